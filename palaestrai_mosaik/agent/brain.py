@@ -1,0 +1,59 @@
+"""The learning part of an agent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+
+from .dumper import BrainDumper
+from .memory import Memory
+from .statistics import StatisticsMixin
+
+
+class Brain(StatisticsMixin, ABC):
+    """Learns from what its muscles lived through. ``thinking`` is mandatory.
+
+    The constructor receives the document's ``params``; a subclass need not call
+    ``super().__init__()``. The framework sets the attributes below before
+    :meth:`setup`. An agent has one brain, whatever the number of workers.
+    """
+
+    #: the agent's name
+    name: str = ""
+    #: seed for libraries that want an integer; :attr:`rng` is the generator
+    seed: int = 0
+    rng: np.random.Generator
+    mode: Mode = Mode.TRAIN
+    #: what the agent's muscles can read and set
+    sensors: Sequence[SensorInformation] = ()
+    actuators: Sequence[ActuatorInformation] = ()
+    #: where :meth:`store` writes and :meth:`load` reads
+    _dumpers: Sequence[BrainDumper] = ()
+    _memory: Memory
+
+    @property
+    def memory(self) -> Memory:
+        """What all muscles of this agent lived through in train mode, in a fixed order."""
+        return self._memory
+
+    def setup(self) -> None:
+        """Called once before the first episode."""
+
+    @abstractmethod
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        """Learn from the newest row of :attr:`memory`.
+
+        ``data_from_muscle`` is the second result of the muscle's ``propose_actions``. What
+        is returned goes to :meth:`Muscle.update`, unless it is ``None``, or false.
+        """
+
+    def load(self) -> None:
+        """Restore the model through ``self._dumpers``."""
+
+    def store(self) -> None:
+        """Save the model through ``self._dumpers``; called when a phase ends."""

@@ -1,0 +1,1 @@
+"""Algorithms that ship with the package, one per file."""

@@ -1,0 +1,48 @@
+"""An objective that aggregates named rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik.agent.memory import Memory
+from palaestrai_mosaik.agent.objective import Objective
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+
+AGGREGATIONS = {"sum": np.sum, "mean": np.mean, "min": np.min, "max": np.max}
+
+
+class AggregateRewardsObjective(Objective):
+    """``factor`` times the ``aggregation`` (sum, mean, min or max) of the ``rewards`` named.
+
+    ``rewards``: one name or a list of names, as the environment declares them.
+    """
+
+    def __init__(self, rewards: str | Sequence[str], aggregation: str = "sum", factor: float = 1.0):
+        super().__init__({"rewards": rewards, "aggregation": aggregation, "factor": factor})
+        if aggregation not in AGGREGATIONS:
+            raise ContractError(
+                f"aggregation {aggregation!r} is not one of {', '.join(AGGREGATIONS)}"
+                + did_you_mean(aggregation, AGGREGATIONS)
+            )
+        self.rewards = [rewards] if isinstance(rewards, str) else list(rewards)
+        self.factor = float(factor)
+        self._aggregate = AGGREGATIONS[aggregation]
+        self._columns: list[int] = []
+
+    def setup(self, reward_names: Sequence[str]) -> None:
+        """Look up the columns of the rewards. Called once by the framework."""
+        self._columns = []
+        for name in self.rewards:
+            matches = [i for i, found in enumerate(reward_names) if found == name or found.endswith(f".{name}")]
+            if len(matches) != 1:
+                raise ContractError(
+                    f"reward {name!r} names {len(matches)} of the rewards that the agent receives: "
+                    f"{', '.join(reward_names) or 'none'}" + did_you_mean(name, reward_names)
+                )
+            self._columns += matches
+
+    def internal_reward(self, memory: Memory, **kwargs: Any) -> float:
+        return self.factor * float(self._aggregate(memory.tail(1).rewards[-1, self._columns]))

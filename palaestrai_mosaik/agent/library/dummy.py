@@ -1,0 +1,76 @@
+"""The dummy agent: exercises every part of the agent API and learns nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+from palaestrai_mosaik.agent.brain import Brain
+from palaestrai_mosaik.agent.dumper import BrainDumper
+from palaestrai_mosaik.agent.memory import Memory
+from palaestrai_mosaik.agent.muscle import Muscle
+from palaestrai_mosaik.agent.objective import Objective
+from palaestrai_mosaik.errors import BrainDumpError
+from palaestrai_mosaik.types import ActuatorInformation, Discrete, SensorInformation
+
+
+class DummyBrain(Brain):
+    """Counts the answers of its muscle, and keeps the count in its dump.
+
+    ``store_path``: further place (a directory) where the dumps are kept; it is read by
+    the framework, not by the brain.
+    """
+
+    def __init__(self, store_path: str | None = None):
+        self.store_path = store_path
+        self.count = 0
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        self.count = 0 if data_from_muscle is None else int(data_from_muscle) + 1
+        return self.count
+
+    def load(self) -> None:
+        content = BrainDumper.load_brain_dump(self._dumpers).read()
+        try:
+            self.count = int(json.loads(content)["count"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise BrainDumpError(f"the dump of dummy brain {self.name!r} is damaged: {error!r}") from error
+
+    def store(self) -> None:
+        BrainDumper.store_brain_dump(BytesIO(json.dumps({"count": self.count}).encode()), self._dumpers)
+
+
+class DummyMuscle(Muscle):
+    """Samples the space of every actuator.
+
+    ``count_upwards``: actuators with a :class:`Discrete` space get upwards counting
+    values (modulo the size of the space) instead.
+    """
+
+    def __init__(self, count_upwards: bool = False):
+        self.count_upwards = count_upwards
+        self.iter = 0
+
+    def propose_actions(
+        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
+    ) -> tuple[Sequence[ActuatorInformation], Any]:
+        for actuator in actuators_available:
+            space = actuator.space
+            if self.count_upwards and isinstance(space, Discrete):
+                actuator.value = space.start + self.iter % space.n
+            else:
+                actuator.value = space.sample()
+        return actuators_available, self.iter
+
+    def update(self, update: Any) -> None:
+        self.iter = update
+
+
+class DummyObjective(Objective):
+    """Sums the rewards that the environment gave for the last action."""
+
+    def internal_reward(self, memory: Memory, **kwargs: Any) -> float:
+        rewards = memory.tail(1).rewards
+        return float(rewards.sum()) if rewards.size else 0.0

@@ -1,0 +1,27 @@
+"""Figures that a brain or a muscle reports about itself; they land in the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class StatisticsMixin:
+    """Collects named figures until the framework takes them (after every step)."""
+
+    _statistics: dict[str, Any] | None = None
+
+    def add_statistics(self, key: str, value: Any, allow_overwrite: bool = False) -> None:
+        """Report ``value`` under ``key`` for the current step.
+
+        Raises ``KeyError`` if the step has that key already, unless ``allow_overwrite``.
+        """
+        if self._statistics is None:
+            self._statistics = {}
+        if not allow_overwrite and key in self._statistics:
+            raise KeyError(f"statistic {key!r} was already reported in this step")
+        self._statistics[key] = value
+
+    def pop_statistics(self) -> dict[str, Any]:
+        """Return what was reported since the last call, and forget it."""
+        found, self._statistics = self._statistics, None
+        return found or {}

@@ -1,0 +1,136 @@
+"""The contract of an environment: what a world must offer for agents to act in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
+
+FloatVector = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class EnvironmentBaseline:
+    """What an environment offers, told once before anything runs.
+
+    ``sensors`` carry their initial readings; an actuator's value, where given, is the
+    set-point that holds until an agent gives another. ``rewards`` declares the rewards
+    that the environment itself computes, in the order of :attr:`EnvironmentState.rewards`.
+    ``start`` is the date of tick 0, ``world_model`` any static description to be stored.
+    """
+
+    sensors: Sequence[SensorInformation]
+    actuators: Sequence[ActuatorInformation]
+    rewards: Sequence[RewardInformation] = ()
+    start: datetime | None = None
+    world_model: Any = None
+
+
+@dataclass(slots=True)
+class EnvironmentState:
+    """One state of an environment.
+
+    ``readings``: the readings of all sensors in the order of the baseline, each
+    flattened (:meth:`Space.flatten`) and concatenated; shape ``(n_readings,)``, float64.
+    It is handed on by reference, so an environment makes a new array for each state.
+
+    ``rewards``: one float for each declared reward.
+
+    ``terminated``: the world itself ended (Gymnasium's sense); ``truncated``: time ran
+    out. ``world_state`` is whatever else shall be stored (JSON-able, or made so by the
+    document's ``state_transformer``).
+    """
+
+    readings: FloatVector
+    rewards: Sequence[float] | FloatVector = field(default_factory=tuple)
+    terminated: bool = False
+    truncated: bool = False
+    world_state: Any = None
+
+
+class World(ABC):
+    """What every kind of environment has: identity, clock, randomness, a life cycle.
+
+    The constructor receives the document's ``params``. The framework then sets
+    :attr:`uid`, calls :meth:`setup` once, and before every episode sets a fresh
+    :attr:`rng` (a function of seed, phase, uid, worker and episode alone).
+    """
+
+    #: mosaik ticks from one state to the next
+    step_size: int = 1
+    #: the ``uid`` in the document
+    uid: str = ""
+    #: the environment's own random generator, new for every episode
+    rng: np.random.Generator
+    #: whether an episode can end by this environment's own doing
+    ends: bool = True
+    #: worker index and episode number of the running episode
+    worker: int = 0
+    episode: int = 0
+
+    @abstractmethod
+    def setup(self) -> EnvironmentBaseline:
+        """Prepare the environment and tell what it offers. Called once."""
+
+    def shutdown(self) -> None:
+        """Release what :meth:`setup` acquired. Called once, also after a failure."""
+
+
+class Environment(World):
+    """An environment that is one class. ``setup`` and ``step`` are mandatory.
+
+    Time: :meth:`reset` gives the state at tick 0 of an episode; at every later multiple
+    of :attr:`step_size` the framework calls :meth:`step` with the set-points in force.
+    """
+
+    #: an actuator without a new set-point keeps its last one (else it reads NaN)
+    hold_setpoints: ClassVar[bool] = True
+
+    def reset(self) -> EnvironmentState:
+        """Start a new episode and return its first state.
+
+        The default returns the baseline's readings; override it where there is state.
+        """
+        parts = [s.space.flatten(s.value) for s in self.setup().sensors]
+        return EnvironmentState(np.concatenate(parts) if parts else np.empty(0))
+
+    @abstractmethod
+    def step(self, setpoints: FloatVector) -> EnvironmentState:
+        """Advance by :attr:`step_size` ticks and return the new state.
+
+        ``setpoints``: shape ``(n_setpoints,)``, float64: the flattened set-points of all
+        actuators in the order of the baseline; NaN where no set-point was ever given.
+        """
+
+
+class Reward(ABC):
+    """Computes one or more named rewards from an environment's state.
+
+    Named in the document beside an environment, it replaces the environment's own
+    rewards. The constructor receives the document's ``params``.
+    """
+
+    def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
+        """Declare the rewards; called once. The place to look up sensors by uid."""
+        from palaestrai_mosaik.types import Box
+
+        return [RewardInformation(0.0, Box(-np.inf, np.inf, shape=()), type(self).__name__)]
+
+    @abstractmethod
+    def __call__(self, state: EnvironmentState) -> Sequence[float] | FloatVector | float:
+        """Return one float for each declared reward (a bare float if there is one)."""
+
+
+class EnvironmentStateTransformer(ABC):
+    """Changes an environment's state before it is stored; what agents see stays as it is."""
+
+    @abstractmethod
+    def __call__(self, environment_state: EnvironmentState) -> EnvironmentState:
+        """Return the state to store. Do not modify the one given: make another."""

@@ -1,0 +1,8 @@
+"""Phases x workers x episodes: executes a run document."""
+
+from .inspect import inspect
+from .interrupt import Interrupt
+from .progress import Progress, make_progress
+from .runner import RunResult, execute
+
+__all__ = ["Interrupt", "Progress", "RunResult", "execute", "inspect", "make_progress"]

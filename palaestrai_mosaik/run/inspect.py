@@ -1,0 +1,142 @@
+"""Checks of a run document that need its environments: names of sensors, endless phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument, check_classes
+from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
+from palaestrai_mosaik.simulation.ports import EnvironmentPort
+
+from .parts import BASES, make_conditions, make_port
+
+
+class Inspection:
+    """A run document with its environments set up.
+
+    ``problems`` is empty if the document can be run. The environments that were made for
+    looking at them are handed to whoever runs the document (:meth:`take`), or shut down
+    (:meth:`close`).
+    """
+
+    def __init__(self, document: RunDocument):
+        self.document = document
+        self.problems: list[Problem] = list(check_classes(document, BASES))
+        self._ports: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
+        self._spare: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
+        if not self.problems:
+            for i, phase in enumerate(document.phases):
+                self._look_at(i, phase)
+
+    def raise_problems(self) -> None:
+        """Raise :class:`DocumentError` if there are problems."""
+        if self.problems:
+            self.close()
+            raise DocumentError(self.problems)
+
+    def port(self, spec: EnvironmentSpec) -> EnvironmentPort:
+        """Return the environment of ``spec`` as it was set up for looking at it."""
+        return next(port for known, port in self._ports if known == spec)
+
+    def take(self, spec: EnvironmentSpec) -> EnvironmentPort:
+        """Return an environment for ``spec`` that nobody uses, made anew if need be."""
+        for i, (known, port) in enumerate(self._spare):
+            if known == spec:
+                del self._spare[i]
+                return port
+        return make_port(spec)
+
+    def close(self) -> None:
+        """Shut down the environments that nobody took."""
+        while self._spare:
+            self._spare.pop()[1].domain.shutdown()
+
+    def _look_at(self, i: int, phase: PhaseSpec) -> None:
+        ports = []
+        for j, spec in enumerate(phase.environments):
+            if not any(known == spec for known, _ in self._ports):
+                try:
+                    port = make_port(spec)
+                except Exception as error:
+                    self._report(
+                        f"environment {spec.uid!r} cannot be set up: {type(error).__name__}: {error}", i, "environments", j
+                    )
+                    continue
+                self._ports.append((spec, port))
+                self._spare.append((spec, port))
+            ports.append(self.port(spec))
+        if len(ports) < len(phase.environments):
+            return
+        for j, agent in enumerate(phase.agents):
+            for kind, named in (("sensors", agent.sensors), ("actuators", agent.actuators)):
+                offered = [uid for port in ports for uid in getattr(port, kind).uids]
+                for k, uid in enumerate(named):
+                    if uid not in offered:
+                        self._report(
+                            f"no {kind[:-1]} {uid!r}{did_you_mean(uid, offered)}; {_offer(ports, kind, uid)}",
+                            i, "agents", j, kind, k,
+                        )  # fmt: skip
+            if not agent.sensors and not agent.actuators:
+                self._report(
+                    f"agent {agent.name!r} has neither sensors nor actuators; it would never act", i, "agents", j
+                )
+        self._look_for_the_end(i, phase, ports)
+
+    def _look_for_the_end(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]) -> None:
+        conditions: list[TerminationCondition] = []
+        for where, specs in (
+            (("phases", i, "simulation", "conditions"), phase.simulation.conditions),
+            (("conditions",), self.document.conditions),
+        ):
+            for k, spec in enumerate(specs):
+                try:
+                    conditions += make_conditions([spec])
+                except Exception as error:
+                    self.problems.append(
+                        self.document.problem(f"condition {spec.name} cannot be made: {error}", *where, k)
+                    )
+        of_run = conditions[len(phase.simulation.conditions) :]
+        if phase.episodes is None and not any(c.can_end_phase(None) for c in of_run):
+            self._report(
+                f"phase {phase.name!r} can never end: give phase_config.episodes, or a condition in run_config "
+                "that ends phases (such as AgentObjectiveTerminationCondition with phase_avgN)",
+                i,
+            )
+        if not any(port.domain.ends for port in ports) and not any(map(_can_end_episode, conditions)):
+            names = ", ".join(repr(port.uid) for port in ports)
+            self._report(
+                f"no episode of phase {phase.name!r} can ever end: neither environment {names} nor a condition "
+                "does it",
+                i,
+            )
+
+    def _report(self, message: str, phase: int, *place: str | int) -> None:
+        self.problems.append(self.document.problem(message, "phases", phase, *place))
+
+
+def _can_end_episode(condition: TerminationCondition) -> bool:
+    hook = type(condition).episode_flow_control
+    if hook is TerminationCondition.episode_flow_control:
+        return False
+    if hook is EnvironmentTerminationCondition.episode_flow_control:
+        return False
+    return bool(getattr(condition, "brain", True))
+
+
+def _offer(ports: Sequence[EnvironmentPort], kind: str, uid: str) -> str:
+    def texts() -> Iterator[str]:
+        for port in ports:
+            if uid.startswith(f"{port.uid}."):
+                found = getattr(port, kind).uids
+                shown = ", ".join(found[:12]) + (f", ... ({len(found)} in all)" if len(found) > 12 else "")
+                yield f"environment {port.uid!r} offers {shown or 'none'}"
+
+    return "; ".join(texts()) or f"environments are {', '.join(repr(p.uid) for p in ports)}"
+
+
+def inspect(document: RunDocument) -> list[Problem]:
+    """Return everything that stands against running ``document``; leave nothing open."""
+    inspection = Inspection(document)
+    inspection.close()
+    return inspection.problems

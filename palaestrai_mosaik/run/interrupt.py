@@ -1,0 +1,44 @@
+"""Ctrl-C, politely: the run ends between two steps and keeps what was recorded."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupt:
+    """While entered, turns SIGINT and SIGTERM into a wish (``requested``).
+
+    A second signal raises ``KeyboardInterrupt`` at once. Outside of the main thread,
+    where Python allows no signal handlers, it only holds the wish.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def request(self) -> None:
+        """Ask the run to end."""
+        self.requested = True
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            for number in self.SIGNALS:
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()

@@ -1,0 +1,240 @@
+"""An agent inside a world: asks its muscle, closes its rows, lets its brain think."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent import Brain, Memory, Muscle, Objective
+from palaestrai_mosaik.environment.cosimulation import CoSimulationPlan
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
+
+from .ports import EnvironmentPort, read, wire_actuators, wire_sensors
+
+FloatVector = npt.NDArray[np.float64]
+
+
+class AgentStream(Protocol):
+    """Where the steps of one agent are recorded (see the store)."""
+
+    def append(  # noqa: PLR0913 (one argument per column)
+        self,
+        worker: int,
+        episode: int,
+        step: int,
+        time: int,
+        readings: FloatVector,
+        setpoints: FloatVector,
+        rewards: FloatVector,
+        objective: float,
+        terminated: bool,
+        truncated: bool,
+        wall: float,
+    ) -> None:
+        """Add a row."""
+
+
+class Body:
+    """One agent in one world: its muscle, memory, objective and wires.
+
+    A *row* is opened by :meth:`act`, closed by the reward that follows, and recorded when
+    it is known whether the episode ended with it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        muscle: Muscle,
+        objective: Objective | None,
+        brain: Brain | None,
+        ports: Sequence[EnvironmentPort],
+        channels: tuple[Sequence[str], Sequence[str]],
+    ):
+        self.name = name
+        self.muscle = muscle
+        self.objective = objective
+        #: set only where the agent learns (train mode)
+        self.brain = brain
+        self.sensor_uids, self.actuator_uids = channels
+        used = {self._port_of(ports, uid) for uid in (*self.sensor_uids, *self.actuator_uids)}
+        watched = {self._port_of(ports, uid) for uid in self.sensor_uids} or used
+        self.ports = tuple(p for p in ports if p in used)
+        #: the environments whose new readings make this agent act
+        self.watched = tuple(p for p in ports if p in watched)
+        self.reward_names = [f"{p.uid}.{r.uid}" for p in self.ports for r in p.rewards]
+        self.sensors = self._select(ports, "sensors", self.sensor_uids)
+        self._actuators = self.actuators = self._select(ports, "actuators", self.actuator_uids)
+        self.memory = Memory()
+        self.stream: AgentStream | None = None
+        self.statistic: Callable[[int, int, int, str, Any], None] | None = None
+        self.order = 0
+        self._history = np.empty((256, 1 + len(self.reward_names)))
+
+    @staticmethod
+    def _port_of(ports: Sequence[EnvironmentPort], uid: str) -> EnvironmentPort:
+        for port in ports:
+            if uid in port.sensors.index or uid in port.actuators.index:
+                return port
+        raise ContractError(f"no environment offers {uid!r}")
+
+    def _select(self, ports: Sequence[EnvironmentPort], kind: str, uids: Sequence[str]) -> Layout:
+        spaces = []
+        for uid in uids:
+            layout = getattr(self._port_of(ports, uid), kind)
+            spaces.append(layout.spaces[layout.index[uid]])
+        return Layout(uids, spaces)
+
+    def wire(self, ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None]) -> list[Any]:
+        """Lay the wires of a new world; return ``[input links, output links]``."""
+        self.inputs, inward = wire_sensors(ports, plans, self.sensor_uids)
+        self.outputs, outward = wire_actuators(ports, plans, self.actuator_uids)
+        return [inward, outward]
+
+    def begin(self, worker: int, episode: int, rng: np.random.Generator) -> None:
+        """Start an episode."""
+        self.worker, self.episode = worker, episode
+        self.muscle.rng = rng
+        self.actuators = self._actuators.bound(rng)
+        self.rows = 0
+        self.open = self.pending = False
+        self.values: dict[str, Any] = {wire.attribute: wire.initial for wire in self.outputs}
+
+    def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
+        """Ask the muscle for set-points at ``time`` and lay them out for mosaik."""
+        if self.pending:
+            self.record(False, False)
+        readings = read(self.inputs, inputs, self.sensors.size)
+        available = ActuatorSetpoints(self.actuators)
+        started = perf_counter()
+        answer = self.muscle.propose_actions(SensorReadings(self.sensors, readings), available)
+        self.wall = perf_counter() - started
+        try:
+            actions, self.data = answer
+        except (TypeError, ValueError):
+            raise ContractError(
+                f"{type(self.muscle).__name__}.propose_actions must return (actuators, data), not {answer!r}"
+            ) from None
+        setpoints = collect_setpoints(self.actuators, actions)
+        self.time, self.readings, self.setpoints = time, readings, setpoints
+        self.open = True
+        values: dict[str, Any] = {}
+        for wire in self.outputs:
+            chosen = setpoints[wire.take]
+            if wire.kind == "packet":
+                # the time makes sure that a set-point, which mosaik delivers again and
+                # again, is accepted once
+                values[wire.attribute] = (time, self.order, wire.put, chosen)
+            elif wire.kind == "vector":
+                vector = np.full(wire.size, np.nan)
+                vector[wire.put] = chosen
+                values[wire.attribute] = vector
+            elif np.isnan(chosen).any():
+                values[wire.attribute] = self.values[wire.attribute]
+            else:
+                values[wire.attribute] = wire.unflatten(chosen)
+        self.values = values
+
+    def close(self, fresh: Sequence[EnvironmentPort]) -> None:
+        """Close the open row with the rewards of the environments that are ``fresh``.
+
+        An environment that has no new state gives no reward: 0.
+        """
+        if len(self.ports) == 1:
+            port = self.ports[0]
+            n = port.n_readings
+            rewards = port.vector[n:-2] if port in fresh else np.zeros(port.n_rewards)
+        else:
+            rewards = np.concatenate(
+                [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.ports]
+            )
+        memory = self.memory
+        memory.append(self.readings, self.setpoints, rewards, self.data)
+        if self.objective is None:
+            value = float(rewards.sum())
+        else:
+            answer = self.objective.internal_reward(memory)
+            value = math.nan if answer is None else float(answer)
+        memory.close(value)
+        history = self._history
+        if self.rows == len(history):
+            history = self._history = np.concatenate([history, np.empty_like(history)])
+        row = history[self.rows]
+        row[0] = value
+        row[1:] = rewards
+        self.rows += 1
+        self.rewards, self.value = rewards, value
+        self.open, self.pending = False, True
+
+    def learn(self) -> None:
+        """Let the brain think about the row that was closed last, and take its update."""
+        brain = self.brain
+        if brain is not None:
+            shard = self.memory.tail(1)
+            brain.memory.append(self.readings, self.setpoints, self.rewards, self.data)
+            brain.memory.close(self.value)
+            brain.memory.mark_end(terminated=bool(shard.terminated[0]), truncated=bool(shard.truncated[0]))
+            update = brain.thinking(self.muscle.uid, self.data)
+            if update is not None and (isinstance(update, np.ndarray) or update):
+                self.muscle.update(update)
+
+    def record(self, terminated: bool, truncated: bool) -> None:
+        """Record the row that was closed last."""
+        self.pending = False
+        if self.stream is not None:
+            self.stream.append(
+                self.worker,
+                self.episode,
+                self.rows - 1,
+                self.time,
+                self.readings,
+                self.setpoints,
+                self.rewards,
+                self.value,
+                terminated,
+                truncated,
+                self.wall,
+            )
+        if self.statistic is not None:
+            for source in (self.muscle, self.brain):
+                if source is not None and source._statistics:
+                    for key, value in source.pop_statistics().items():
+                        self.statistic(self.worker, self.episode, self.rows - 1, key, value)
+
+    def ends(self) -> tuple[bool, bool]:
+        """(terminated, truncated) for this agent, given that the episode is over.
+
+        Terminated where one of its environments has; in every other case (time ran out,
+        another environment or a condition ended the episode) its row is cut off.
+        """
+        terminated = any(port.terminated for port in self.ports)
+        return terminated, not terminated
+
+    def objectives(self) -> FloatVector:
+        """(n,): the objective of this episode's closed rows."""
+        return self._history[: self.rows, 0]
+
+    def outcome(self) -> dict[str, Any]:
+        """Sum, mean, min and max of objective and rewards over this episode."""
+        rows = self._history[: self.rows]
+        return {
+            "objective": _aggregate(rows[:, 0]),
+            "rewards": {name: _aggregate(rows[:, 1 + i]) for i, name in enumerate(self.reward_names)},
+        }
+
+
+def _aggregate(values: FloatVector) -> dict[str, float]:
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return dict.fromkeys(("sum", "mean", "min", "max"), math.nan)
+    return {
+        "sum": float(values.sum()),
+        "mean": float(values.mean()),
+        "min": float(values.min()),
+        "max": float(values.max()),
+    }

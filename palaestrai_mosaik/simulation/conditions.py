@@ -1,0 +1,206 @@
+"""Termination conditions: when an episode ends, when a phase ends.
+
+A condition under ``simulation.conditions`` is asked after every step whether the episode
+of its worker shall end. A condition of ``run_config`` is asked that too, and after every
+episode whether the phase shall end. All conditions are asked in the order of the
+document; the strongest answer wins, and the first condition that gave it is recorded as
+the reason.
+
+Source: the seed "Simulation Flow Control" of palaestrAI's documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.types import Mode, SimulationFlowControl
+
+
+class EpisodeView(Protocol):
+    """What a condition may know about a running episode, after a step."""
+
+    worker: int
+    episode: int
+    #: mosaik ticks since the start of the episode
+    time: int
+
+    def ended(self) -> Mapping[str, tuple[bool, bool]]:
+        """(terminated, truncated) of every environment, by uid."""
+
+    def objectives(self, agent: str) -> npt.NDArray[np.float64]:
+        """(n,): the agent's objective values of this episode and worker, oldest first."""
+
+
+@dataclass(frozen=True)
+class EpisodeOutcome:
+    """What a condition may know about an episode that is over."""
+
+    worker: int
+    episode: int
+    steps: int
+    flow: SimulationFlowControl
+    ended_by: str
+    objectives: Mapping[str, npt.NDArray[np.float64]]
+
+    def mean_objective(self, agent: str) -> float:
+        """The mean over the episode's steps; NaN if the agent never acted."""
+        values = self.objectives.get(agent)
+        return float(np.mean(values)) if values is not None and len(values) else float("nan")
+
+
+@dataclass
+class PhaseView:
+    """What a condition may know about a phase, after an episode.
+
+    ``episodes`` is the number that the document asks for (``None``: not given);
+    ``history`` holds, for each worker, the mean objective of every agent in each of its
+    episodes; ``last`` is the episode that has just ended.
+    """
+
+    mode: Mode
+    workers: int
+    episodes: int | None
+    agents: Sequence[str]
+    last: EpisodeOutcome
+    history: list[list[Mapping[str, float]]] = field(default_factory=list)
+
+
+class TerminationCondition:
+    """Base of all conditions; a subclass overrides what it needs.
+
+    The constructor receives the document's ``params`` as keywords. One object serves
+    one phase (all its workers); build state per ``(worker, episode)`` if there is any.
+    """
+
+    def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
+        """Say how to go on after a step. ``RESET`` ends the episode."""
+        return SimulationFlowControl.CONTINUE
+
+    def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
+        """Say how to go on after an episode. ``STOP_PHASE`` ends the phase."""
+        return SimulationFlowControl.CONTINUE
+
+    def can_end_phase(self, episodes: int | None) -> bool:
+        """Whether this condition (in ``run_config``) could ever end a phase."""
+        overridden = type(self).phase_flow_control is not TerminationCondition.phase_flow_control
+        return overridden
+
+
+class EnvironmentTerminationCondition(TerminationCondition):
+    """Ends the episode when an environment has terminated or was truncated."""
+
+    def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
+        for terminated, truncated in view.ended().values():
+            if terminated or truncated:
+                return SimulationFlowControl.RESET
+        return SimulationFlowControl.CONTINUE
+
+
+class MaxEpisodesTerminationCondition(TerminationCondition):
+    """Ends the phase when every worker has reached ``phase_config.episodes``."""
+
+    def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
+        if view.episodes is None:
+            return SimulationFlowControl.CONTINUE
+        done = [len(episodes) >= view.episodes for episodes in view.history]
+        if all(done):
+            return SimulationFlowControl.STOP_PHASE
+        if done[view.last.worker]:
+            return SimulationFlowControl.STOP_SIMULATION
+        return SimulationFlowControl.CONTINUE
+
+    def can_end_phase(self, episodes: int | None) -> bool:
+        return episodes is not None
+
+
+class VanillaRunGovernorTerminationCondition(MaxEpisodesTerminationCondition, EnvironmentTerminationCondition):
+    """Environment termination ends the episode, the number of episodes ends the phase."""
+
+
+class VanillaSimControllerTerminationCondition(EnvironmentTerminationCondition):
+    """The default for episodes: :class:`EnvironmentTerminationCondition` under its old name."""
+
+
+class AgentObjectiveTerminationCondition(TerminationCondition):
+    """Ends episodes and phases by the success of agents.
+
+    Parameters are given per agent: ``{agent: {brain_avgN: x, phase_avgM: y}}``.
+
+    ``brain_avgN``: the episode ends once the mean of the last N objective values of this
+    episode and worker is at least ``x``. ``phase_avgM``: the phase ends once, for every
+    worker, the mean over its last M episodes of the mean objective of each is at least
+    ``y``. Nothing is computed before there are N values (M episodes). Several thresholds
+    and several agents are ORed.
+
+    In ``run_config`` with ``brain_avgN`` but no ``phase_avgM``, the first agent whose
+    ``brain_avgN`` holds ends the whole phase.
+    """
+
+    _KEY = re.compile(r"(brain|phase)_avg([1-9][0-9]*)\Z")
+
+    def __init__(self, **agents: Mapping[str, float]):
+        self.brain: dict[str, dict[int, float]] = {}
+        self.phase: dict[str, dict[int, float]] = {}
+        for agent, thresholds in agents.items():
+            if not isinstance(thresholds, Mapping):
+                raise ContractError(f"thresholds of agent {agent!r} must be a mapping, not {thresholds!r}")
+            for key, value in thresholds.items():
+                match = self._KEY.match(str(key))
+                if match is None:
+                    raise ContractError(
+                        f"{key!r} of agent {agent!r} is not a threshold; allowed are brain_avgN and phase_avgN"
+                        f" with a number N > 0" + did_you_mean(str(key), ["brain_avg10", "phase_avg10"])
+                    )
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    raise ContractError(f"{key!r} of agent {agent!r} must be a number, not {value!r}")
+                kind = self.brain if match[1] == "brain" else self.phase
+                kind.setdefault(agent, {})[int(match[2])] = float(value)
+        if not self.brain and not self.phase:
+            raise ContractError("no thresholds: give {agent: {brain_avgN: value, phase_avgN: value}}")
+
+    def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
+        for agent, thresholds in self.brain.items():
+            if self._holds(thresholds, view.objectives(agent)):
+                return SimulationFlowControl.RESET
+        return SimulationFlowControl.CONTINUE
+
+    def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
+        if not self.phase:
+            objectives = view.last.objectives
+            if any(self._holds(t, objectives[a]) for a, t in self.brain.items() if a in objectives):
+                return SimulationFlowControl.STOP_PHASE
+            return SimulationFlowControl.CONTINUE
+        for agent, thresholds in self.phase.items():
+            if all(
+                self._holds(thresholds, np.array([means.get(agent, np.nan) for means in episodes]))
+                for episodes in view.history
+            ):
+                return SimulationFlowControl.STOP_PHASE
+        return SimulationFlowControl.CONTINUE
+
+    @staticmethod
+    def _holds(thresholds: Mapping[int, float], values: npt.NDArray[np.float64]) -> bool:
+        count = len(values)
+        return any(
+            count >= window and float(values[count - window :].mean()) >= threshold
+            for window, threshold in thresholds.items()
+        )
+
+
+def ask(
+    conditions: Iterable[TerminationCondition], hook: str, view: Any
+) -> tuple[SimulationFlowControl, str]:
+    """Ask all conditions in order; return the strongest answer and who gave it first."""
+    flow, by = SimulationFlowControl.CONTINUE, ""
+    for condition in conditions:
+        answer = getattr(condition, hook)(view)
+        if answer > flow:
+            flow, by = SimulationFlowControl(answer), type(condition).__name__
+    return flow, by

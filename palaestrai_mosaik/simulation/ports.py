@@ -1,0 +1,312 @@
+"""How environments and agents are plugged into a world: vectors and where their parts lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.environment.cosimulation import CoSimulation, CoSimulationPlan
+from palaestrai_mosaik.environment.environment import (
+    Environment,
+    EnvironmentState,
+    EnvironmentStateTransformer,
+    Reward,
+    World,
+)
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types import RewardInformation
+from palaestrai_mosaik.types.vectors import Layout
+
+FloatVector = npt.NDArray[np.float64]
+
+
+class EnvironmentStream(Protocol):
+    """Where the states of one environment are recorded (see the store)."""
+
+    def append(  # noqa: PLR0913 (one argument per column)
+        self,
+        worker: int,
+        episode: int,
+        step: int,
+        time: int,
+        readings: FloatVector,
+        rewards: FloatVector,
+        terminated: bool,
+        truncated: bool,
+        state: Any,
+    ) -> None:
+        """Add a row."""
+
+
+class EnvironmentPort:
+    """One environment of one worker, as its world sees it.
+
+    What an environment says at one time is a *state vector*: all readings (flattened, in
+    the baseline's order), all rewards, then terminated and truncated as 0 or 1.
+    """
+
+    def __init__(
+        self,
+        domain: World,
+        reward: Reward | None = None,
+        transformer: EnvironmentStateTransformer | None = None,
+    ):
+        self.domain = domain
+        self.uid = domain.uid
+        self.reward = reward
+        self.transformer = transformer
+        self.baseline = domain.setup()
+        self.step_size = int(domain.step_size)
+        if self.step_size < 1:
+            raise ContractError(f"environment {self.uid!r}: step_size must be at least 1, not {self.step_size}")
+        self.sensors = self._layout(self.baseline.sensors, "sensor")
+        self.actuators = self._layout(self.baseline.actuators, "actuator")
+        declared = self.baseline.rewards if reward is None else reward.setup(self.baseline)
+        self.rewards: Sequence[RewardInformation] = tuple(declared)
+        self.n_readings = self.sensors.size
+        self.n_rewards = len(self.rewards)
+        self.stream: EnvironmentStream | None = None
+        self.begin()
+
+    def _layout(self, channels: Sequence[Any], kind: str) -> Layout:
+        layout = Layout([f"{self.uid}.{c.uid}" for c in channels], [c.space for c in channels])
+        if len(layout.index) != len(layout.uids):
+            double = sorted({u for u in layout.uids if layout.uids.count(u) > 1})
+            raise ContractError(f"environment {self.uid!r} has several {kind}s named {', '.join(double)}")
+        return layout
+
+    def begin(self) -> None:
+        """Forget the last episode."""
+        self.vector = np.zeros(self.n_readings + self.n_rewards + 2)
+        self.state: EnvironmentState | None = None
+        self.steps = -1
+        self.terminated = self.truncated = self.done = False
+
+    def initial_setpoints(self) -> FloatVector:
+        """Return the set-points that hold until an agent acts (NaN where there is none)."""
+        vector = np.full(self.actuators.size, np.nan)
+        for part, actuator in zip(self.actuators.slices, self.baseline.actuators, strict=True):
+            if actuator.value is not None:
+                vector[part] = actuator.space.flatten(actuator.value)
+        return vector
+
+    def pack(self, state: EnvironmentState) -> FloatVector:
+        """Return ``state`` as a state vector; compute the document's reward."""
+        if not isinstance(state, EnvironmentState):
+            raise ContractError(f"environment {self.uid!r} returned {type(state).__name__}, not EnvironmentState")
+        n = self.n_readings
+        vector = np.empty(n + self.n_rewards + 2)
+        rewards = state.rewards if self.reward is None else self.reward(state)
+        try:
+            vector[:n] = state.readings
+            vector[n:-2] = rewards
+        except ValueError as error:
+            raise ContractError(
+                f"environment {self.uid!r} returned readings of shape {np.shape(state.readings)} and rewards of "
+                f"shape {np.shape(rewards)}; declared are {n} readings and {self.n_rewards} rewards"
+            ) from error
+        vector[-2] = state.terminated
+        vector[-1] = state.truncated
+        self.state = state
+        return vector
+
+    def accept(self, vector: FloatVector) -> None:
+        """Take over a new state vector."""
+        self.vector = vector
+        self.steps += 1
+        if vector[-2] or vector[-1]:
+            self.terminated, self.truncated, self.done = bool(vector[-2]), bool(vector[-1]), True
+
+    def record(self, time: int) -> None:
+        """Record the newest state."""
+        if self.stream is None or self.state is None:
+            return
+        state, n = self.state, self.n_readings
+        if self.transformer is not None:
+            state = self.transformer(state)
+        vector = self.vector
+        self.stream.append(
+            self.domain.worker,
+            self.domain.episode,
+            self.steps,
+            time,
+            state.readings,
+            vector[n:-2],
+            self.terminated,
+            self.truncated,
+            state.world_state,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InputWire:
+    """Takes places of a mosaik input and puts them into a vector.
+
+    ``attribute`` is the input's name at the receiving entity; ``take`` the places of the
+    source vector (``None``: the source is one plain value, flattened by ``flatten``),
+    ``put`` the places in the receiver's vector.
+    """
+
+    attribute: str
+    take: npt.NDArray[np.intp] | None
+    put: npt.NDArray[np.intp]
+    flatten: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWire:
+    """Sends an agent's set-points to one mosaik input.
+
+    ``take`` are the places in the agent's set-point vector. ``put``: their places in the
+    environment's set-point vector, or in a vector attribute of length ``size``, or
+    (``None``) the attribute takes the plain value that ``unflatten`` makes.
+    """
+
+    attribute: str
+    take: npt.NDArray[np.intp]
+    put: npt.NDArray[np.intp] | None
+    kind: str
+    size: int = 0
+    unflatten: Any = None
+    initial: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A mosaik connection between an environment's entity and an agent or the director.
+
+    ``entity`` is an entity uid of the environment (``""``: its own simulator).
+    """
+
+    environment: int
+    entity: str
+    source: str
+    target: str
+    initial: Any = None
+
+
+def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:
+    """Gather a vector of length ``size`` from mosaik's inputs of one entity."""
+    if len(wires) == 1 and wires[0].take is not None:
+        wire = wires[0]
+        (value,) = inputs[wire.attribute].values()
+        if len(wire.put) == size:
+            return np.asarray(value, dtype=np.float64)[wire.take]
+    vector = np.empty(size)
+    for wire in wires:
+        (value,) = inputs[wire.attribute].values()
+        if wire.take is None:
+            vector[wire.put] = wire.flatten(value)
+        else:
+            vector[wire.put] = np.asarray(value, dtype=np.float64)[wire.take]
+    return vector
+
+
+def wire_sensors(
+    ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None], uids: Sequence[str]
+) -> tuple[list[InputWire], list[Link]]:
+    """Lay the wires from the sensors ``uids`` (full ids) to a vector in their order."""
+    groups: dict[tuple[int, str, str], tuple[list[int], list[int], Any]] = {}
+    position = 0
+    for uid in uids:
+        e, i = _find(ports, uid, "sensors")
+        part, space = ports[e].sensors.slices[i], ports[e].sensors.spaces[i]
+        put = list(range(position, position + space.size))
+        position += space.size
+        plan = plans[e]
+        if plan is None:
+            key, take, flatten = (e, "", "state"), list(range(part.start, part.stop)), None
+        else:
+            sensor = plan.sensors[i]
+            if sensor.index is None:
+                # a plain value has its own wire, whatever else comes from that attribute
+                groups[e, sensor.entity, sensor.attribute + "\0" + uid] = ([], put, space.flatten)
+                continue
+            key, take, flatten = (e, sensor.entity, sensor.attribute), [sensor.index], None
+        taken, placed, _ = groups.setdefault(key, ([], [], flatten))
+        taken += take
+        placed += put
+    wires, links = [], []
+    for (e, entity, attribute), (take, put, flatten) in groups.items():
+        source = attribute.split("\0")[0]
+        target = ".".join(part for part in (ports[e].uid, entity, source) if part)
+        if not take:
+            target += f"#{len(wires)}"
+        wires.append(
+            InputWire(target, np.array(take, dtype=np.intp) if take else None, np.array(put, np.intp), flatten)
+        )
+        links.append(Link(e, entity, source, target))
+    return wires, links
+
+
+def wire_actuators(
+    ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None], uids: Sequence[str]
+) -> tuple[list[OutputWire], list[Link]]:
+    """Lay the wires from a set-point vector in the order of ``uids`` to the actuators."""
+    groups: dict[tuple[int, str, str], tuple[list[int], list[int], Any]] = {}
+    wires: list[OutputWire] = []
+    links: list[Link] = []
+    position = 0
+    for uid in uids:
+        e, i = _find(ports, uid, "actuators")
+        part, space = ports[e].actuators.slices[i], ports[e].actuators.spaces[i]
+        take = list(range(position, position + space.size))
+        position += space.size
+        plan = plans[e]
+        if plan is None:
+            key, put, size = (e, "", "setpoints"), list(range(part.start, part.stop)), 0
+        else:
+            actuator = plan.actuators[i]
+            if actuator.index is None:
+                name, value = f"{ports[e].uid}.{actuator.entity}.{actuator.attribute}", actuator.information.value
+                wires.append(
+                    OutputWire(name, np.array(take, np.intp), None, "value", 0, space.unflatten, value)
+                )
+                links.append(Link(e, actuator.entity, name, actuator.attribute, value))
+                continue
+            key, put, size = (e, actuator.entity, actuator.attribute), [actuator.index], actuator.size
+        taken, placed, _ = groups.setdefault(key, ([], [], size))
+        taken += take
+        placed += put
+    for (e, entity, attribute), (taken, placed, size) in groups.items():
+        name = ".".join(part for part in (ports[e].uid, entity, attribute) if part)
+        kind = "vector" if entity else "packet"
+        initial = np.full(size, np.nan) if entity else ()
+        wires.append(
+            OutputWire(name, np.array(taken, np.intp), np.array(placed, np.intp), kind, size, None, initial)
+        )
+        links.append(Link(e, entity, name, attribute, initial))
+    return wires, links
+
+
+def _find(ports: Sequence[EnvironmentPort], uid: str, kind: str) -> tuple[int, int]:
+    for e, port in enumerate(ports):
+        i = getattr(port, kind).index.get(uid)
+        if i is not None:
+            return e, i
+    raise ContractError(f"no environment offers the {kind[:-1]} {uid!r}")
+
+
+def plans_of(ports: Sequence[EnvironmentPort]) -> list[CoSimulationPlan | None]:
+    """Return the plan of every co-simulation (``None`` for an environment of one class)."""
+    plans: list[CoSimulationPlan | None] = []
+    for port in ports:
+        if isinstance(port.domain, CoSimulation):
+            plan = port.domain.plan()
+            for what, ported, offered in (
+                ("sensors", plan.sensors, port.sensors.uids),
+                ("actuators", plan.actuators, port.actuators.uids),
+            ):
+                planned = tuple(f"{port.uid}.{p.information.uid}" for p in ported)
+                if planned != offered:
+                    raise ContractError(f"environment {port.uid!r}: {what} of plan() and setup() differ")
+            plans.append(plan)
+        else:
+            if not isinstance(port.domain, Environment):
+                raise ContractError(f"environment {port.uid!r} is neither an Environment nor a CoSimulation")
+            plans.append(None)
+    return plans

@@ -1,0 +1,32 @@
+"""What a termination condition may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class SimulationFlowControl(IntEnum):
+    """Flow control of an episode, a phase or a run; the strongest (largest) wins.
+
+    ========================= ==========================================================
+    ``CONTINUE``              go on
+    ``RESET``                 end this worker's episode; objects live on, and are reset
+    ``RESTART``               end this worker's episode and build its objects anew
+    ``STOP_SIMULATION``       end the phase for this worker, not for the others
+    ``STOP_PHASE``            end the phase for all its workers
+    ``SHUTDOWN``              end the whole run
+    ========================= ==========================================================
+    """
+
+    CONTINUE = 0
+    RESET = 1
+    RESTART = 2
+    STOP_SIMULATION = 3
+    STOP_PHASE = 4
+    SHUTDOWN = 5
+
+    @classmethod
+    def strongest(cls, wishes: Iterable[SimulationFlowControl]) -> SimulationFlowControl:
+        """Return the strongest of ``wishes`` (``CONTINUE`` if there are none)."""
+        return max(wishes, default=cls.CONTINUE)

@@ -1,0 +1,128 @@
+"""What environments and agents tell each other: readings, set-points, rewards.
+
+The names are palaestrAI's. ``value``, ``space`` and ``uid`` are the current spellings;
+the older ones (``sensor_value``, ``observation_space``, ``setpoint``, ...) are kept as
+read/write aliases, because published agents use them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik.errors import ActionError
+
+from .spaces import Space
+
+
+def _alias(name: str) -> Any:
+    return property(lambda self: getattr(self, name), lambda self, value: setattr(self, name, value))
+
+
+class SensorInformation:
+    """A reading (``value``) of the sensor ``uid``, which lies in ``space``."""
+
+    __slots__ = ("value", "space", "uid")
+
+    def __init__(self, value: Any, space: Space, uid: str):
+        self.value = value
+        self.space = space
+        self.uid = uid
+
+    sensor_value = _alias("value")
+    observation_space = _alias("space")
+    sensor_id = _alias("uid")
+    id = _alias("uid")
+
+    def __call__(self) -> Any:
+        return self.value
+
+    def __len__(self) -> int:
+        return self.space.size
+
+    def __repr__(self) -> str:
+        return f"SensorInformation(value={self.value!r}, space={self.space}, uid={self.uid!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, SensorInformation)
+            and self.uid == other.uid
+            and self.space == other.space
+            and bool(np.array_equal(self.value, other.value))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class ActuatorInformation:
+    """A set-point (``value``) of the actuator ``uid``, which must lie in ``space``.
+
+    Assigning a value outside the space raises :class:`~palaestrai_mosaik.errors.ActionError`;
+    ``None`` means that there is no set-point.
+    """
+
+    __slots__ = ("_value", "space", "uid")
+
+    def __init__(self, value: Any = None, space: Space | None = None, uid: str = ""):
+        if space is None:
+            raise ActionError(f"actuator {uid!r} has no space")
+        self.space = space
+        self.uid = uid
+        self.value = value
+
+    @property
+    def value(self) -> Any:
+        """The set-point, ``None`` if there is none."""
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if value is not None and not self.space.contains(value):
+            raise ActionError(f"set-point {value!r} of actuator {self.uid!r} is not in {self.space}")
+        self._value = value
+
+    setpoint = _alias("value")
+    action_space = _alias("space")
+    actuator_id = _alias("uid")
+    id = _alias("uid")
+
+    def __call__(self, setpoint: Any) -> None:
+        self.value = setpoint
+
+    def __len__(self) -> int:
+        return self.space.size
+
+    def __repr__(self) -> str:
+        return f"ActuatorInformation(value={self._value!r}, space={self.space}, uid={self.uid!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ActuatorInformation)
+            and self.uid == other.uid
+            and self.space == other.space
+            and bool(np.array_equal(self._value, other._value))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class RewardInformation:
+    """A reward (``value``) named ``uid``, which lies in ``space``."""
+
+    __slots__ = ("value", "space", "uid")
+
+    def __init__(self, value: Any, space: Space, uid: str):
+        self.value = value
+        self.space = space
+        self.uid = uid
+
+    reward_value = _alias("value")
+    observation_space = _alias("space")
+    reward_id = _alias("uid")
+
+    def __call__(self) -> Any:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"RewardInformation(value={self.value!r}, space={self.space}, uid={self.uid!r})"

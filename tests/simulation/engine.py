@@ -1,0 +1,124 @@
+"""Small environments, agents and a runner of episodes for tests of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik.agent import Muscle, Objective
+from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
+from palaestrai_mosaik.simulation.body import Body
+from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
+from palaestrai_mosaik.simulation.director import Director
+from palaestrai_mosaik.simulation.ports import EnvironmentPort
+from palaestrai_mosaik.simulation.world import Episode
+from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
+
+ANY = Box(-np.inf, np.inf, shape=())
+
+
+class Counter(Environment):
+    """Reads the number of its steps; its reward is ten times that; logs its set-points."""
+
+    def __init__(self, uid: str, log: list[str], *, steps: int = 3, step_size: int = 1, actuators: int = 2):
+        self.uid, self.log, self.steps, self.step_size = uid, log, steps, step_size
+        self.n_actuators = actuators
+        self.count = 0
+
+    def setup(self) -> EnvironmentBaseline:
+        return EnvironmentBaseline(
+            sensors=[SensorInformation(0.0, ANY, "x")],
+            actuators=[ActuatorInformation(None, ANY, f"u{i + 1}") for i in range(self.n_actuators)],
+            rewards=[RewardInformation(0.0, ANY, "r")],
+        )
+
+    def _state(self) -> EnvironmentState:
+        return EnvironmentState(
+            np.array([float(self.count)]), (10.0 * self.count,), terminated=self.count >= self.steps
+        )
+
+    def reset(self) -> EnvironmentState:
+        self.count = 0
+        self.log.append(f"{self.uid} resets")
+        return self._state()
+
+    def step(self, setpoints: Any) -> EnvironmentState:
+        self.count += 1
+        shown = " ".join("-" if np.isnan(u) else f"{u:g}" for u in setpoints)
+        self.log.append(f"{self.uid} steps to {self.count} with {shown}")
+        return self._state()
+
+
+class Adder(Muscle):
+    """Sets all its actuators to ``base`` plus its first reading; logs what it sees."""
+
+    def __init__(self, base: float, log: list[str]):
+        self.base, self.log = base, log
+
+    def propose_actions(self, sensors: Any, actuators_available: Any) -> Any:
+        value = self.base + sensors[0].value
+        seen = " ".join(f"{s.value:g}" for s in sensors)
+        self.log.append(f"{self.uid} sees {seen} sets {value:g}")
+        for actuator in actuators_available:
+            actuator.value = value
+        return actuators_available, None
+
+
+class Total(Objective):
+    """The sum of the rewards; logs every row that is closed."""
+
+    def __init__(self, name: str, log: list[str]):
+        self.name, self.log = name, log
+
+    def internal_reward(self, memory: Any, **kwargs: Any) -> float:
+        row = memory.tail(1)
+        rewards = " ".join(f"{r:g}" for r in row.rewards[0])
+        self.log.append(f"{self.name} gets {rewards} for {row.actuator_setpoints[0, 0]:g}")
+        return float(row.rewards.sum())
+
+
+class Rows:
+    """Stands in for the store: keeps what is recorded."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+
+    def append(self, *row: Any) -> None:
+        self.rows.append(row)
+
+
+def make_director(
+    environments: Sequence[Any],
+    agents: Sequence[tuple[str, Muscle, Objective | None, Sequence[str], Sequence[str]]],
+    *,
+    taking_turns: bool = False,
+    conditions: Sequence[TerminationCondition] | None = None,
+) -> Director:
+    """Return a director for ``(name, muscle, objective, sensors, actuators)`` of each agent."""
+    ports = [EnvironmentPort(e) for e in environments]
+    bodies = []
+    for name, muscle, objective, sensors, actuators in agents:
+        muscle.uid = name
+        body = Body(name, muscle, objective, None, ports, (sensors, actuators))
+        muscle._memory = body.memory
+        if objective is not None:
+            objective.setup(body.reward_names)
+        body.stream = Rows()
+        bodies.append(body)
+    for port in ports:
+        port.stream = Rows()
+    wanted = [EnvironmentTerminationCondition()] if conditions is None else conditions
+    return Director(ports, bodies, wanted, taking_turns=taking_turns)
+
+
+def run_episodes(director: Director, episodes: int = 1, bridge: str = "agents", worker: int = 0) -> None:
+    """Run some episodes, one world each, in one event loop."""
+    loop = asyncio.new_event_loop()
+    try:
+        for number in range(episodes):
+            Episode(director, worker, number, 42, ("phase", "worker", worker, "episode", number), bridge).run(loop)
+    finally:
+        loop.close()

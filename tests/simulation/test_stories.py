@@ -1,0 +1,234 @@
+"""Scenario stories: who steps when, who sees what, when a set-point takes effect.
+
+Each story is a diagram and the trace that it demands, written down by hand. Events of
+one tick stand on one line; environments of one tick have no order among each other, so
+theirs are compared as a set and everything else in order.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from engine import Adder, Counter, Total, make_director, run_episodes
+
+BRIDGES = ["agents", "per_agent"]
+
+VANILLA_ONE = """
+    t          0              1              2              3
+    E        reset          step           step          step, ends
+              |  \\         ^ |  \\         ^ |  \\         ^ |
+    a       acts  |       /  acts |       /  acts |       /  closes its row
+    b           acts ----/      acts ----/      acts ----/   closes its row
+"""
+VANILLA_ONE_TRACE = [
+    ["E resets", "a sees 0 sets 100", "b sees 0 sets 200"],
+    ["E steps to 1 with 100 200", "a gets 10 for 100", "b gets 10 for 200", "a sees 1 sets 101", "b sees 1 sets 201"],
+    ["E steps to 2 with 101 201", "a gets 20 for 101", "b gets 20 for 201", "a sees 2 sets 102", "b sees 2 sets 202"],
+    ["E steps to 3 with 102 202", "a gets 30 for 102", "b gets 30 for 202"],
+]
+
+TURNS_ONE = """
+    t          0              1              2              3
+    E        reset          step           step          step, ends
+              |            ^ |            ^ |            ^
+    a       acts ---------/  |           /  acts -------/  closes its row
+    b                       acts -------/
+"""
+TURNS_ONE_TRACE = [
+    ["E resets", "a sees 0 sets 100"],
+    ["E steps to 1 with 100 -", "a gets 10 for 100", "b sees 1 sets 201"],
+    ["E steps to 2 with 100 201", "b gets 20 for 201", "a sees 2 sets 102"],
+    ["E steps to 3 with 102 201", "a gets 30 for 102"],
+]
+
+VANILLA_TWO = """
+    A steps at every tick, B at every second one. a reads A and B, b reads B only;
+    both set something in A and in B.
+
+    t          0              1              2              3              4
+    A        reset          step           step           step          step, ends
+    B        reset                         step                          step
+    a       acts           acts           acts           acts           closes
+    b       acts                          acts                          closes
+
+    At t=2, B gets what a set at t=1 and what b set at t=0.
+    At t=1, a's row is closed by A's reward alone: B has none to give (0).
+"""
+VANILLA_TWO_TRACE = [
+    ["A resets", "B resets", "a sees 0 0 sets 100", "b sees 0 sets 200"],
+    ["A steps to 1 with 100 200", "a gets 10 0 for 100", "b gets 10 0 for 200", "a sees 1 0 sets 101"],
+    [
+        "A steps to 2 with 101 200",
+        "B steps to 1 with 101 200",
+        "a gets 20 10 for 101",
+        "a sees 2 1 sets 102",
+        "b sees 1 sets 201",
+    ],
+    ["A steps to 3 with 102 201", "a gets 30 0 for 102", "b gets 30 0 for 201", "a sees 3 1 sets 103"],
+    ["A steps to 4 with 103 201", "B steps to 2 with 103 201", "a gets 40 20 for 103"],
+]
+
+TURNS_TWO = """
+    As above, but in turns: the next agent acts when both environments have been stepped.
+
+    t          0              1              2              3              4
+    A        reset          step           step           step          step, ends
+    B        reset                         step                          step
+    a       acts
+    b                                     acts
+"""
+TURNS_TWO_TRACE = [
+    ["A resets", "B resets", "a sees 0 0 sets 100"],
+    ["A steps to 1 with 100 -", "a gets 10 0 for 100"],
+    ["A steps to 2 with 100 -", "B steps to 1 with 100 -", "b sees 1 sets 201"],
+    ["A steps to 3 with 100 201", "b gets 30 0 for 201"],
+    ["A steps to 4 with 100 201", "B steps to 2 with 100 201"],
+]
+
+
+def one(log: list[str], taking_turns: bool):
+    return make_director(
+        [Counter("E", log)],
+        [
+            ("a", Adder(100, log), Total("a", log), ["E.x"], ["E.u1"]),
+            ("b", Adder(200, log), Total("b", log), ["E.x"], ["E.u2"]),
+        ],
+        taking_turns=taking_turns,
+    )
+
+
+def two(log: list[str], taking_turns: bool):
+    return make_director(
+        [Counter("A", log, steps=4), Counter("B", log, steps=99, step_size=2)],
+        [
+            ("a", Adder(100, log), Total("a", log), ["A.x", "B.x"], ["A.u1", "B.u1"]),
+            ("b", Adder(200, log), Total("b", log), ["B.x"], ["B.u2", "A.u2"]),
+        ],
+        taking_turns=taking_turns,
+    )
+
+
+STORIES = {
+    "vanilla, one environment": (one, False, VANILLA_ONE_TRACE),
+    "taking turns, one environment": (one, True, TURNS_ONE_TRACE),
+    "vanilla, two environments of different speed": (two, False, VANILLA_TWO_TRACE),
+    "taking turns, two environments of different speed": (two, True, TURNS_TWO_TRACE),
+}
+
+
+@pytest.mark.parametrize("bridge", BRIDGES)
+@pytest.mark.parametrize("story", STORIES)
+def test_story(story, bridge):
+    build, taking_turns, expected = STORIES[story]
+    log: list[str] = []
+    director = build(log, taking_turns)
+    run_episodes(director, bridge=bridge)
+    position = 0
+    for tick in expected:
+        happened = log[position : position + len(tick)]
+        position += len(tick)
+        steps = sum(event.split()[1] in ("resets", "steps") for event in tick)
+        assert sorted(happened[:steps]) == sorted(tick[:steps])
+        # With one simulator per agent, mosaik lets agents of one tick act in either order.
+        order = sorted if bridge == "per_agent" else list
+        assert order(happened[steps:]) == order(tick[steps:])
+    assert log[position:] == []
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_both_bridges_record_the_same(story):
+    build, taking_turns, _ = STORIES[story]
+    recorded = []
+    for bridge in BRIDGES:
+        director = build([], taking_turns)
+        run_episodes(director, episodes=2, bridge=bridge)
+        rows = [[repr(row[:-1]) for row in body.stream.rows] for body in director.bodies]
+        states = [[repr(row) for row in port.stream.rows] for port in director.ports]
+        recorded.append((rows, states))
+    assert recorded[0] == recorded[1]
+
+
+def test_rows_say_how_the_episode_ended():
+    log: list[str] = []
+    director = two(log, False)
+    run_episodes(director)
+    a, b = (body.stream.rows for body in director.bodies)
+    # (worker, episode, step, time, readings, setpoints, rewards, objective, terminated, truncated, wall)
+    assert [(r[2], r[3], r[8], r[9]) for r in a] == [(0, 0, False, False), (1, 1, False, False),
+                                                     (2, 2, False, False), (3, 3, True, False)]  # fmt: skip
+    # b acts in A and in B, so the end of A ends it too, although its row was closed before
+    assert [(r[2], r[3], r[8], r[9]) for r in b] == [(0, 0, False, False), (1, 2, True, False)]
+    assert director.time == 4
+    assert director.ended_by == "EnvironmentTerminationCondition"
+
+
+def test_an_agent_is_cut_off_where_another_environment_ends_the_episode():
+    log: list[str] = []
+    director = make_director(
+        [Counter("A", log, steps=2), Counter("B", log, steps=99)],
+        [("b", Adder(0, log), Total("b", log), ["B.x"], ["B.u1"])],
+    )
+    run_episodes(director)
+    (body,) = director.bodies
+    assert [(row[8], row[9]) for row in body.stream.rows] == [(False, False), (False, True)]
+
+
+def test_without_a_condition_the_episode_ends_when_all_environments_have():
+    log: list[str] = []
+    director = make_director(
+        [Counter("A", log, steps=2), Counter("B", log, steps=4)],
+        [("b", Adder(0, log), Total("b", log), ["A.x", "B.x"], ["B.u1"])],
+        conditions=[],
+    )
+    run_episodes(director)
+    assert [line for line in log if line.startswith("A")][-1] == "A steps to 2 with - -"
+    assert [line for line in log if line.startswith("B")][-1] == "B steps to 4 with 2 -"  # A has ended at 2, and still reads so
+    assert director.ended_by == "environments"
+
+
+def test_a_shared_actuator_takes_the_latest_setpoint_then_the_later_agent():
+    log: list[str] = []
+    director = make_director(
+        [Counter("E", log, steps=2, actuators=1)],
+        [
+            ("a", Adder(100, log), None, ["E.x"], ["E.u1"]),
+            ("b", Adder(200, log), None, ["E.x"], ["E.u1"]),
+        ],
+    )
+    run_episodes(director)
+    assert "E steps to 1 with 200" in log
+    log.clear()
+    director = make_director(
+        [Counter("E", log, steps=3, actuators=1)],
+        [
+            ("a", Adder(100, log), None, ["E.x"], ["E.u1"]),
+            ("b", Adder(200, log), None, ["E.x"], ["E.u1"]),
+        ],
+        taking_turns=True,
+    )
+    run_episodes(director)
+    assert [line for line in log if line.startswith("E")] == [
+        "E resets", "E steps to 1 with 100", "E steps to 2 with 201", "E steps to 3 with 102",
+    ]  # fmt: skip
+
+
+def test_an_environment_without_agents_is_stepped_too():
+    log: list[str] = []
+    director = make_director([Counter("E", log, steps=3)], [])
+    run_episodes(director)
+    assert log == ["E resets", "E steps to 1 with - -", "E steps to 2 with - -", "E steps to 3 with - -"]
+
+
+@pytest.mark.parametrize("uid", ["my-env", "my.env", "a b", "ü", "0", "x.0.y-1"])
+def test_any_environment_uid_receives_its_setpoints(uid):
+    log: list[str] = []
+    director = make_director(
+        [Counter(uid, log, steps=2)], [("a", Adder(100, log), None, [f"{uid}.x"], [f"{uid}.u2"])]
+    )
+    run_episodes(director)
+    assert f"{uid} steps to 1 with - 100" in log
