@@ -84,8 +84,6 @@ class Memory:
         self._readings[i] = readings
         self._setpoints[i] = setpoints
         self._rewards[i] = rewards
-        self._flags[i] = False
-        self._objective[i] = np.nan
         self._data.append(data)
         self._end = i + 1
         if i + 1 - self._start > self._size_limit:
@@ -125,8 +123,7 @@ class Memory:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._start = self._end = 0
-        self._data.clear()
+        self._start = self._end
 
     def _make_room(self, widths: tuple[int, int, int]) -> None:
         keep = slice(self._start, self._end)
@@ -153,5 +150,8 @@ class Memory:
             self._views = [array.view() for array in self._arrays]
             for view in self._views:
                 view.flags.writeable = False
+        # rows to come have no objective yet and end nothing
+        self._objective[rows:] = np.nan
+        self._flags[rows:] = False
         self._data = self._data[keep]
         self._start, self._end = 0, rows

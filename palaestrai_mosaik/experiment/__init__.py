@@ -1,1 +1,42 @@
-""""""
+"""What a run is: the experiment-run document, read, cascaded, checked, identified.
+
+Imports nothing that runs; :func:`check_classes` and :func:`resolve` import what a
+document names.
+"""
+
+from .canonical import canonical_json
+from .classes import check_classes
+from .describe import describe
+from .load import from_mapping, load, loads
+from .model import (
+    DOCUMENT_VERSION,
+    AgentSpec,
+    ClassSpec,
+    EnvironmentSpec,
+    PhaseSpec,
+    RunDocument,
+    SimulationSpec,
+)
+from .names import resolve, split_id
+from .schema import json_schema
+from .yaml_text import dumps
+
+__all__ = [
+    "DOCUMENT_VERSION",
+    "AgentSpec",
+    "ClassSpec",
+    "EnvironmentSpec",
+    "PhaseSpec",
+    "RunDocument",
+    "SimulationSpec",
+    "canonical_json",
+    "check_classes",
+    "describe",
+    "dumps",
+    "from_mapping",
+    "json_schema",
+    "load",
+    "loads",
+    "resolve",
+    "split_id",
+]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from palaestrai_mosaik.agent.dumper import BrainDumper, FileBrainDumper
-from palaestrai_mosaik.errors import BrainDumpError
+from palaestrai_mosaik.errors import BrainDumpError, StoreError
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def brain_keeper(
                     f"agent {agent.name!r}: 'load' from the run {run!r} must name the phase; it has {_list(of_run)}"
                 )
             if phase.index == 0:
-                raise BrainDumpError(f"agent {agent.name!r}: 'load' in the first phase has no previous phase to use")
+                raise BrainDumpError(
+                    f"agent {agent.name!r}: 'load' in the first phase has no previous phase to use"
+                )
             from_phase = phase.index - 1
         if isinstance(from_phase, int):
             if not 0 <= from_phase < len(of_run):
@@ -77,14 +79,12 @@ def _where(
         return directory, [phase.name for phase in document.phases]
     if store is None:
         return None, []
-    from palaestrai_mosaik.errors import StoreError
-
     try:
         phases = store.phases(run)
+        instance = store.instance_directory(store.find_run(run))
     except StoreError as error:
         raise BrainDumpError(f"'load' names the experiment run {run!r}: {error}") from error
-    instance = store.instance_directory(run)
-    return instance, list(phases.sort_values("index")["name"])
+    return instance, list(phases["name"])
 
 
 def _list(phases: list[str]) -> str:

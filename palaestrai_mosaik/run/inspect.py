@@ -60,7 +60,10 @@ class Inspection:
                     port = make_port(spec)
                 except Exception as error:
                     self._report(
-                        f"environment {spec.uid!r} cannot be set up: {type(error).__name__}: {error}", i, "environments", j
+                        f"environment {spec.uid!r} cannot be set up: {type(error).__name__}: {error}",
+                        i,
+                        "environments",
+                        j,
                     )
                     continue
                 self._ports.append((spec, port))
@@ -79,7 +82,10 @@ class Inspection:
                         )  # fmt: skip
             if not agent.sensors and not agent.actuators:
                 self._report(
-                    f"agent {agent.name!r} has neither sensors nor actuators; it would never act", i, "agents", j
+                    f"agent {agent.name!r} has neither sensors nor actuators; it would never act",
+                    i,
+                    "agents",
+                    j,
                 )
         self._look_for_the_end(i, phase, ports)
 

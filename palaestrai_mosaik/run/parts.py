@@ -47,7 +47,9 @@ def make_port(spec: EnvironmentSpec) -> EnvironmentPort:
     if spec.step_size is not None:
         domain.step_size = spec.step_size
     reward = make(spec.reward, "reward") if spec.reward is not None else None
-    transformer = make(spec.state_transformer, "state_transformer") if spec.state_transformer is not None else None
+    transformer = (
+        make(spec.state_transformer, "state_transformer") if spec.state_transformer is not None else None
+    )
     return EnvironmentPort(domain, reward, transformer)
 
 

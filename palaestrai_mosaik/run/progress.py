@@ -71,7 +71,9 @@ class Lines(_Rated):
 
     def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
         objective = f", last objectives {self._objectives}" if self._objectives else ""
-        self._print(f"phase {self._phase}: worker {worker} episode {episode} step {steps}, {rate:.0f} steps/s{objective}")
+        self._print(
+            f"phase {self._phase}: worker {worker} episode {episode} step {steps}, {rate:.0f} steps/s{objective}"
+        )
 
     def end_phase(self, name: str, reason: str) -> None:
         seconds = time.perf_counter() - self._started

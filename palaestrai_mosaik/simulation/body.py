@@ -64,9 +64,11 @@ class Body:
         self.sensor_uids, self.actuator_uids = channels
         used = {self._port_of(ports, uid) for uid in (*self.sensor_uids, *self.actuator_uids)}
         watched = {self._port_of(ports, uid) for uid in self.sensor_uids} or used
+        #: the environments that it reads or acts in, in the document's order
         self.ports = tuple(p for p in ports if p in used)
+        self.around = frozenset(used)
         #: the environments whose new readings make this agent act
-        self.watched = tuple(p for p in ports if p in watched)
+        self.watched = frozenset(watched)
         self.reward_names = [f"{p.uid}.{r.uid}" for p in self.ports for r in p.rewards]
         self.sensors = self._select(ports, "sensors", self.sensor_uids)
         self._actuators = self.actuators = self._select(ports, "actuators", self.actuator_uids)
@@ -108,7 +110,7 @@ class Body:
     def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask the muscle for set-points at ``time`` and lay them out for mosaik."""
         if self.pending:
-            self.record(False, False)
+            self.record()
         readings = read(self.inputs, inputs, self.sensors.size)
         available = ActuatorSetpoints(self.actuators)
         started = perf_counter()
@@ -125,7 +127,7 @@ class Body:
         self.open = True
         values: dict[str, Any] = {}
         for wire in self.outputs:
-            chosen = setpoints[wire.take]
+            chosen = setpoints if wire.whole else setpoints[wire.take]
             if wire.kind == "packet":
                 # the time makes sure that a set-point, which mosaik delivers again and
                 # again, is accepted once
@@ -145,14 +147,8 @@ class Body:
 
         An environment that has no new state gives no reward: 0.
         """
-        if len(self.ports) == 1:
-            port = self.ports[0]
-            n = port.n_readings
-            rewards = port.vector[n:-2] if port in fresh else np.zeros(port.n_rewards)
-        else:
-            rewards = np.concatenate(
-                [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.ports]
-            )
+        parts = [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.ports]
+        rewards = parts[0] if len(parts) == 1 else np.concatenate(parts)
         memory = self.memory
         memory.append(self.readings, self.setpoints, rewards, self.data)
         if self.objective is None:
@@ -170,20 +166,32 @@ class Body:
         self.rows += 1
         self.rewards, self.value = rewards, value
         self.open, self.pending = False, True
+        self.terminated = self.truncated = False
 
     def learn(self) -> None:
         """Let the brain think about the row that was closed last, and take its update."""
         brain = self.brain
         if brain is not None:
-            shard = self.memory.tail(1)
-            brain.memory.append(self.readings, self.setpoints, self.rewards, self.data)
-            brain.memory.close(self.value)
-            brain.memory.mark_end(terminated=bool(shard.terminated[0]), truncated=bool(shard.truncated[0]))
+            memory = brain.memory
+            memory.append(self.readings, self.setpoints, self.rewards, self.data)
+            memory.close(self.value)
+            if self.terminated or self.truncated:
+                memory.mark_end(terminated=self.terminated, truncated=self.truncated)
             update = brain.thinking(self.muscle.uid, self.data)
             if update is not None and (isinstance(update, np.ndarray) or update):
                 self.muscle.update(update)
 
-    def record(self, terminated: bool, truncated: bool) -> None:
+    def end(self) -> None:
+        """Mark the row that was closed last as the last of the episode.
+
+        Terminated where one of the agent's environments has; in every other case (time
+        ran out, another environment or a condition ended the episode) it is cut off.
+        """
+        self.terminated = any(port.terminated for port in self.ports)
+        self.truncated = not self.terminated
+        self.memory.mark_end(terminated=self.terminated, truncated=self.truncated)
+
+    def record(self) -> None:
         """Record the row that was closed last."""
         self.pending = False
         if self.stream is not None:
@@ -196,8 +204,8 @@ class Body:
                 self.setpoints,
                 self.rewards,
                 self.value,
-                terminated,
-                truncated,
+                self.terminated,
+                self.truncated,
                 self.wall,
             )
         if self.statistic is not None:
@@ -205,15 +213,6 @@ class Body:
                 if source is not None and source._statistics:
                     for key, value in source.pop_statistics().items():
                         self.statistic(self.worker, self.episode, self.rows - 1, key, value)
-
-    def ends(self) -> tuple[bool, bool]:
-        """(terminated, truncated) for this agent, given that the episode is over.
-
-        Terminated where one of its environments has; in every other case (time ran out,
-        another environment or a condition ended the episode) its row is cut off.
-        """
-        terminated = any(port.terminated for port in self.ports)
-        return terminated, not terminated
 
     def objectives(self) -> FloatVector:
         """(n,): the objective of this episode's closed rows."""

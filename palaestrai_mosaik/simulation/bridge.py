@@ -7,6 +7,7 @@ simulators of their own; the director then tells each agent whether it acts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -81,7 +82,9 @@ class EnvironmentSimulator(_Shell):
         return time + port.step_size
 
     def _apply(self, inputs: Inputs) -> np.ndarray[Any, Any]:
-        held = self.setpoints.copy() if self.environment.hold_setpoints else np.full_like(self.setpoints, np.nan)
+        held = self.setpoints.copy()
+        if not self.environment.hold_setpoints:
+            held.fill(np.nan)
         packets = []
         for source, packet in inputs.get(self.port.uid, {}).get("setpoints", {}).items():
             if packet and packet[0] > self.accepted.get(source, -1):
@@ -92,11 +95,9 @@ class EnvironmentSimulator(_Shell):
             # of the agent that stands later in the document
             packets.sort(key=lambda packet: packet[:2])
         for _, _, put, values in packets:
-            given = ~np.isnan(values)
-            if given.all():
-                held[put] = values
-            else:
-                held[put[given]] = values[given]
+            if math.isnan(values.dot(values)):
+                values = np.where(np.isnan(values), held[put], values)
+            held[put] = values
         self.setpoints = held
         return held
 

@@ -120,7 +120,9 @@ class MaxEpisodesTerminationCondition(TerminationCondition):
         return episodes is not None
 
 
-class VanillaRunGovernorTerminationCondition(MaxEpisodesTerminationCondition, EnvironmentTerminationCondition):
+class VanillaRunGovernorTerminationCondition(
+    MaxEpisodesTerminationCondition, EnvironmentTerminationCondition
+):
     """Environment termination ends the episode, the number of episodes ends the phase."""
 
 

@@ -58,7 +58,13 @@ class Director:
     def begin(self, worker: int, episode: int, wires: Sequence[Sequence[InputWire]]) -> None:
         """Start an episode. ``wires``: for each environment, those to the director."""
         self.worker, self.episode = worker, episode
-        self.wires = wires
+        #: for each environment: its wires, the length of its vector, who makes a state of it
+        self.sources: dict[EnvironmentPort, tuple[Sequence[InputWire], int, Any]] = {}
+        for port, laid in zip(self.ports, wires, strict=True):
+            if isinstance(port.domain, CoSimulation):
+                self.sources[port] = (laid, port.n_readings, port.domain.judge)
+            else:
+                self.sources[port] = (laid, len(port.vector), None)
         self.time = 0
         #: environment steps so far; the first state is the beginning, not a step
         self.steps = -1
@@ -74,13 +80,15 @@ class Director:
         self.time = time
         fresh = [p for p in self.ports if not p.done and time % p.step_size == 0]
         for port in fresh:
-            vector = read(self.wires[self.ports.index(port)], inputs, self._width(port))
-            if isinstance(port.domain, CoSimulation):
-                vector = port.pack(port.domain.judge(time, vector))
+            wires, width, judge = self.sources[port]
+            vector = read(wires, inputs, width)
+            if judge is not None:
+                vector = port.pack(judge(time, vector))
             port.accept(vector)
+        everyone = len(fresh) == len(self.ports)
         closed = []
         for body in self.bodies:
-            if body.open and any(port in fresh for port in body.ports):
+            if body.open and (everyone or not body.around.isdisjoint(fresh)):
                 body.close(fresh)
                 closed.append(body)
         self.steps += 1
@@ -127,14 +135,11 @@ class Director:
         missing = np.isnan(values)
         return values[~missing] if missing.any() else values
 
-    def _width(self, port: EnvironmentPort) -> int:
-        return port.n_readings if isinstance(port.domain, CoSimulation) else len(port.vector)
-
     def _acting(self, fresh: Sequence[EnvironmentPort]) -> Sequence[Body]:
         if not self.taking_turns:
             if len(fresh) == len(self.ports):
                 return self.bodies
-            return [body for body in self.bodies if any(port in fresh for port in body.watched)]
+            return [body for body in self.bodies if not body.watched.isdisjoint(fresh)]
         self.stepped.update(fresh)
         if not self.bodies or any(p not in self.stepped and not p.done for p in self.ports):
             return ()
@@ -149,8 +154,7 @@ class Director:
                 body.close(fresh)
                 closed.append(body)
             if body.pending:
-                terminated, truncated = body.ends()
-                body.memory.mark_end(terminated=terminated, truncated=truncated)
+                body.end()
                 if body in closed:
                     body.learn()
-                body.record(terminated, truncated)
+                body.record()

@@ -154,7 +154,8 @@ def _explain(error: BaseException) -> BaseException:
         kind = getattr(error, "remote_type", "an error")
         details = "\n".join(str(a) for a in getattr(error, "further_args", ()))
         mended = SimulatorError(
-            f"simulator {getattr(error, 'source', '?')!r} raised {kind}: {said}" + (f"\n{details}" if details else "")
+            f"simulator {getattr(error, 'source', '?')!r} raised {kind}: {said}"
+            + (f"\n{details}" if details else "")
         )
     elif name == "SimulationError" and type(error).__module__.startswith("mosaik."):
         cause = error.args[1] if len(error.args) > 1 else None
@@ -175,7 +176,7 @@ async def shut_down(world: AsyncWorld, children: Iterable[psutil.Process]) -> No
     failure: BaseException | None = None
     try:
         await asyncio.wait_for(world.shutdown(), timeout=10.0)
-    except (OSError, EOFError, RuntimeError, asyncio.TimeoutError, asyncio.IncompleteReadError):
+    except (TimeoutError, OSError, EOFError, RuntimeError, asyncio.IncompleteReadError):
         pass
     except Exception as error:
         failure = error

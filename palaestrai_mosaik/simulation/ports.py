@@ -62,7 +62,9 @@ class EnvironmentPort:
         self.baseline = domain.setup()
         self.step_size = int(domain.step_size)
         if self.step_size < 1:
-            raise ContractError(f"environment {self.uid!r}: step_size must be at least 1, not {self.step_size}")
+            raise ContractError(
+                f"environment {self.uid!r}: step_size must be at least 1, not {self.step_size}"
+            )
         self.sensors = self._layout(self.baseline.sensors, "sensor")
         self.actuators = self._layout(self.baseline.actuators, "actuator")
         declared = self.baseline.rewards if reward is None else reward.setup(self.baseline)
@@ -97,7 +99,9 @@ class EnvironmentPort:
     def pack(self, state: EnvironmentState) -> FloatVector:
         """Return ``state`` as a state vector; compute the document's reward."""
         if not isinstance(state, EnvironmentState):
-            raise ContractError(f"environment {self.uid!r} returned {type(state).__name__}, not EnvironmentState")
+            raise ContractError(
+                f"environment {self.uid!r} returned {type(state).__name__}, not EnvironmentState"
+            )
         n = self.n_readings
         vector = np.empty(n + self.n_rewards + 2)
         rewards = state.rewards if self.reward is None else self.reward(state)
@@ -142,18 +146,31 @@ class EnvironmentPort:
         )
 
 
+#: places in a vector: a slice where they are neighbours, which is faster
+Places = npt.NDArray[np.intp] | slice
+
+
+def places(indices: Sequence[int]) -> Places:
+    """Return ``indices`` as a slice, where they are consecutive, or as an array."""
+    first = indices[0] if indices else 0
+    if list(indices) == list(range(first, first + len(indices))):
+        return slice(first, first + len(indices))
+    return np.array(indices, dtype=np.intp)
+
+
 @dataclass(frozen=True, slots=True)
 class InputWire:
     """Takes places of a mosaik input and puts them into a vector.
 
     ``attribute`` is the input's name at the receiving entity; ``take`` the places of the
     source vector (``None``: the source is one plain value, flattened by ``flatten``),
-    ``put`` the places in the receiver's vector.
+    ``put`` the places in the receiver's vector; ``whole``: they are all of its places.
     """
 
     attribute: str
-    take: npt.NDArray[np.intp] | None
-    put: npt.NDArray[np.intp]
+    take: Places | None
+    put: Places
+    whole: bool
     flatten: Any = None
 
 
@@ -161,14 +178,15 @@ class InputWire:
 class OutputWire:
     """Sends an agent's set-points to one mosaik input.
 
-    ``take`` are the places in the agent's set-point vector. ``put``: their places in the
+    ``take`` are the places in the agent's set-point vector (``whole``: all). ``put``: their places in the
     environment's set-point vector, or in a vector attribute of length ``size``, or
     (``None``) the attribute takes the plain value that ``unflatten`` makes.
     """
 
     attribute: str
-    take: npt.NDArray[np.intp]
-    put: npt.NDArray[np.intp] | None
+    take: Places
+    whole: bool
+    put: Places | None
     kind: str
     size: int = 0
     unflatten: Any = None
@@ -191,11 +209,13 @@ class Link:
 
 def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:
     """Gather a vector of length ``size`` from mosaik's inputs of one entity."""
-    if len(wires) == 1 and wires[0].take is not None:
+    if len(wires) == 1 and wires[0].whole and wires[0].take is not None:
         wire = wires[0]
         (value,) = inputs[wire.attribute].values()
-        if len(wire.put) == size:
-            return np.asarray(value, dtype=np.float64)[wire.take]
+        # the places may be a permutation, so that ``put`` counts even here
+        if isinstance(wire.put, slice):
+            found: FloatVector = np.asarray(value, dtype=np.float64)[wire.take]
+            return found
     vector = np.empty(size)
     for wire in wires:
         (value,) = inputs[wire.attribute].values()
@@ -237,7 +257,7 @@ def wire_sensors(
         if not take:
             target += f"#{len(wires)}"
         wires.append(
-            InputWire(target, np.array(take, dtype=np.intp) if take else None, np.array(put, np.intp), flatten)
+            InputWire(target, places(take) if take else None, places(put), len(put) == position, flatten)
         )
         links.append(Link(e, entity, source, target))
     return wires, links
@@ -262,10 +282,11 @@ def wire_actuators(
         else:
             actuator = plan.actuators[i]
             if actuator.index is None:
-                name, value = f"{ports[e].uid}.{actuator.entity}.{actuator.attribute}", actuator.information.value
-                wires.append(
-                    OutputWire(name, np.array(take, np.intp), None, "value", 0, space.unflatten, value)
+                name, value = (
+                    f"{ports[e].uid}.{actuator.entity}.{actuator.attribute}",
+                    actuator.information.value,
                 )
+                wires.append(OutputWire(name, places(take), False, None, "value", 0, space.unflatten, value))
                 links.append(Link(e, actuator.entity, name, actuator.attribute, value))
                 continue
             key, put, size = (e, actuator.entity, actuator.attribute), [actuator.index], actuator.size
@@ -277,7 +298,9 @@ def wire_actuators(
         kind = "vector" if entity else "packet"
         initial = np.full(size, np.nan) if entity else ()
         wires.append(
-            OutputWire(name, np.array(taken, np.intp), np.array(placed, np.intp), kind, size, None, initial)
+            OutputWire(
+                name, places(taken), taken == list(range(position)), places(placed), kind, size, None, initial
+            )
         )
         links.append(Link(e, entity, name, attribute, initial))
     return wires, links

@@ -23,10 +23,9 @@ from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
 from . import mosaik_internals as internals
 from .bridge import (
     DIRECTOR,
-    NO_TURN,
     TURN,
-    AgentsSimulator,
     AgentSimulator,
+    AgentsSimulator,
     DirectorSimulator,
     EnvironmentSimulator,
 )
@@ -147,8 +146,8 @@ class WorldBuilder:
         links: list[Link] = []
         for e, port in enumerate(self.ports):
             if self.plans[e] is None:
-                everything = np.arange(len(port.vector))
-                wires.append([InputWire(f"{port.uid}.state", everything, everything)])
+                everything = slice(0, len(port.vector))
+                wires.append([InputWire(f"{port.uid}.state", everything, everything, True)])
                 links.append(Link(e, "", "state", f"{port.uid}.state"))
             else:
                 laid, wanted = wire_sensors(self.ports, self.plans, port.sensors.uids)
@@ -161,11 +160,15 @@ class WorldBuilder:
         parts = [self.ports[environment].uid, *([simulator] if simulator else [])]
         return f"{environment}-" + "-".join(re.sub(r"[.\s]", "_", part) for part in parts)
 
-    async def _start(self, sid: str, starter: str, simulator: Any, params: Mapping[str, Any], limit: float) -> Any:
+    async def _start(
+        self, sid: str, starter: str, simulator: Any, params: Mapping[str, Any], limit: float
+    ) -> Any:
         if simulator is not None:
             internals.hand_over(simulator)
         try:
-            return await asyncio.wait_for(self.world.start(starter, sim_id=sid, **params), timeout=limit + 5.0)
+            return await asyncio.wait_for(
+                self.world.start(starter, sim_id=sid, **params), timeout=limit + 5.0
+            )
         except (Exception, SystemExit) as error:
             if simulator is not None:
                 raise
@@ -194,7 +197,8 @@ class WorldBuilder:
                 if entity.eid not in children:
                     raise ContractError(
                         f"environment {self.ports[e].uid!r}: entity {entity.parent!r} has no child {entity.eid!r}; "
-                        f"it has {', '.join(sorted(children)) or 'none'}" + did_you_mean(str(entity.eid), children)
+                        f"it has {', '.join(sorted(children)) or 'none'}"
+                        + did_you_mean(str(entity.eid), children)
                     )
                 self.entities[e, entity.uid] = children[entity.eid]
             else:
@@ -213,7 +217,9 @@ class WorldBuilder:
     async def _build_agents(self, links: Sequence[Any], watching: Sequence[Link]) -> None:
         director = self.episode.director
         agents: list[tuple[Any, Any]] = []
-        targets = sorted({link.target for inward, _ in links for link in inward} | {w.target for w in watching})
+        targets = sorted(
+            {link.target for inward, _ in links for link in inward} | {w.target for w in watching}
+        )
         sources = sorted({link.source for _, outward in links for link in outward})
 
         def stop(time: int) -> None:
@@ -226,7 +232,9 @@ class WorldBuilder:
             for body in director.bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))
         else:
-            factory = await self._start("director", _OURS, DirectorSimulator(director, stop, targets), {}, 60.0)
+            factory = await self._start(
+                "director", _OURS, DirectorSimulator(director, stop, targets), {}, 60.0
+            )
             lead = await factory.Director(eid=DIRECTOR)
             for i, body in enumerate(director.bodies):
                 shell = AgentSimulator(body, sorted({*targets, *sources}))
@@ -238,7 +246,9 @@ class WorldBuilder:
             if self.episode.bridge != "agents":
                 self._connect(lead, entity, (body.name, TURN), 0)
             for link in inward:
-                self._connect(self.entities[link.environment, link.entity], entity, (link.source, link.target), 0)
+                self._connect(
+                    self.entities[link.environment, link.entity], entity, (link.source, link.target), 0
+                )
             for link in outward:
                 target = self.entities[link.environment, link.entity]
                 self._connect(entity, target, (link.source, link.target), 1, link.initial)
@@ -293,9 +303,11 @@ async def _run(episode: Episode) -> None:
         )
     finally:
         if hasattr(builder, "world"):
-            children = internals.children_of_this_process() - builder.before if builder.timeouts or _has_cmd(
-                builder.plans
-            ) else set()
+            children = (
+                internals.children_of_this_process() - builder.before
+                if builder.timeouts or _has_cmd(builder.plans)
+                else set()
+            )
             await internals.shut_down(builder.world, children)
 
 
@@ -303,4 +315,4 @@ def _has_cmd(plans: Sequence[CoSimulationPlan | None]) -> bool:
     return any(spec.cmd for plan in plans if plan is not None for spec in plan.simulators)
 
 
-__all__ = ["Episode", "EnvironmentPort", "WorldBuilder"]
+__all__ = ["EnvironmentPort", "Episode", "WorldBuilder"]

@@ -1,1 +1,34 @@
-""""""
+"""What is recorded of a run, in SQL and in Parquet files, and how it is found again.
+
+:class:`Store` opens a store. A run gets its :class:`InstanceRecorder` from
+:meth:`Store.begin_run`, and a :class:`PhaseRecorder` for each phase; what these record is
+told by :class:`EnvironmentRecord`, :class:`AgentRecord` and :class:`ChannelRecord`. The
+query methods of :class:`Store` (``runs``, ``episodes``, ``steps``, ...) return pandas
+frames. :mod:`.models` describes the tables, :mod:`.streams` and :mod:`.parts` the files::
+
+    palaestrai-results/
+      store.db                                    SQLite
+      instances/<instance uid>/
+        complete.json                             once the run has ended
+        trajectories/phase-<number>/
+          agent-<name>/part-000000.parquet        readings, set-points, rewards, objective
+          wall-<name>/part-000000.parquet         wall-clock of the same rows
+          environment-<uid>/part-000000.parquet   states
+          statistics/part-000000.parquet
+"""
+
+from .recorder import InstanceRecorder, PhaseRecorder
+from .records import AgentRecord, ChannelRecord, EnvironmentRecord
+from .store import Store
+from .streams import AgentStream, EnvironmentStream
+
+__all__ = [
+    "AgentRecord",
+    "AgentStream",
+    "ChannelRecord",
+    "EnvironmentRecord",
+    "EnvironmentStream",
+    "InstanceRecorder",
+    "PhaseRecorder",
+    "Store",
+]

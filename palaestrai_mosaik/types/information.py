@@ -23,7 +23,7 @@ def _alias(name: str) -> Any:
 class SensorInformation:
     """A reading (``value``) of the sensor ``uid``, which lies in ``space``."""
 
-    __slots__ = ("value", "space", "uid")
+    __slots__ = ("space", "uid", "value")
 
     def __init__(self, value: Any, space: Space, uid: str):
         self.value = value
@@ -110,7 +110,7 @@ class ActuatorInformation:
 class RewardInformation:
     """A reward (``value``) named ``uid``, which lies in ``space``."""
 
-    __slots__ = ("value", "space", "uid")
+    __slots__ = ("space", "uid", "value")
 
     def __init__(self, value: Any, space: Space, uid: str):
         self.value = value

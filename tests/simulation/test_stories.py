@@ -7,14 +7,14 @@ theirs are compared as a set and everything else in order.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+
+
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
 
-from engine import Adder, Counter, Total, make_director, run_episodes
+
+from support.engine import Adder, Counter, Total, make_director, run_episodes
 
 BRIDGES = ["agents", "per_agent"]
 
@@ -27,8 +27,20 @@ VANILLA_ONE = """
 """
 VANILLA_ONE_TRACE = [
     ["E resets", "a sees 0 sets 100", "b sees 0 sets 200"],
-    ["E steps to 1 with 100 200", "a gets 10 for 100", "b gets 10 for 200", "a sees 1 sets 101", "b sees 1 sets 201"],
-    ["E steps to 2 with 101 201", "a gets 20 for 101", "b gets 20 for 201", "a sees 2 sets 102", "b sees 2 sets 202"],
+    [
+        "E steps to 1 with 100 200",
+        "a gets 10 for 100",
+        "b gets 10 for 200",
+        "a sees 1 sets 101",
+        "b sees 1 sets 201",
+    ],
+    [
+        "E steps to 2 with 101 201",
+        "a gets 20 for 101",
+        "b gets 20 for 201",
+        "a sees 2 sets 102",
+        "b sees 2 sets 202",
+    ],
     ["E steps to 3 with 102 202", "a gets 30 for 102", "b gets 30 for 202"],
 ]
 
@@ -187,7 +199,9 @@ def test_without_a_condition_the_episode_ends_when_all_environments_have():
     )
     run_episodes(director)
     assert [line for line in log if line.startswith("A")][-1] == "A steps to 2 with - -"
-    assert [line for line in log if line.startswith("B")][-1] == "B steps to 4 with 2 -"  # A has ended at 2, and still reads so
+    assert [line for line in log if line.startswith("B")][
+        -1
+    ] == "B steps to 4 with 2 -"  # A has ended at 2, and still reads so
     assert director.ended_by == "environments"
 
 

@@ -36,7 +36,9 @@ class AggregateRewardsObjective(Objective):
         """Look up the columns of the rewards. Called once by the framework."""
         self._columns = []
         for name in self.rewards:
-            matches = [i for i, found in enumerate(reward_names) if found == name or found.endswith(f".{name}")]
+            matches = [
+                i for i, found in enumerate(reward_names) if found == name or found.endswith(f".{name}")
+            ]
             if len(matches) != 1:
                 raise ContractError(
                     f"reward {name!r} names {len(matches)} of the rewards that the agent receives: "

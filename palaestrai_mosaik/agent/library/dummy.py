@@ -72,5 +72,4 @@ class DummyObjective(Objective):
     """Sums the rewards that the environment gave for the last action."""
 
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float:
-        rewards = memory.tail(1).rewards
-        return float(rewards.sum()) if rewards.size else 0.0
+        return float(sum(memory.tail(1).rewards[-1].tolist()))

@@ -119,6 +119,8 @@ def run_episodes(director: Director, episodes: int = 1, bridge: str = "agents", 
     loop = asyncio.new_event_loop()
     try:
         for number in range(episodes):
-            Episode(director, worker, number, 42, ("phase", "worker", worker, "episode", number), bridge).run(loop)
+            Episode(director, worker, number, 42, ("phase", "worker", worker, "episode", number), bridge).run(
+                loop
+            )
     finally:
         loop.close()

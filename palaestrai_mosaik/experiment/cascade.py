@@ -1,0 +1,293 @@
+"""From the schedule to complete phases: definitions, and the cascade over the phases.
+
+Environments match by ``uid``, agents by ``name``. A later environment entry replaces the
+earlier one whole; a later agent entry, ``simulation`` and ``phase_config`` replace the
+keys that they give and keep the others. Nothing is interpreted here, and every part
+keeps the place where it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from palaestrai_mosaik.errors import did_you_mean
+
+from .located import Findings, Located, show
+from .vocabulary import (
+    AGENT,
+    ENVIRONMENT,
+    ENVIRONMENT_ENTRY,
+    PHASE,
+    PHASE_CONFIG,
+    RUN_CONFIG,
+    SIMULATION,
+    Section,
+)
+from .yaml_text import MAX_EXTRA_NODES
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The parts of an environment entry or an agent; ``at`` is where it is introduced."""
+
+    at: Located
+    parts: dict[str, Located]
+
+
+@dataclass
+class CascadedPhase:
+    """One phase with all that it inherits, not yet interpreted.
+
+    ``faulty``: the topics of which something could not be read, so that what seems to be
+    missing there may be no fault of its own.
+    """
+
+    name: str
+    at: Located
+    environments: dict[str, Entry] = field(default_factory=dict)
+    agents: dict[str, Entry] = field(default_factory=dict)
+    simulation: dict[str, Located] = field(default_factory=dict)
+    phase_config: dict[str, Located] = field(default_factory=dict)
+    faulty: set[str] = field(default_factory=set)
+
+
+class Definitions:
+    """The ``definitions`` of a document: named parts that a string refers to, and defaults."""
+
+    def __init__(self, found: Findings, at: Located | None):
+        self._found = found
+        self._at = None
+        if at is not None and at.value is not None:
+            if isinstance(at.value, dict):
+                self._at = at
+            else:
+                found.error(at.place, f"definitions must be a mapping, found {show(at.value)}")
+
+    def _topic(self, topic: str) -> Located | None:
+        if self._at is None or not isinstance(self._at.value.get(topic), dict):
+            return None
+        return self._at.child(topic)
+
+    def default(self, topic: str, section: Section) -> Located | None:
+        """Return ``definitions.<topic>`` where it is itself the part, not a mapping of named ones.
+
+        It is, if one of the part's own words has a value that cannot be a named part.
+        """
+        at = self._topic(topic)
+        if at is None:
+            return None
+        if section is RUN_CONFIG:
+            return at if any(word in at.value for word in section.words) else None
+        direct = any(word in at.value and not isinstance(at.value[word], dict) for word in section.words)
+        return at if direct else None
+
+    def lookup(self, topic: str, at: Located) -> Located | None:
+        """Return the part that ``at`` is, or that it names if it is a string."""
+        if not isinstance(at.value, str):
+            return at
+        named = self._topic(topic)
+        names = list(named.value) if named is not None else []
+        if named is not None and at.value in named.value:
+            return named.child(at.value)
+        allowed = f"; defined: {', '.join(map(str, names))}" if names else ""
+        self._found.error(
+            at.place,
+            f"{at.value!r} is not defined in definitions.{topic}{did_you_mean(at.value, names)}{allowed}",
+        )
+        return None
+
+
+def phases_of(found: Findings, at: Located) -> Iterator[tuple[str, Located]]:
+    """Yield name and body of every phase of a schedule: a list, or a mapping by name."""
+    if isinstance(at.value, dict):
+        named = [(key, at.child(key)) for key in at.value]
+    elif isinstance(at.value, list):
+        named = []
+        for index in range(len(at.value)):
+            item = at.child(index)
+            if not isinstance(item.value, dict) or not item.value:
+                found.error(item.place, f"a phase must be 'name:' and its contents, found {show(item.value)}")
+            elif len(item.value) > 1:
+                keys = ", ".join(map(str, item.value))
+                found.error(
+                    item.place,
+                    f"a list item of the schedule must have one key, the phase's name; found {keys}. "
+                    "Indent a phase's contents below its name",
+                )
+            else:
+                key = next(iter(item.value))
+                named.append((key, item.child(key)))
+    else:
+        found.error(at.place, f"schedule must be a list of phases, found {show(at.value)}")
+        return
+    if not at.value:
+        found.error(at.place, "schedule needs at least one phase")
+    seen: dict[str, Located] = {}
+    for name, body in named:
+        if not isinstance(name, str) or not name:
+            found.error(body.place, f"a phase's name must be a string, found {show(name)}; put it in quotes")
+        elif name in seen:
+            line = found.lines.nearest(seen[name].place)
+            found.error(body.place, f"the phase name {name!r} is given twice: first in line {line}")
+        else:
+            seen[name] = body
+            yield name, body
+
+
+def cascade(found: Findings, schedule: Located, definitions: Definitions) -> list[CascadedPhase]:
+    """Return all phases of ``schedule``, each complete with what it inherits.
+
+    Stops with a problem where the cascade would multiply the document beyond all use.
+    """
+    phases: list[CascadedPhase] = []
+    latest = CascadedPhase("", schedule)
+    for topic, section, parts in (
+        ("simulation", SIMULATION, latest.simulation),
+        ("phase_config", PHASE_CONFIG, latest.phase_config),
+    ):
+        default = definitions.default(topic, section)
+        if default is not None:
+            parts.update(found.section(default, section) or {})
+    sizes: dict[int, int] = {}
+    room = MAX_EXTRA_NODES
+    for name, body in phases_of(found, schedule):
+        latest = _next_phase(found, latest, (name, body), definitions)
+        phases.append(latest)
+        for entry in (*latest.environments.values(), *latest.agents.values()):
+            room -= sum(_repeated(part.value, sizes) for part in entry.parts.values())
+        if room < 0:
+            found.error(
+                body.place,
+                f"up to here the phases inherit more than {MAX_EXTRA_NODES:,} values beyond those "
+                "that are written; refused",
+            )
+            break
+    return phases
+
+
+def _repeated(value: Any, sizes: dict[int, int]) -> int:
+    """Return the size of a collection that was seen before, else 0 (and take note of it)."""
+    if not isinstance(value, (dict, list)):
+        return 0
+    if id(value) not in sizes:
+        sizes[id(value)] = 0
+        return 0
+    return _size(value, sizes)
+
+
+def _size(value: Any, sizes: dict[int, int]) -> int:
+    """Return the number of nodes of ``value``, aliases expanded, each object counted once."""
+    if not isinstance(value, (dict, list)):
+        return 1
+    known = sizes.get(id(value), 0)
+    if not known:
+        items = value.values() if isinstance(value, dict) else value
+        known = sizes[id(value)] = 1 + sum(_size(item, sizes) for item in items)
+    return known
+
+
+def _next_phase(
+    found: Findings, before: CascadedPhase, named: tuple[str, Located], definitions: Definitions
+) -> CascadedPhase:
+    name, body = named
+    phase = CascadedPhase(
+        name,
+        body,
+        dict(before.environments),
+        dict(before.agents),
+        dict(before.simulation),
+        dict(before.phase_config),
+        set(before.faulty),
+    )
+    if body.value is None:  # "phase_1:" alone repeats the phase before
+        return phase
+    errors = found.count
+    parts = found.section(body, PHASE) or {}
+    if found.count > errors:  # the key of any topic may be misspelled
+        phase.faulty.update(PHASE.keys)
+    for topic, reader, target in (
+        ("environments", _environment, phase.environments),
+        ("agents", _agent, phase.agents),
+    ):
+        if topic in parts:
+            errors = found.count
+            given: dict[str, Entry] = {}
+            for item in _items(found, parts[topic], topic):
+                entry = definitions.lookup(topic, item)
+                if entry is not None:
+                    reader(found, entry, target, given)
+            target.update(given)
+            if found.count > errors:
+                phase.faulty.add(topic)
+    for topic, section, merged in (
+        ("simulation", SIMULATION, phase.simulation),
+        ("phase_config", PHASE_CONFIG, phase.phase_config),
+    ):
+        if topic in parts:
+            errors = found.count
+            at = definitions.lookup(topic, parts[topic])
+            if at is not None:
+                merged.update(found.section(at, section) or {})
+            if found.count > errors:
+                phase.faulty.add(topic)
+    return phase
+
+
+def _items(found: Findings, at: Located, topic: str) -> Iterator[Located]:
+    if isinstance(at.value, list):
+        yield from (at.child(index) for index in range(len(at.value)))
+    else:
+        found.error(at.place, f"{topic} must be a list, found {show(at.value)}")
+
+
+def _environment(found: Findings, at: Located, _: dict[str, Entry], given: dict[str, Entry]) -> None:
+    if isinstance(at.value, dict) and "environment" not in at.value and "uid" in at.value:
+        found.error(
+            at.place, "an entry of environments is written '- environment:' with uid, name, params below"
+        )
+        return
+    parts = found.section(at, ENVIRONMENT_ENTRY)
+    if parts is None or found.missing(at.place, parts, ENVIRONMENT_ENTRY):
+        return
+    inner = found.section(parts["environment"], ENVIRONMENT)
+    if inner is None or found.missing(parts["environment"].place, inner, ENVIRONMENT):
+        return
+    uid = inner["uid"]
+    if identifier(found, uid, "an environment's uid") is not None:
+        _give(found, given, uid, Entry(at, {**parts, **inner}), "environment uid")
+
+
+def _agent(found: Findings, at: Located, inherited: dict[str, Entry], given: dict[str, Entry]) -> None:
+    parts = found.section(at, AGENT)
+    if parts is None:
+        return
+    if "name" not in parts:
+        found.error(at.place, "an agent needs the key 'name', which is missing")
+        return
+    name = parts["name"]
+    if identifier(found, name, "an agent's name") is None:
+        return
+    before = inherited.get(name.value)
+    entry = Entry(at, parts) if before is None else Entry(before.at, {**before.parts, **parts})
+    _give(found, given, name, entry, "agent name")
+
+
+def _give(found: Findings, given: dict[str, Entry], key: Located, entry: Entry, what: str) -> None:
+    if key.value in given:
+        first = given[key.value].parts["uid" if "uid" in given[key.value].parts else "name"]
+        line = found.lines.nearest(first.place)
+        where = f": first in line {line}" if line else ""
+        found.error(key.place, f"the {what} {key.value!r} is given twice in this phase{where}")
+        return
+    given[key.value] = entry
+
+
+def identifier(found: Findings, at: Located, what: str) -> str | None:
+    """Return the non-empty string at ``at``; numbers are answered with how to quote them."""
+    if isinstance(at.value, str) and at.value:
+        return at.value
+    quotes = f'; put it in quotes: "{at.value}"' if isinstance(at.value, (int, float)) else ""
+    found.error(at.place, f"{what} must be a non-empty string, found {show(at.value)}{quotes}")
+    return None

@@ -1,0 +1,117 @@
+"""Reading run documents: from a file, from text, from plain data."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+
+from .canonical import canonical_document, digest, plain_data
+from .cascade import Definitions, cascade
+from .check import ModelBuilder, check_loads, header, run_config_of
+from .located import Findings, Lines, Located, show
+from .model import RunDocument
+from .vocabulary import TOP
+from .yaml_text import MAX_BYTES, decode, dumps, read
+
+
+def load(path: str | Path) -> RunDocument:
+    """Read the run document at ``path`` (YAML, UTF-8).
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    """
+    path = Path(path)
+    source = str(path)
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            problem = f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read"
+            raise DocumentError([Problem(problem, file=source)])
+        data = path.read_bytes()
+    except OSError as error:
+        near = ""
+        if isinstance(error, FileNotFoundError) and path.parent.is_dir():
+            near = did_you_mean(path.name, [other.name for other in path.parent.iterdir()])
+        raise DocumentError([Problem(f"cannot be read: {error.strerror}{near}", file=source)]) from None
+    return loads(decode(data, source), source)
+
+
+def loads(text: str, source: str = "<string>") -> RunDocument:
+    """Read a run document from YAML ``text``; ``source`` is named in messages.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    """
+    with _collector_paused():
+        reading = read(text, source)
+        found = Findings(source, reading.lines)
+        for place, message, line in reading.problems:
+            found.error(place, message, line)
+        return _document(reading.value, found, text)
+
+
+def from_mapping(data: Mapping[str, Any], source: str = "<mapping>") -> RunDocument:
+    """Make a run document of plain ``data``; its ``text`` is that data as YAML.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    """
+    found = Findings(source, Lines())
+    plain = plain_data(data, found)
+    if found.errors:
+        raise DocumentError(found.errors)
+    return _document(plain, found, dumps(plain))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the cyclic garbage collector: a large document is millions of objects and no cycle.
+
+    The collector's passes over them would take a third of the time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _document(data: Any, found: Findings, text: str) -> RunDocument:
+    if not isinstance(data, dict):
+        found.error(
+            (), f"a run document is a mapping (uid, seed, version, schedule, ...), found {show(data)}"
+        )
+        raise DocumentError(found.errors)
+    root = Located(data, ())
+    parts = found.section(root, TOP) or {}
+    found.missing((), parts, TOP)
+    uid, seed, version = header(found, parts)
+    definitions = Definitions(found, parts.get("definitions"))
+    raw = cascade(found, parts["schedule"], definitions) if "schedule" in parts else []
+    builder = ModelBuilder(found)
+    phases = [builder.phase(index, phase) for index, phase in enumerate(raw)]
+    check_loads(found, uid, raw)
+    agents = raw[-1].agents if raw else ()
+    conditions = builder.run_conditions(run_config_of(found, parts, definitions), agents, ("run_config",))
+    if found.errors:
+        raise DocumentError(found.errors)
+    sound = tuple(phase for phase in phases if phase is not None)
+    canonical = canonical_document(uid, seed, version, sound, conditions)
+    return RunDocument(
+        uid=uid,
+        seed=seed,
+        version=version,
+        phases=sound,
+        conditions=conditions,
+        canonical=canonical,
+        hash=digest(canonical),
+        source=found.source,
+        text=text,
+        warnings=found.warnings,
+        lines=found.lines,
+        origins=builder.origins,
+    )

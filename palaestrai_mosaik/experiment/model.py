@@ -1,0 +1,142 @@
+"""What a run document says, once it is read, checked and cascaded.
+
+All classes are frozen. Their ``params`` are plain data (strings, numbers, booleans,
+``None``, lists, mappings) and may be shared between phases: copy them before handing
+them to code that might write to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.types.mode import Mode
+
+#: The version of the run-document format; ``major.minor`` are compared with a document's.
+DOCUMENT_VERSION = "3.5"
+
+Controller = Literal["vanilla", "taking_turns"]
+Bridge = Literal["agents", "per_agent"]
+
+#: A way into a document or a model: keys and indices from the top.
+Place = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSpec:
+    """A class to be loaded: its ``name`` as written, and its constructor's keywords."""
+
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSpec:
+    """One environment of a phase; ``step_size`` is in mosaik ticks (``None``: its own)."""
+
+    uid: str
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    step_size: int | None = None
+    reward: ClassSpec | None = None
+    state_transformer: ClassSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """One agent of a phase.
+
+    ``sensors`` and ``actuators`` are full ids (``<environment uid>.<local id>``) in the
+    document's order. Without ``brain`` the agent does not learn, without ``objective``
+    nothing is made of its rewards. ``load`` says which brain to start from: ``None`` for
+    none, an empty mapping for the same agent of the previous phase, else any of the keys
+    ``agent``, ``experiment_run``, ``phase`` (index), ``phase_name``, ``base``.
+    """
+
+    name: str
+    muscle: ClassSpec
+    brain: ClassSpec | None = None
+    objective: ClassSpec | None = None
+    sensors: tuple[str, ...] = ()
+    actuators: tuple[str, ...] = ()
+    load: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSpec:
+    """Who acts when (``controller``; ``name`` is how it was written) and how episodes end."""
+
+    controller: Controller
+    name: str
+    conditions: tuple[ClassSpec, ...] = ()
+    bridge: Bridge = "agents"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSpec:
+    """One phase, complete: what earlier phases define is already in it.
+
+    ``episodes`` is ``None`` where the document gives no number.
+    """
+
+    index: int
+    name: str
+    environments: tuple[EnvironmentSpec, ...]
+    agents: tuple[AgentSpec, ...]
+    simulation: SimulationSpec
+    mode: Mode = Mode.TRAIN
+    workers: int = 1
+    episodes: int | None = None
+
+
+@dataclass(frozen=True)
+class RunDocument:
+    """One sound experiment-run document.
+
+    ``canonical`` is plain data: the cascaded document in one spelling, itself loadable
+    by :func:`~palaestrai_mosaik.experiment.from_mapping`. ``hash`` is the SHA-256 (hex)
+    of its canonical JSON and the document's identity. ``text`` is what was read from
+    ``source``. ``lines`` gives the 1-based line of every path of the text
+    (``schedule.0.phase_0.agents.1``), ``origins`` where each part of the model was
+    written, where that is not the same place.
+    """
+
+    uid: str
+    seed: int
+    version: str
+    phases: tuple[PhaseSpec, ...]
+    conditions: tuple[ClassSpec, ...]
+    canonical: dict[str, Any] = field(repr=False)
+    hash: str
+    source: str
+    text: str = field(repr=False, compare=False)
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    origins: Mapping[Place, Place] = field(default_factory=dict, repr=False, compare=False)
+
+    def problem(self, message: str, *place: str | int) -> Problem:
+        """Return a problem at ``place`` of this model, told where the user wrote it.
+
+        ``place`` is the way from here: ``problem("...", "phases", 0, "agents", 1,
+        "sensors", 2)``. Path and line are those of the text, also where the cascade or
+        a definition brought the value there.
+        """
+        written: Place = tuple(place)
+        for length in range(len(place), 0, -1):
+            origin = self.origins.get(tuple(place[:length]))
+            if origin is not None:
+                written = origin + tuple(place[length:])
+                break
+        line = None
+        for length in range(len(written), 0, -1):
+            line = self.lines.get(join(written[:length]))
+            if line is not None:
+                break
+        return Problem(message, join(written), self.source, line)
+
+
+def join(place: Place) -> str:
+    """Return ``place`` as it is printed: ``schedule.0.phase_0``."""
+    return ".".join(str(part) for part in place)

@@ -1,0 +1,156 @@
+"""The JSON Schema of run documents, for editors; made from the vocabulary of the checks.
+
+A schema sees one phase at a time and no cascade, so it is more lenient than loading: it
+requires what every entry needs, and knows every key, spelling and allowed word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .vocabulary import (
+    AGENT,
+    BRIDGES,
+    CLASS,
+    CONTROLLERS,
+    ENVIRONMENT,
+    ENVIRONMENT_ENTRY,
+    LOAD,
+    MODES,
+    PHASE,
+    PHASE_CONFIG,
+    RUN_CONFIG,
+    SIMULATION,
+    TOP,
+    Section,
+)
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_COUNT: Schema = {"type": ["integer", "null"], "minimum": 1}
+_IDS: Schema = {"type": "array", "items": _TEXT, "uniqueItems": True}
+
+
+def json_schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of run documents as plain data."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "palaestrai_mosaik experiment-run document",
+        **_top(),
+        "$defs": {
+            "class": _section(CLASS, {"name": _TEXT, "params": _params()}, ("name",)),
+            "environment_entry": _environment_entry(),
+            "agent": _agent(),
+            "simulation": _simulation(),
+            "phase_config": _phase_config(),
+            "run_config": _run_config(),
+            "phase": _phase(),
+        },
+    }
+
+
+def _section(section: Section, properties: Mapping[str, Schema], required: tuple[str, ...] = ()) -> Schema:
+    """Return the schema of one mapping: its keys, their spellings, the keys without effect.
+
+    A required key that has several spellings is not required, as any of them may stand.
+    """
+    words = {key: properties[key] for key in section.keys}
+    words |= {word: properties[key] for word, key in section.spellings.items()}
+    words |= {word: {"description": "of palaestrAI; no effect here"} for word in section.ignored}
+    spelled = set(section.spellings.values())
+    schema: Schema = {"type": "object", "properties": words, "additionalProperties": False}
+    needed = [key for key in required if key not in spelled]
+    return schema | {"required": needed} if needed else schema
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _optional(name: str) -> Schema:
+    return {"anyOf": [_ref(name), {"type": "null"}]}
+
+
+def _or_name(name: str) -> Schema:
+    # A string refers to an entry of definitions.
+    return {"anyOf": [_ref(name), _TEXT]}
+
+
+def _params() -> Schema:
+    return {"type": ["object", "null"]}
+
+
+def _environment_entry() -> Schema:
+    properties = {"uid": _TEXT, "name": _TEXT, "params": _params(), "step_size": _COUNT}
+    environment = _section(ENVIRONMENT, properties, ENVIRONMENT.required)
+    inner = {
+        "environment": environment,
+        "reward": _optional("class"),
+        "state_transformer": _optional("class"),
+    }
+    return _section(ENVIRONMENT_ENTRY, inner, ENVIRONMENT_ENTRY.required)
+
+
+def _agent() -> Schema:
+    load: dict[str, Schema] = dict.fromkeys(LOAD.keys, _TEXT) | {"phase": {"type": "integer", "minimum": 0}}
+    properties = {
+        "name": _TEXT,
+        "brain": _optional("class"),
+        "muscle": _ref("class"),
+        "objective": _optional("class"),
+        "sensors": _IDS,
+        "actuators": _IDS,
+        "load": {"anyOf": [_section(LOAD, load), {"type": "null"}]},
+    }
+    return _section(AGENT, properties, ("name",))
+
+
+def _simulation() -> Schema:
+    conditions = {"type": ["array", "null"], "items": _ref("class")}
+    properties: dict[str, Schema] = {
+        "name": {"enum": list(CONTROLLERS)},
+        "conditions": conditions,
+        "bridge": {"enum": list(BRIDGES)},
+    }
+    return _section(SIMULATION, properties)
+
+
+def _phase_config() -> Schema:
+    words = "|".join("".join(f"[{c}{c.upper()}]" for c in mode) for mode in MODES)
+    mode = {"type": "string", "pattern": f"^({words})$", "examples": list(MODES)}
+    return _section(PHASE_CONFIG, {"mode": mode, "workers": _COUNT, "episodes": _COUNT})
+
+
+def _run_config() -> Schema:
+    conditions = {"type": "array", "items": _ref("class")}
+    schema = _section(RUN_CONFIG, {"condition": _ref("class"), "conditions": conditions})
+    return schema | {"oneOf": [{"required": ["condition"]}, {"required": ["conditions"]}]}
+
+
+def _phase() -> Schema:
+    properties = {
+        "environments": {"type": "array", "items": _or_name("environment_entry")},
+        "agents": {"type": "array", "items": _or_name("agent")},
+        "simulation": _or_name("simulation"),
+        "phase_config": _or_name("phase_config"),
+    }
+    return _section(PHASE, properties)
+
+
+def _top() -> Schema:
+    phase: Schema = {"anyOf": [_ref("phase"), {"type": "null"}]}
+    phases = {"type": "object", "minProperties": 1, "additionalProperties": phase}
+    properties = {
+        "uid": _TEXT,
+        "seed": {"type": "integer"},
+        "version": _TEXT,
+        "schedule": {
+            "anyOf": [{"type": "array", "minItems": 1, "items": phases | {"maxProperties": 1}}, phases]
+        },
+        "run_config": _or_name("run_config"),
+        # The home of anchors: anything may stand here.
+        "definitions": {"type": ["object", "null"]},
+    }
+    return _section(TOP, properties, TOP.required)

@@ -1,0 +1,93 @@
+"""The keys of a run document and their spellings: one table for checks, schema and hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .model import Bridge, Controller
+
+
+@dataclass(frozen=True)
+class Section:
+    """A mapping of the document.
+
+    ``keys``: what it may hold; ``required``: what must be there (after the cascade);
+    ``spellings``: other words for a key; ``ignored``: keys of palaestrAI that load, but
+    have no effect here.
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word that may stand in the document."""
+        return (*self.keys, *self.spellings, *self.ignored)
+
+
+_PARAMS = {"parameters": "params"}
+
+TOP = Section(
+    "the document",
+    ("uid", "seed", "version", "schedule", "run_config", "definitions"),
+    required=("uid", "seed", "version", "schedule"),
+    ignored=("experiment_uid",),
+)
+PHASE = Section("a phase", ("environments", "agents", "simulation", "phase_config"))
+ENVIRONMENT_ENTRY = Section(
+    "an entry of environments", ("environment", "reward", "state_transformer"), required=("environment",)
+)
+ENVIRONMENT = Section(
+    "an environment", ("uid", "name", "params", "step_size"), required=("uid", "name"), spellings=_PARAMS
+)
+AGENT = Section(
+    "an agent",
+    ("name", "brain", "muscle", "objective", "sensors", "actuators", "load"),
+    required=("name", "muscle", "sensors", "actuators"),
+    ignored=("filters", "replay"),
+)
+SIMULATION = Section("simulation", ("name", "conditions", "bridge"), required=("name",))
+PHASE_CONFIG = Section(
+    "phase_config",
+    ("mode", "workers", "episodes"),
+    spellings={"worker": "workers"},
+    ignored=("evaluate_every", "store_raw_actuators"),
+)
+RUN_CONFIG = Section("run_config", ("condition", "conditions"))
+CLASS = Section("a class", ("name", "params"), required=("name",), spellings=_PARAMS)
+LOAD = Section(
+    "load",
+    ("agent", "experiment_run", "phase", "phase_name", "base"),
+    spellings={"agent_name": "agent", "experiment_id": "experiment_run"},
+)
+
+MODES: Mapping[str, str] = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+BRIDGES: tuple[Bridge, ...] = ("agents", "per_agent")
+
+_VANILLA = ("Vanilla", "VanillaSimController", "VanillaSimulationController")
+_TAKING_TURNS = ("TakingTurns", "TakingTurnsSimController", "TakingTurnsSimulationController")
+
+
+def _controllers() -> dict[str, Controller]:
+    table: dict[str, Controller] = {"vanilla": "vanilla", "taking_turns": "taking_turns"}
+    kinds: tuple[tuple[Controller, tuple[str, ...], str], ...] = (
+        ("vanilla", _VANILLA, "vanilla_sim_controller"),
+        ("taking_turns", _TAKING_TURNS, "taking_turns_simulation_controller"),
+    )
+    for controller, classes, module in kinds:
+        for name in classes:
+            table[f"palaestrai.simulation:{name}"] = controller
+            table[f"palaestrai.simulation.{module}:{name}"] = controller
+            table[f"palaestrai_mosaik.simulation:{name}"] = controller
+    return table
+
+
+#: Every accepted name of a simulation controller.
+CONTROLLERS: Mapping[str, Controller] = _controllers()
+
+#: The condition whose params are keyed by agent (its one name, see ``names.canonical_name``).
+AGENT_KEYED_CONDITION = "palaestrai_mosaik.simulation.conditions:AgentObjectiveTerminationCondition"

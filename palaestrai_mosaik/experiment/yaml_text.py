@@ -1,0 +1,393 @@
+"""Safe YAML: text to plain data with line numbers, and plain data to text.
+
+Documents are untrusted text, so the reader works on the parser's events and builds
+plain data itself: nothing is imported or called, deep nesting cannot exhaust the stack,
+and an alias shares its value, so a "billion laughs" is counted, not expanded. Scalars
+follow the core schema of YAML 1.2 (``1e-5`` is a number, ``on`` and dates are strings).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+
+from .located import Lines
+from .model import Place, join
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+#: Collections inside one another; run documents need about ten.
+MAX_DEPTH = 100
+#: Nodes that aliases and the cascade may add to those that are written.
+MAX_EXTRA_NODES = 1_000_000
+#: Larger files are refused before they are read.
+MAX_BYTES = 64 * 2**20
+
+_TAG = "tag:yaml.org,2002:"
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+_WORDS |= {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_WORDS |= {sign + inf: float(sign + "inf") for sign in ("", "+", "-") for inf in (".inf", ".Inf", ".INF")}
+_WORDS |= dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan)
+_NUMBER_START = frozenset("0123456789+-.")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_OPEN: Any = object()
+_MERGE: Any = object()
+_TOO_DEEP = f"more than {MAX_DEPTH} collections inside one another; refused"
+
+
+@dataclass
+class Reading:
+    """What a text holds: plain ``value`` (aliases shared) and its ``lines``.
+
+    ``problems`` are (place, message, line) of what is wrong on the level of YAML.
+    """
+
+    value: Any
+    lines: Lines
+    problems: list[tuple[Place, str, int]]
+
+
+def plain_scalar(text: str) -> Any:
+    """Return the value of an unquoted scalar (YAML 1.2 core schema).
+
+    Raises ``ValueError`` for a number too large to be held.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMBER_START:
+        return text
+    if _INTEGER.fullmatch(text):
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    if _FLOAT.fullmatch(text):
+        value = float(text)
+        if math.isinf(value):
+            raise ValueError(f"{text} is too large for a number; write .inf if infinity is meant")
+        return value
+    return text
+
+
+def decode(data: bytes, source: str) -> str:
+    """Return ``data`` as text, or raise :class:`DocumentError` saying what else it is."""
+
+    def refuse(message: str, line: int | None = None) -> DocumentError:
+        return DocumentError([Problem(message, file=source, line=line)])
+
+    for bom, name in ((b"\xff\xfe\0\0", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):
+        if data.startswith(bom):
+            raise refuse(f"the file is encoded in {name}; save it as UTF-8")
+    if b"\0" in data:
+        raise refuse("the file holds zero bytes: it is binary, or encoded in UTF-16; save it as UTF-8 text")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = data[error.start]
+        raise refuse(
+            f"the file is not UTF-8: byte 0x{byte:02x} ({bytes([byte]).decode('latin-1')!r} in Latin-1) "
+            "stands here; save it as UTF-8",
+            line,
+        ) from None
+
+
+def read(text: str, source: str) -> Reading:
+    """Read one YAML document.
+
+    Raises :class:`DocumentError` where the text cannot be read on: broken syntax, more
+    than one document, no document, too deep, too large once aliases are expanded.
+    """
+    text = text.removeprefix("\ufeff")
+    bad = _UNPRINTABLE.search(text)
+    if bad:
+        line = text.count("\n", 0, bad.start()) + 1
+        character = f"U+{ord(bad.group()):04X}"
+        raise DocumentError(
+            [
+                Problem(
+                    f"the character {character} is not allowed in YAML; is the file text?", "", source, line
+                )
+            ]
+        )
+    builder = _Builder()
+    try:
+        builder.run(_Loader(text).get_event)
+    except yaml.MarkedYAMLError as error:
+        raise DocumentError([_syntax_problem(error, text, source)]) from None
+    except yaml.YAMLError as error:
+        raise DocumentError([Problem(f"not valid YAML: {error}", "", source)]) from None
+    except _Refused as refusal:
+        raise DocumentError(
+            [Problem(str(refusal), join(builder.place()[:10]), source, refusal.line)]
+        ) from None
+    if not builder.documents:
+        raise DocumentError([Problem("the document is empty", "", source)])
+    return Reading(builder.root, Lines(builder.tree), builder.problems)
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    index = mark.line if mark is not None else 0
+    lines = text.splitlines()
+    written = lines[index] if index < len(lines) else ""
+    indentation = written[: len(written) - len(written.lstrip())]
+    if "\t" in indentation:
+        message = "a tab stands in the indentation; YAML allows spaces only"
+    else:
+        message = "not valid YAML: " + " ".join(part for part in (error.problem, error.context) if part)
+        if mark is not None and written[mark.column : mark.column + 1] in ("@", "`", "%"):
+            message += "; put the text in quotes"
+    return Problem(message, "", source, index + 1)
+
+
+class _Refused(Exception):
+    def __init__(self, message: str, line: int):
+        self.line = line
+        super().__init__(message)
+
+
+class _Frame:
+    """An open collection. ``children`` are the line nodes beside ``value``."""
+
+    __slots__ = (
+        "anchor",
+        "children",
+        "height",
+        "is_list",
+        "key",
+        "key_line",
+        "line",
+        "merges",
+        "start",
+        "value",
+    )
+
+    def __init__(self, value: Any, children: Any, line: int, anchor: str | None, start: int):
+        self.value = value
+        self.children = children
+        self.is_list = isinstance(value, list)
+        self.line = line
+        self.anchor = anchor
+        self.start = start
+        self.height = 0
+        self.key: Any = _OPEN
+        self.key_line = 0
+        self.merges: list[tuple[Any, Any, int]] = []
+
+
+class _Builder:
+    """Builds data and line tree from events; see the module's docstring for why."""
+
+    def __init__(self) -> None:
+        self.root: Any = None
+        self.tree: Any = None
+        self.documents = 0
+        self.problems: list[tuple[Place, str, int]] = []
+        self._events = 0  # nodes that are written
+        self._extra = 0  # nodes that aliases add to them
+        self._stack: list[_Frame] = []
+        # anchor -> (value, line node, expanded nodes, height)
+        self._anchors: dict[str, tuple[Any, Any, int, int]] = {}
+
+    def place(self) -> Place:
+        """Return the place that is being read."""
+        keys = (len(f.value) if f.is_list else f.key for f in self._stack)
+        return tuple("<<" if key is _MERGE else key for key in keys if key is not _OPEN)
+
+    def run(self, next_event: Callable[[], Any]) -> None:
+        """Take all events of a text."""
+        stack = self._stack
+        while True:
+            event = next_event()
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                value = self._scalar(event)
+                line = event.start_mark.line + 1
+                # The common cases of _add, without the call: this loop is the time of a large document.
+                frame = stack[-1] if stack else None
+                if frame is None or (frame.key is _OPEN and not frame.is_list) or frame.key is _MERGE:
+                    self._add(value, line, line, 0)
+                elif frame.is_list:
+                    frame.value.append(value)
+                    frame.children.append(line)
+                else:
+                    frame.value[frame.key] = value
+                    frame.children[frame.key] = frame.key_line
+                    frame.key = _OPEN
+            elif kind is yaml.MappingStartEvent:
+                self._start(event, {}, {}, "map")
+            elif kind is yaml.SequenceStartEvent:
+                self._start(event, [], [], "seq")
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                self._end()
+            elif kind is yaml.AliasEvent:
+                self._alias(event)
+            elif kind is yaml.DocumentStartEvent:
+                self.documents += 1
+                if self.documents > 1:
+                    line = event.start_mark.line + 1
+                    raise _Refused("a second document starts here ('---'); write one per file", line)
+            elif kind is yaml.StreamEndEvent:
+                return
+
+    def _scalar(self, event: Any) -> Any:
+        self._events += 1
+        text = event.value
+        plain, quoted = event.implicit
+        try:
+            if plain:
+                value = _MERGE if text == "<<" and self._wants_key() else plain_scalar(text)
+            elif quoted:
+                value = text
+            else:
+                value = _tagged(event.tag, text)
+        except ValueError as error:
+            self.problems.append((self.place(), str(error), event.start_mark.line + 1))
+            value = None
+        if event.anchor:
+            line = event.start_mark.line + 1
+            self._anchors[event.anchor] = (text if value is _MERGE else value, line, 1, 0)
+        return value
+
+    def _wants_key(self) -> bool:
+        frame = self._stack[-1] if self._stack else None
+        return frame is not None and not frame.is_list and frame.key is _OPEN
+
+    def _start(self, event: Any, value: Any, children: Any, tag: str) -> None:
+        line = event.start_mark.line + 1
+        if len(self._stack) >= MAX_DEPTH:
+            raise _Refused(_TOO_DEEP, line)
+        if event.tag not in (None, "!", _TAG + tag):
+            self.problems.append((self.place(), _tag_refusal(event.tag), line))
+        if event.anchor:
+            self._anchors[event.anchor] = (_OPEN, None, 0, 0)
+        self._stack.append(_Frame(value, children, line, event.anchor, self._events + self._extra))
+        self._events += 1
+
+    def _end(self) -> None:
+        frame = self._stack[-1]
+        if frame.merges:
+            self._merge(frame)
+        self._stack.pop()
+        node = (frame.line, frame.children)
+        height = frame.height + 1
+        if frame.anchor:
+            nodes = self._events + self._extra - frame.start
+            self._anchors[frame.anchor] = (frame.value, node, nodes, height)
+        self._add(frame.value, node, frame.line, height)
+
+    def _alias(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        value, node, nodes, height = self._anchors.get(event.anchor, (None, line, 1, 0))
+        if event.anchor not in self._anchors:
+            near = did_you_mean(event.anchor, self._anchors)
+            self.problems.append(
+                (self.place(), f"no anchor '&{event.anchor}' stands before this alias{near}", line)
+            )
+        elif value is _OPEN:
+            raise _Refused(f"the alias '*{event.anchor}' stands inside its own anchor", line)
+        if len(self._stack) + height > MAX_DEPTH:
+            raise _Refused(_TOO_DEEP, line)
+        self._extra += nodes
+        if self._extra > MAX_EXTRA_NODES:
+            raise _Refused(
+                f"the aliases expand to more than {MAX_EXTRA_NODES:,} further nodes; refused", line
+            )
+        self._add(value, node, line, height)
+
+    def _add(self, value: Any, node: Any, line: int, height: int) -> None:
+        if not self._stack:
+            self.root, self.tree = value, node
+            return
+        frame = self._stack[-1]
+        frame.height = max(frame.height, height)
+        if frame.is_list:
+            frame.value.append(value)
+            frame.children.append((line, node[1]) if isinstance(node, tuple) else line)
+        elif frame.key is _OPEN:
+            self._key(frame, value, line)
+        else:
+            key, frame.key = frame.key, _OPEN
+            if key is _MERGE:
+                frame.merges.append((value, node, frame.key_line))
+            else:
+                frame.value[key] = value
+                frame.children[key] = (frame.key_line, node[1]) if isinstance(node, tuple) else frame.key_line
+
+    def _key(self, frame: _Frame, key: Any, line: int) -> None:
+        frame.key_line = line
+        if isinstance(key, (dict, list)):
+            self.problems.append((self.place(), "a mapping or a list cannot be a key", line))
+            key = str(key)[:40]
+        if key is _MERGE:
+            if frame.merges:
+                self.problems.append(
+                    (self.place(), "the merge key '<<' is given twice; write '<<: [*a, *b]'", line)
+                )
+        elif key in frame.value:
+            first = frame.children[key]
+            first = first[0] if isinstance(first, tuple) else first
+            message = f"the key {key!r} is given twice: first in line {first}"
+            self.problems.append(((*self.place(), key), message, line))
+        frame.key = key
+
+    def _merge(self, frame: _Frame) -> None:
+        for value, node, line in frame.merges:
+            sources = list(zip(value, node[1], strict=True)) if isinstance(value, list) else [(value, node)]
+            for source, source_node in sources:
+                if not isinstance(source, dict):
+                    self.problems.append((self.place(), "'<<' takes a mapping, or a list of mappings", line))
+                    continue
+                for key, merged in source.items():
+                    if key not in frame.value:
+                        frame.value[key] = merged
+                        frame.children[key] = source_node[1][key]
+
+
+def _tagged(tag: str, text: str) -> Any:
+    """Return the value of a scalar with an explicit tag of the core schema."""
+    name = tag.removeprefix(_TAG) if tag else "!"
+    if name in ("!", "str"):
+        return text
+    if name not in ("int", "float", "bool", "null"):
+        raise ValueError(_tag_refusal(tag))
+    value = plain_scalar(text)
+    if name == "float" and type(value) is int:
+        value = float(value)
+    if type(value).__name__ != {"null": "NoneType"}.get(name, name):
+        raise ValueError(f"{text!r} is not a value of the type '!!{name}' that its tag says")
+    return value
+
+
+def _tag_refusal(tag: str) -> str:
+    return f"the tag {tag.replace(_TAG, '!!')!r} is not allowed: a document is plain data"
+
+
+class _Dumper(_BaseDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    # PyYAML quotes what YAML 1.1 would misread; this adds what YAML 1.2 would.
+    try:
+        plain = isinstance(plain_scalar(text), str)
+    except ValueError:
+        plain = False
+    return dumper.represent_scalar(_TAG + "str", text, style=None if plain else "'")
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def dumps(data: Any) -> str:
+    """Return plain ``data`` as YAML text which reads back as the same data."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))

@@ -1,0 +1,208 @@
+"""The picture of a world: simulators as boxes, data flows as arrows between their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .graph import Box, Flow, Summary
+
+FORMATS = (".svg", ".png", ".pdf")
+
+# All lengths are in inches, and so are the coordinates of the picture.
+_ROW, _TITLE, _MARGIN = 0.5, 0.62, 0.3
+_GAP_BETWEEN_BOXES = 0.45
+_CHARACTER = 0.078
+_TITLE_SIZE, _TEXT_SIZE, _LABEL_SIZE = 11.0, 9.0, 7.5
+_LINE, _SHIFTED, _BOX, _EDGE, _GREY = "#0072B2", "#D55E00", "#F4F6F8", "#8A949E", "#5A6570"
+_WIDEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a row lies: the box's left and right edge, and the row's height above the ground."""
+
+    left: float
+    right: float
+    y: float
+    rank: int
+
+
+def draw(picture: Summary, title: str, path: str | Path) -> None:
+    """Draw ``picture`` into the file ``path``.
+
+    Raises :class:`~palaestrai_mosaik.errors.PalaestraiMosaikError` for another format than
+    :data:`FORMATS`, and if the file cannot be written.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in FORMATS:
+        hint = did_you_mean(ending, FORMATS)
+        raise PalaestraiMosaikError(f"cannot draw {path}{hint}: the name must end with {', '.join(FORMATS)}")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    lines, width, height = _layout(picture)
+    with mpl.rc_context({"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans"}):
+        figure = Figure(figsize=(width, height))
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, width), ylim=(0, height), aspect="equal")
+        axes.axis("off")
+        axes.text(_MARGIN, height - 0.32, title, fontsize=_TITLE_SIZE, fontweight="bold", va="center")
+        _legend(axes, height - 0.62)
+        for box in picture.boxes:
+            _draw_box(axes, box, lines)
+        for index, flow in enumerate(picture.flows):
+            _draw_flow(axes, flow, lines, picture.flows[:index])
+        try:
+            # without a date the same world gives the same file
+            metadata: dict[str, Any] = {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
+            figure.savefig(path, dpi=160, metadata=metadata)
+        except OSError as error:
+            raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _layout(picture: Summary) -> tuple[dict[str, _Place], float, float]:
+    """Return the place of every row (and box, by its simulator's id), width and height."""
+    columns: dict[int, list[Box]] = {}
+    for box in picture.boxes:
+        columns.setdefault(box.rank, []).append(box)
+    heights = {
+        rank: sum(_height(box) for box in boxes) + _GAP_BETWEEN_BOXES * (len(boxes) - 1)
+        for rank, boxes in columns.items()
+    }
+    ground, ceiling = _MARGIN, _MARGIN + max(heights.values())
+    labels = max((len(_cut(flow.label)) for flow in picture.flows), default=0)
+    gap = max(2.2, labels * _CHARACTER * _LABEL_SIZE / _TEXT_SIZE + 1.2)
+    places: dict[str, _Place] = {}
+    x = _MARGIN
+    for rank in sorted(columns):
+        texts = [row.label for box in columns[rank] for row in box.rows]
+        texts += [text for box in columns[rank] for text in _titles(box)]
+        width = max(len(_cut(text)) for text in texts) * _CHARACTER + 0.35
+        y = (ground + ceiling + heights[rank]) / 2
+        for box in _ordered(columns[rank], picture, places):
+            places[box.simulator] = _Place(x, x + width, y, rank)
+            for i, row in enumerate(box.rows):
+                places[row.key] = _Place(x, x + width, y - _TITLE - (i + 0.5) * _ROW, rank)
+            y -= _height(box) + _GAP_BETWEEN_BOXES
+        x += width + gap
+    return places, max(x - gap + _MARGIN, 6.0), ceiling + 0.95
+
+
+def _ordered(boxes: list[Box], picture: Summary, places: dict[str, _Place]) -> list[Box]:
+    """Order a column by where its boxes' flows come from, so that few of them cross."""
+
+    def height(box: Box) -> float:
+        keys = {row.key for row in box.rows}
+        sources = [places[f.source].y for f in picture.flows if f.target in keys and f.source in places]
+        return sum(sources) / len(sources) if sources else 0.0
+
+    return sorted(boxes, key=height, reverse=True)
+
+
+def _height(box: Box) -> float:
+    return _TITLE + len(box.rows) * _ROW + 0.1
+
+
+def _titles(box: Box) -> list[str]:
+    who, _, what = box.what.partition(", ")
+    return [box.simulator, what.rpartition(":")[2] or who]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+
+
+def _draw_box(axes: Axes, box: Box, places: dict[str, _Place]) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    place, height = places[box.simulator], _height(box)
+    corner, width = (place.left, place.y - height), place.right - place.left
+    style = "round,pad=0,rounding_size=0.08"
+    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, fc=_BOX, ec=_EDGE, lw=1.0, zorder=2))
+    name, what = _titles(box)
+    left = place.left + 0.14
+    axes.text(left, place.y - 0.2, _cut(name), fontsize=_TEXT_SIZE, fontweight="bold", va="center", zorder=3)
+    axes.text(left, place.y - 0.42, _cut(what), fontsize=_LABEL_SIZE, color=_GREY, va="center", zorder=3)
+    for row in box.rows:
+        y = places[row.key].y
+        axes.plot([place.left, place.right], [y + _ROW / 2] * 2, color="#D8DDE2", lw=0.7, zorder=3)
+        axes.text(left, y, _cut(row.label), fontsize=_TEXT_SIZE, va="center", zorder=3)
+
+
+def _draw_flow(axes: Axes, flow: Flow, places: dict[str, _Place], earlier: list[Flow]) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    source, target = places[flow.source], places[flow.target]
+    color = _SHIFTED if flow.time_shifted else _LINE
+    # what goes back runs a little lower, so that both ways are seen
+    shift = -0.09 if flow.time_shifted else 0.09
+    if source.rank == target.rank:
+        start, end, bend = (source.right, source.y + shift), (target.right, target.y + shift), -0.5
+    elif source.rank < target.rank:
+        start, end, bend = (source.right, source.y + shift), (target.left, target.y + shift), 0.0
+    else:
+        start, end, bend = (source.left, source.y + shift), (target.right, target.y + shift), 0.0
+    if abs(source.rank - target.rank) > 1:
+        bend = 0.12
+    arrow = FancyArrowPatch(
+        start,
+        end,
+        connectionstyle=f"arc3,rad={bend}",
+        arrowstyle="-|>,head_width=2.5,head_length=5",
+        linestyle=(0, (4, 2.5)) if flow.time_shifted else "solid",
+        shrinkA=1,
+        shrinkB=1,
+        color=color,
+        lw=1.2,
+        zorder=1.5,
+    )
+    axes.add_patch(arrow)
+    # near the end that has fewer arrows, where labels do not meet
+    busy_source = sum(flow.source in (f.source, f.target) for f in earlier)
+    busy_target = sum(flow.target in (f.source, f.target) for f in earlier)
+    x, y = _on_arc(start, end, bend, 0.3 if busy_source < busy_target else 0.7)
+    axes.text(
+        x,
+        y,
+        _cut(flow.label),
+        fontsize=_LABEL_SIZE,
+        color=color,
+        ha="center",
+        va="center",
+        zorder=4,
+        bbox={"fc": "white", "ec": "none", "pad": 0.8, "alpha": 0.85},
+    )
+
+
+def _on_arc(
+    start: tuple[float, float], end: tuple[float, float], bend: float, at: float
+) -> tuple[float, float]:
+    """Return the point at the share ``at`` of matplotlib's ``arc3``, a quadratic Bézier curve."""
+    across = (end[0] - start[0], end[1] - start[1])
+    control = (
+        (start[0] + end[0]) / 2 + bend * across[1],
+        (start[1] + end[1]) / 2 - bend * across[0],
+    )
+    first, middle, last = (1 - at) ** 2, 2 * at * (1 - at), at**2
+    return (
+        first * start[0] + middle * control[0] + last * end[0],
+        first * start[1] + middle * control[1] + last * end[1],
+    )
+
+
+def _legend(axes: Axes, y: float) -> None:
+    x = _MARGIN
+    for color, style, text in (
+        (_LINE, "solid", "arrives at the same time"),
+        (_SHIFTED, (0, (4, 2.5)), "time-shifted: arrives at the next step"),
+    ):
+        axes.plot([x, x + 0.45], [y, y], color=color, linestyle=style, lw=1.4)
+        axes.text(x + 0.55, y, text, fontsize=_LABEL_SIZE, color=_GREY, va="center")
+        x += 0.95 + len(text) * 0.055

@@ -1,0 +1,120 @@
+"""Finding what the user names: runs, phases, agents; and rows of tables as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from palaestrai_mosaik.errors import StoreError, did_you_mean
+
+from .models import Agent, Environment, Instance, Phase, RunDocument
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .database import Database
+
+
+class Lookup:
+    """What all queries share. Unknown names raise :class:`StoreError`."""
+
+    #: the folder that holds ``instances/``
+    directory: Path
+    database: Database
+
+    def instance_directory(self, instance_uid: str) -> Path:
+        """Return the folder of the instance with exactly this uid."""
+        return self.directory / "instances" / instance_uid
+
+    def find_run(self, run: str) -> str:
+        """Return the uid of the instance that ``run`` means."""
+        with self.database.reading() as session:
+            return self._find(session, run)[1]
+
+    def _find(self, session: Session, run: str) -> tuple[int, str]:
+        latest = select(Instance.id, Instance.uid).order_by(Instance.id.desc()).limit(1)
+        choices = [latest.where(Instance.uid == run)]
+        if run == "latest":
+            choices.append(latest)
+        choices.append(latest.join(RunDocument).where(RunDocument.uid == run))
+        for choice in choices:
+            row = session.execute(choice).first()
+            if row is not None:
+                return row[0], row[1]
+        prefix = Instance.uid.startswith(run, autoescape=True)
+        several = (
+            session.execute(select(Instance.id, Instance.uid).where(prefix).limit(4)).all() if run else []
+        )
+        if len(several) == 1:
+            return several[0][0], several[0][1]
+        if several:
+            listed = ", ".join(row[1] for row in several[:3]) + (", ..." if len(several) > 3 else "")
+            raise StoreError(f"run {run!r} is not unique: {listed}")
+        recent = list(session.scalars(select(Instance.uid).order_by(Instance.id.desc()).limit(1000)))
+        if not recent:
+            raise StoreError(f"the store {self.directory} has no run {run!r}: it has no runs yet")
+        hint = did_you_mean(run, ["latest", *session.scalars(select(RunDocument.uid)), *recent])
+        hint = hint or f"; the latest ones are {', '.join(recent[:3])}"
+        raise StoreError(f"the store {self.directory} has no run {run!r}{hint}")
+
+    @staticmethod
+    def _phase_ids(session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:
+        phases = session.execute(
+            select(Phase.id, Phase.number, Phase.name)
+            .where(Phase.instance_id == instance)
+            .order_by(Phase.number)
+        ).all()
+        chosen = [row[0] for row in phases if phase is None or phase in (row[1], row[2])]
+        if phase is not None and not chosen:
+            known = ", ".join(f"{number} {name!r}" for _, number, name in phases) or "none yet"
+            hint = did_you_mean(str(phase), [row[2] for row in phases])
+            raise StoreError(f"run {run!r} has no phase {phase!r}{hint}; it has: {known}")
+        return chosen
+
+    def _check_member(self, run: str, phase: int | str | None, kind: str, name: str | None) -> None:
+        if name is None:
+            return
+        column, table = (Agent.name, Agent) if kind == "agent" else (Environment.uid, Environment)
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            ids = self._phase_ids(session, instance, run, phase)
+            names = list(session.scalars(select(column).where(table.phase_id.in_(ids)).distinct()))
+        if name not in names:
+            place = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
+            raise unknown(kind, name, names, place)
+
+    def _table(
+        self,
+        run: str,
+        columns: Mapping[str, Any],
+        joined: Callable[[Select[Any]], Select[Any]],
+        order: Sequence[Any],
+        phase: int | str | None = None,
+    ) -> pd.DataFrame:
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            ids = self._phase_ids(session, instance, run, phase)
+            labelled = [column.label(name) for name, column in columns.items()]
+            statement = joined(select(*labelled).select_from(Phase)).where(Phase.id.in_(ids))
+            rows = session.execute(statement.order_by(Phase.number, *order))
+            return frame(rows, columns)
+
+
+def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame:
+    """Return rows of the database as a frame that has the columns even without a row."""
+    import pandas as pd
+
+    return pd.DataFrame.from_records([tuple(row) for row in rows], columns=list(columns))
+
+
+def unknown(what: str, name: str, names: Iterable[str], place: str) -> StoreError:
+    """Return the error for a name that does not exist, with those that do."""
+    known = sorted(names)
+    listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    return StoreError(
+        f"{place} has no {what} {name!r}{did_you_mean(name, known)}; it has: {listed or 'none'}"
+    )

@@ -1,0 +1,292 @@
+"""The tables of the store.
+
+::
+
+    experiments            a named group of runs
+    run_documents          one row per document hash: canonical form and text
+    instances              one row per execution of a run document
+    ├── phases             one row per executed phase
+    │   ├── environments
+    │   ├── agents
+    │   ├── channels       sensors, actuators and rewards (of an environment or an agent)
+    │   ├── streams        where the rows of an agent or environment lie, and their digest
+    │   └── episodes       one row per worker and episode
+    │       └── outcomes   sum, mean, min, max of the objective and of each reward
+    ├── errors             what failed, with its traceback
+    └── warnings
+
+Per-step data is not here: it lies in Parquet files, in the folders that ``streams`` names.
+Times are UTC. A change of these tables needs a new revision in ``migrations/versions``.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from palaestrai_mosaik.errors import StoreError
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # numpy arrays and scalars
+        return value.tolist()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} cannot be stored as JSON")
+
+
+def to_json(value: Any) -> str:
+    """Return compact JSON; numpy values become plain ones, NaN and infinities stay.
+
+    Raises :class:`StoreError` for what has no JSON form.
+    """
+    try:
+        return json.dumps(value, default=_plain, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"cannot store {str(value)[:80]!r}: {error}") from error
+
+
+class JsonText(TypeDecorator[Any]):
+    """JSON kept as text: databases' own JSON types reject NaN and infinities."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else to_json(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware date and time, stored as UTC."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+class BigInt(TypeDecorator[int]):
+    """An integer of any size, stored as text (a seed may have 128 bits)."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(int(value))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> int | None:
+        return None if value is None else int(value)
+
+
+class SafeText(TypeDecorator[str]):
+    """Text from anywhere; NUL and lone surrogates, which databases reject, are escaped."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {str: SafeText, datetime: UtcDateTime, float: Float(53)}
+
+
+class Experiment(Base):
+    __tablename__ = "experiments"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(unique=True)
+
+
+class RunDocument(Base):
+    __tablename__ = "run_documents"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    hash: Mapped[str] = mapped_column(unique=True)
+    uid: Mapped[str] = mapped_column(index=True)
+    document: Mapped[Any] = mapped_column(JsonText, nullable=False)
+    text: Mapped[str]
+
+
+class Instance(Base):
+    __tablename__ = "instances"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(unique=True)
+    run_document_id: Mapped[int] = mapped_column(ForeignKey("run_documents.id"), index=True)
+    experiment_id: Mapped[int | None] = mapped_column(ForeignKey("experiments.id"), index=True)
+    seed: Mapped[int] = mapped_column(BigInt, nullable=False)
+    version: Mapped[str]
+    status: Mapped[str]
+    started: Mapped[datetime]
+    ended: Mapped[datetime | None]
+    host: Mapped[str]
+    pid: Mapped[int]
+    pid_started: Mapped[float]
+    packages: Mapped[Any] = mapped_column(JsonText, nullable=False)
+
+
+class Phase(Base):
+    __tablename__ = "phases"
+    __table_args__ = (UniqueConstraint("instance_id", "number"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    instance_id: Mapped[int] = mapped_column(ForeignKey("instances.id"))
+    number: Mapped[int]
+    name: Mapped[str]
+    mode: Mapped[str]
+    workers: Mapped[int]
+    episodes: Mapped[int | None]
+    controller: Mapped[str]
+    started: Mapped[datetime]
+    ended: Mapped[datetime | None]
+    reason: Mapped[str | None]
+
+
+class Environment(Base):
+    __tablename__ = "environments"
+    __table_args__ = (UniqueConstraint("phase_id", "uid"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"))
+    uid: Mapped[str]
+    name: Mapped[str]
+    params: Mapped[Any | None] = mapped_column(JsonText)
+    world_model: Mapped[Any | None] = mapped_column(JsonText)
+    start: Mapped[str | None]
+    step_size: Mapped[int] = mapped_column(BigInteger)
+
+
+class Agent(Base):
+    __tablename__ = "agents"
+    __table_args__ = (UniqueConstraint("phase_id", "name"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"))
+    name: Mapped[str]
+    brain: Mapped[str | None]
+    muscle: Mapped[str | None]
+    objective: Mapped[str | None]
+
+
+class Channel(Base):
+    """A sensor, an actuator or a reward. ``kind`` is ``sensor``, ``actuator`` or ``reward``.
+
+    It belongs to either an environment or an agent; ``position`` counts from 0 within
+    owner and kind. An agent's rewards have no space of their own.
+    """
+
+    __tablename__ = "channels"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"), index=True)
+    environment_id: Mapped[int | None] = mapped_column(ForeignKey("environments.id"))
+    agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
+    kind: Mapped[str]
+    position: Mapped[int]
+    uid: Mapped[str]
+    space: Mapped[str | None]
+    size: Mapped[int]
+
+
+class Stream(Base):
+    """A folder of part files below the instance's directory.
+
+    ``kind`` is ``agent``, ``wall`` (an agent's wall-clock), ``environment`` or
+    ``statistics``; ``name`` is the agent's name or the environment's uid. ``rows``,
+    ``parts`` and ``digest`` are empty until the phase has ended (and always for ``wall``).
+    """
+
+    __tablename__ = "streams"
+    __table_args__ = (UniqueConstraint("phase_id", "kind", "name"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"))
+    kind: Mapped[str]
+    name: Mapped[str]
+    folder: Mapped[str]
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    parts: Mapped[int | None]
+    digest: Mapped[str | None]
+
+
+class Episode(Base):
+    __tablename__ = "episodes"
+    phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"), primary_key=True)
+    worker: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    episode: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    steps: Mapped[int] = mapped_column(BigInteger)
+    ticks: Mapped[int] = mapped_column(BigInteger)
+    ended_by: Mapped[str]
+    flow: Mapped[str]
+    duration: Mapped[float]
+    ended: Mapped[datetime]
+
+
+class Outcome(Base):
+    """What an episode gave an agent: ``kind`` is ``objective`` or ``reward``. Null is NaN."""
+
+    __tablename__ = "outcomes"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["phase_id", "worker", "episode"], ["episodes.phase_id", "episodes.worker", "episodes.episode"]
+        ),
+    )
+    phase_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    worker: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    episode: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    sum: Mapped[float | None]
+    mean: Mapped[float | None]
+    min: Mapped[float | None]
+    max: Mapped[float | None]
+
+
+class Failure(Base):
+    __tablename__ = "errors"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    instance_id: Mapped[int] = mapped_column(ForeignKey("instances.id"), index=True)
+    phase_id: Mapped[int | None] = mapped_column(ForeignKey("phases.id"))
+    kind: Mapped[str]
+    message: Mapped[str]
+    traceback: Mapped[str]
+    time: Mapped[datetime]
+
+
+class Warned(Base):
+    __tablename__ = "warnings"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    instance_id: Mapped[int] = mapped_column(ForeignKey("instances.id"), index=True)
+    text: Mapped[str]
+    time: Mapped[datetime]

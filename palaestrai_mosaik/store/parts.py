@@ -1,0 +1,185 @@
+"""Part files: one block of rows as a complete Parquet file.
+
+A Parquet file is unreadable until its footer is written, so rows go into many complete
+files: each is written under a temporary name and renamed. A reader that looks for
+``part-*.parquet`` never sees a half-written one, neither while a run goes on nor after
+it was killed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import StoreError
+
+from .models import to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: the key of our entry in a part's Parquet metadata
+METADATA_KEY = b"palaestrai_mosaik"
+
+_SPLIT, _PLAIN, _DICTIONARY = "BYTE_STREAM_SPLIT", "PLAIN", "DICTIONARY"
+_TRIAL_ROWS = 8192
+_TRIAL_EVERY = 8
+
+
+def part_files(folder: Path) -> list[Path]:
+    """Return the complete parts of ``folder`` in the order in which they were written."""
+    return sorted(folder.glob("part-*.parquet"), key=lambda path: (len(path.name), path.name))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``: afterwards the file is there as a whole, or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise StoreError(f"cannot write {path}: {error}") from error
+
+
+def arrow_column(values: npt.NDArray[Any]) -> pa.Array:
+    """Return a contiguous numpy vector as an Arrow array.
+
+    Numbers are not copied. (``pa.array`` would do, but it imports pandas.)
+    """
+    import pyarrow as pa
+
+    if values.dtype == np.bool_:
+        bits = np.packbits(values, bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+class PartWriter:
+    """Writes the parts of one stream.
+
+    Integers are delta-encoded and text goes through a dictionary. For each column of
+    floats, three encodings are tried on real rows now and then, and the smallest taken:
+    splitting the bytes into streams is best for measured values, a dictionary for values
+    of a coarse grid, and plain ones for values that are held for a while.
+    """
+
+    def __init__(self, folder: Path, metadata: Mapping[str, Any]):
+        self.folder = folder
+        self._metadata = {METADATA_KEY: to_json(dict(metadata)).encode()}
+        self._encodings: dict[str, str] = {}
+
+    def write(self, number: int, columns: Mapping[str, pa.Array]) -> None:
+        """Write part ``number``; one that has this number already is replaced.
+
+        Raises :class:`StoreError`; nothing is left behind then.
+        """
+        import pyarrow as pa
+
+        fields = [pa.field(name, array.type) for name, array in columns.items()]
+        table = pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
+        if number % _TRIAL_EVERY == 0:
+            self._encodings = self._try_encodings(table)
+        path = self.folder / f"part-{number:06d}.parquet"
+        temporary = path.with_name(path.name + ".tmp")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._write_table(table, temporary, self._encodings, self._metadata)
+            os.replace(temporary, path)
+        except BaseException as error:
+            with suppress(OSError):  # the folder itself may be gone; the first error says more
+                temporary.unlink(missing_ok=True)
+            if isinstance(error, OSError | pa.ArrowException):
+                raise StoreError(f"cannot write {path}: {error}") from error
+            raise
+
+    @staticmethod
+    def _write_table(
+        table: pa.Table,
+        where: Any,
+        float_encodings: Mapping[str, str],
+        metadata: Mapping[bytes, bytes] | None = None,
+    ) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        encodings: dict[str, str] = {}
+        dictionaries: list[str] = []
+        keys: list[str] = []
+        for field in table.schema:
+            if pa.types.is_integer(field.type):
+                encodings[field.name] = "DELTA_BINARY_PACKED"
+                keys.append(field.name)
+            elif pa.types.is_floating(field.type):
+                encoding = float_encodings.get(field.name, _SPLIT)
+                if encoding == _DICTIONARY:
+                    dictionaries.append(field.name)
+                else:
+                    encodings[field.name] = encoding
+            elif not pa.types.is_boolean(field.type):
+                dictionaries.append(field.name)
+        with pq.ParquetWriter(
+            where,
+            table.schema,
+            compression="zstd",
+            use_dictionary=dictionaries or False,
+            column_encoding=encodings,
+            # Minimum and maximum let readers skip parts; only the keys are searched by.
+            write_statistics=keys,
+            # Parquet's own types suffice; Arrow's schema costs 100 bytes per column and part.
+            store_schema=False,
+        ) as writer:
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+            if metadata is not None:
+                writer.add_key_value_metadata(dict(metadata))
+        return writer.writer.metadata
+
+    def _try_encodings(self, table: pa.Table) -> dict[str, str]:
+        import pyarrow as pa
+
+        floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+        rows = table.select(floats).slice(0, _TRIAL_ROWS)
+        # A dictionary of all values that differ is slow to build and larger than they are.
+        coarse = {name for name in floats if _few_distinct(rows.column(name).chunk(0))}
+        best: dict[str, tuple[int, str]] = {}
+        for encoding in (_SPLIT, _PLAIN, _DICTIONARY):
+            chosen = [name for name in floats if encoding != _DICTIONARY or name in coarse]
+            if not chosen:
+                continue
+            sink = pa.BufferOutputStream()
+            group = self._write_table(rows.select(chosen), sink, dict.fromkeys(chosen, encoding)).row_group(0)
+            for i, name in enumerate(chosen):
+                size = group.column(i).total_compressed_size
+                if name not in best or size < best[name][0]:
+                    best[name] = (size, encoding)
+        return {name: encoding for name, (_, encoding) in best.items()}
+
+
+def _few_distinct(column: pa.Array) -> bool:
+    # (Arrow's own to_numpy imports pandas.)
+    values = np.frombuffer(column.buffers()[1], dtype=column.type.to_pandas_dtype(), count=len(column))
+    sample = np.sort(values[:: max(1, len(values) // 1024)])
+    return bool(np.count_nonzero(np.diff(sample)) <= len(sample) // 2)
+
+
+def text_column(values: Iterable[str | None]) -> pa.Array:
+    """Return texts, some of which may be missing, as an Arrow array."""
+    import pyarrow as pa
+
+    encoded = [None if v is None else v.encode("utf-8", "backslashreplace") for v in values]
+    offsets = np.cumsum([0, *(0 if v is None else len(v) for v in encoded)], dtype=np.int32)
+    present = np.packbits(np.array([v is not None for v in encoded], dtype=np.bool_), bitorder="little")
+    data = b"".join(v for v in encoded if v is not None)
+    buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)

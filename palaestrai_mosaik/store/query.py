@@ -1,0 +1,335 @@
+"""The query API: what is in a store, as pandas frames.
+
+``run`` is, everywhere, the uid of an instance, the beginning of one, the uid of a run
+document (its latest instance is meant), or ``"latest"``. ``phase`` is a phase's number or
+name. All can be asked while a run goes on, and after it was killed: what was written
+until then is there.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from sqlalchemy import Select, func, select
+
+from .lookup import Lookup, frame
+from .models import (
+    Agent,
+    Channel,
+    Environment,
+    Episode,
+    Experiment,
+    Failure,
+    Instance,
+    Outcome,
+    Phase,
+    RunDocument,
+    Stream,
+    Warned,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Clocks are adjusted, and with them the start that the system reports for a process.
+_PROCESS_START_TOLERANCE = 5.0
+
+_RUN_COLUMNS = (
+    *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
+    *("phases", "episodes", "steps", "error", "hash", "host", "pid", "packages"),
+)
+_KEYS = ("phase", "worker", "episode")
+_MOMENTS = ("sum", "mean", "min", "max")
+
+
+class Queries(Lookup):
+    """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
+
+    def runs(self) -> pd.DataFrame:
+        """Return one row per instance, oldest first.
+
+        Columns: ``run`` (instance uid), ``document`` (its uid), ``experiment``, ``status``
+        (``running``, ``finished``, ``failed``, ``interrupted``, or ``lost``: it did not
+        finish, and its process is gone), ``seed``, ``version``, ``started``, ``ended``,
+        ``duration`` (seconds), ``phases``, ``episodes``, ``steps`` (sum over the finished
+        episodes), ``error`` (the first one's kind and message), ``hash`` (of the
+        document), ``host``, ``pid``, ``packages``. ``lost`` is only known on the host
+        that ran it.
+        """
+        with self.database.reading() as session:
+            counted = select(Phase.instance_id, func.count()).group_by(Phase.instance_id)
+            phases = {row[0]: row[1] for row in session.execute(counted)}
+            summed = (
+                select(Phase.instance_id, func.count(), func.sum(Episode.steps))
+                .join(Episode, Episode.phase_id == Phase.id)
+                .group_by(Phase.instance_id)
+            )
+            totals = {row[0]: (row[1], int(row[2])) for row in session.execute(summed)}
+            errors: dict[int, str] = {}
+            for failure in session.scalars(select(Failure).order_by(Failure.id)):
+                errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
+            statement = (
+                select(Instance, RunDocument.uid, RunDocument.hash, Experiment.uid)
+                .join(RunDocument, RunDocument.id == Instance.run_document_id)
+                .outerjoin(Experiment, Experiment.id == Instance.experiment_id)
+                .order_by(Instance.id)
+            )
+            rows = [
+                (
+                    instance.uid,
+                    document,
+                    experiment,
+                    _status(instance),
+                    instance.seed,
+                    instance.version,
+                    instance.started,
+                    instance.ended,
+                    (instance.ended - instance.started).total_seconds() if instance.ended else None,
+                    phases.get(instance.id, 0),
+                    *totals.get(instance.id, (0, 0)),
+                    errors.get(instance.id),
+                    hashed,
+                    instance.host,
+                    instance.pid,
+                    instance.packages,
+                )
+                for instance, document, hashed, experiment in session.execute(statement)
+            ]
+        return frame(rows, _RUN_COLUMNS).astype({"duration": float})
+
+    def phases(self, run: str) -> pd.DataFrame:
+        """Return one row per phase that began.
+
+        Columns: ``phase`` (its number), ``name``, ``mode``, ``workers``, ``episodes``
+        (as configured), ``episodes_done``, ``controller``, ``started``, ``ended``,
+        ``reason`` (why it ended).
+        """
+        done = (
+            select(Episode.phase_id, func.count().label("done")).group_by(Episode.phase_id).subquery("counts")
+        )
+        columns = {
+            "phase": Phase.number,
+            "name": Phase.name,
+            "mode": Phase.mode,
+            "workers": Phase.workers,
+            "episodes": Phase.episodes,
+            "episodes_done": func.coalesce(done.c.done, 0),
+            "controller": Phase.controller,
+            "started": Phase.started,
+            "ended": Phase.ended,
+            "reason": Phase.reason,
+        }
+        result = self._table(run, columns, lambda s: s.outerjoin(done, done.c.phase_id == Phase.id), [])
+        return result.astype({"episodes": "Int64"})
+
+    def environments(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per phase and environment.
+
+        Columns: ``phase``, ``environment`` (uid), ``name``, ``params``, ``world_model``,
+        ``start`` (ISO date of tick 0), ``step_size`` (ticks).
+        """
+        columns = {
+            "phase": Phase.number,
+            "environment": Environment.uid,
+            "name": Environment.name,
+            "params": Environment.params,
+            "world_model": Environment.world_model,
+            "start": Environment.start,
+            "step_size": Environment.step_size,
+        }
+        return self._table(run, columns, lambda s: s.join(Environment), [Environment.id], phase)
+
+    def agents(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per phase and agent.
+
+        Columns: ``phase``, ``agent`` (name), ``brain``, ``muscle``, ``objective`` (class
+        names), ``sensors``, ``actuators``, ``rewards`` (lists of uids).
+        """
+        import pandas as pd
+
+        columns = {
+            "phase": Phase.number,
+            "agent": Agent.name,
+            "brain": Agent.brain,
+            "muscle": Agent.muscle,
+            "objective": Agent.objective,
+        }
+        result = self._table(run, columns, lambda s: s.join(Agent), [Agent.id], phase)
+        channels = self.channels(run, phase)
+        owned = channels[channels["agent"].notna()].groupby(["phase", "agent", "kind"])["uid"].agg(list)
+        for kind in ("sensor", "actuator", "reward"):
+            lists = [
+                owned.get((number, agent, kind), [])
+                for number, agent in zip(result["phase"], result["agent"], strict=True)
+            ]
+            result[f"{kind}s"] = pd.Series(lists, dtype=object)
+        return result
+
+    def channels(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per sensor, actuator and reward of every environment and agent.
+
+        Columns: ``phase``, ``environment``, ``agent`` (one of the two is the owner),
+        ``kind`` (``sensor``, ``actuator``, ``reward``), ``position``, ``uid``, ``space``
+        (its text), ``size`` (floats).
+        """
+        columns = {
+            "phase": Phase.number,
+            "environment": Environment.uid,
+            "agent": Agent.name,
+            "kind": Channel.kind,
+            "position": Channel.position,
+            "uid": Channel.uid,
+            "space": Channel.space,
+            "size": Channel.size,
+        }
+
+        def joined(statement: Select[Any]) -> Select[Any]:
+            statement = statement.join(Channel, Channel.phase_id == Phase.id)
+            statement = statement.outerjoin(Environment, Environment.id == Channel.environment_id)
+            return statement.outerjoin(Agent, Agent.id == Channel.agent_id)
+
+        return self._table(run, columns, joined, [Channel.id], phase)
+
+    def outcomes(self, run: str, phase: int | str | None = None, agent: str | None = None) -> pd.DataFrame:
+        """Return one row per episode, agent, and objective or reward, in long format.
+
+        Columns: ``phase``, ``worker``, ``episode``, ``agent``, ``kind`` (``objective`` or
+        ``reward``), ``name`` (of the reward), ``sum``, ``mean``, ``min``, ``max``.
+        """
+        columns = {
+            "phase": Phase.number,
+            "worker": Outcome.worker,
+            "episode": Outcome.episode,
+            "agent": Agent.name,
+            "kind": Outcome.kind,
+            "name": Outcome.name,
+            "sum": Outcome.sum,
+            "mean": Outcome.mean,
+            "min": Outcome.min,
+            "max": Outcome.max,
+        }
+
+        def joined(statement: Select[Any]) -> Select[Any]:
+            statement = statement.join(Outcome, Outcome.phase_id == Phase.id)
+            statement = statement.join(Agent, Agent.id == Outcome.agent_id)
+            return statement if agent is None else statement.where(Agent.name == agent)
+
+        self._check_member(run, phase, "agent", agent)
+        order = [Outcome.episode, Outcome.worker, Agent.id, Outcome.kind, Outcome.name]
+        result = self._table(run, columns, joined, order, phase)
+        return result.astype(dict.fromkeys(_KEYS, int) | dict.fromkeys(_MOMENTS, float))
+
+    def episodes(self, run: str, phase: int | str | None = None, agent: str | None = None) -> pd.DataFrame:
+        """Return one row per episode and agent, in order of phase, episode and worker.
+
+        Columns: ``phase``, ``name`` (the phase's), ``worker``, ``episode``, ``agent``,
+        ``steps``, ``ticks``, ``ended_by``, ``flow``, ``duration`` (seconds), ``ended``,
+        then ``objective_sum``, ``_mean``, ``_min``, ``_max``, and the same for every
+        reward (``reward.NAME_sum``).
+        """
+        columns = {
+            "phase": Phase.number,
+            "name": Phase.name,
+            "worker": Episode.worker,
+            "episode": Episode.episode,
+            "steps": Episode.steps,
+            "ticks": Episode.ticks,
+            "ended_by": Episode.ended_by,
+            "flow": Episode.flow,
+            "duration": Episode.duration,
+            "ended": Episode.ended,
+        }
+        order = [Episode.episode, Episode.worker]
+        result = self._table(run, columns, lambda s: s.join(Episode), order, phase)
+        result = result.astype(dict.fromkeys(_KEYS, int))
+        outcomes = self.outcomes(run, phase, agent)
+        keys = [*_KEYS, "agent"]
+        names = outcomes["kind"].where(outcomes["kind"] == "objective", "reward." + outcomes["name"])
+        who = outcomes[keys].drop_duplicates()
+        # An episode without agents is shown too, but not where one agent was asked for.
+        result = result.merge(who, on=list(_KEYS), how="left" if agent is None else "inner", sort=False)
+        for name in names.unique():
+            moments = outcomes.loc[names == name, [*keys, *_MOMENTS]]
+            moments = moments.rename(columns={moment: f"{name}_{moment}" for moment in _MOMENTS})
+            result = result.merge(moments, on=keys, how="left", sort=False)
+        result.insert(4, "agent", result.pop("agent"))
+        return result
+
+    def errors(self, run: str) -> pd.DataFrame:
+        """Return what failed, in order.
+
+        Columns: ``phase`` (number, where one was running), ``kind`` (class), ``message``,
+        ``traceback``, ``time``.
+        """
+        columns = {
+            "phase": Phase.number,
+            "kind": Failure.kind,
+            "message": Failure.message,
+            "traceback": Failure.traceback,
+            "time": Failure.time,
+        }
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            statement = select(*columns.values()).select_from(Failure).outerjoin(Phase)
+            rows = session.execute(statement.where(Failure.instance_id == instance).order_by(Failure.id))
+            return frame(rows, columns).astype({"phase": "Int64"})
+
+    def warnings(self, run: str) -> pd.DataFrame:
+        """Return the warnings of a run: ``text`` and ``time``."""
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            statement = select(Warned.text, Warned.time).where(Warned.instance_id == instance)
+            return frame(session.execute(statement.order_by(Warned.id)), ("text", "time"))
+
+    def document(self, run: str) -> dict[str, Any]:
+        """Return the canonical form of the run document."""
+        document: dict[str, Any] = self._run_document(run).document
+        return document
+
+    def document_text(self, run: str) -> str:
+        """Return the text of the run document, as it was when this form of it first ran."""
+        return self._run_document(run).text
+
+    def streams(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per folder of part files.
+
+        Columns: ``phase``, ``kind`` (``agent``, ``wall``, ``environment``,
+        ``statistics``), ``name``, ``folder`` (below the instance's directory), ``rows``,
+        ``parts`` and ``digest`` (these three once the phase has ended, and not for ``wall``).
+        """
+        columns = {
+            "phase": Phase.number,
+            "kind": Stream.kind,
+            "name": Stream.name,
+            "folder": Stream.folder,
+            "rows": Stream.rows,
+            "parts": Stream.parts,
+            "digest": Stream.digest,
+        }
+        result = self._table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
+        return result.astype({"rows": "Int64", "parts": "Int64"})
+
+    def _run_document(self, run: str) -> RunDocument:
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            statement = select(RunDocument).join(Instance).where(Instance.id == instance)
+            document = session.scalars(statement).one()
+            session.expunge(document)
+            return document
+
+
+def _status(instance: Instance) -> str:
+    if instance.status != "running" or instance.host != socket.gethostname():
+        return instance.status
+    try:
+        process = psutil.Process(instance.pid)
+        same = abs(process.create_time() - instance.pid_started) < _PROCESS_START_TOLERANCE
+        if same and process.status() != psutil.STATUS_ZOMBIE:
+            return "running"
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.AccessDenied:  # it exists; whose it is cannot be told
+        return "running"
+    return "lost"

@@ -1,0 +1,100 @@
+"""What the store is told about a phase, as plain data, and how its folders are named."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRecord:
+    """A sensor, an actuator or a reward.
+
+    ``uid`` is the full id (``"myenv.0"``), ``space`` the space's text, and ``size`` the
+    number of floats that one value has when it is flattened.
+    """
+
+    uid: str
+    space: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRecord:
+    """An environment of a phase. ``start`` is the date of tick 0, where there is one."""
+
+    uid: str
+    name: str
+    params: Any = None
+    sensors: list[ChannelRecord] = field(default_factory=list)
+    actuators: list[ChannelRecord] = field(default_factory=list)
+    rewards: list[ChannelRecord] = field(default_factory=list)
+    world_model: Any = None
+    start: datetime | None = None
+    step_size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """An agent of a phase. ``brain``, ``muscle`` and ``objective`` are class names.
+
+    ``rewards`` names the rewards that the agent is told, in the order in which
+    :meth:`AgentStream.append` receives them.
+    """
+
+    name: str
+    brain: str | None = None
+    muscle: str | None = None
+    objective: str | None = None
+    sensors: list[ChannelRecord] = field(default_factory=list)
+    actuators: list[ChannelRecord] = field(default_factory=list)
+    rewards: list[str] = field(default_factory=list)
+
+
+_SAFE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,46}[A-Za-z0-9_-])?")
+
+
+def slug(name: str, taken: Iterable[str] = ()) -> str:
+    """Return a file name for ``name``: a name that is safe already stays as it is.
+
+    Any other loses what is not a letter, a digit, ``_`` or ``-``, and is told apart by a
+    hash, so no name can leave its folder. So is a name that differs from one in ``taken``
+    in upper and lower case alone, which some file systems do not distinguish.
+    """
+    used = {other.casefold() for other in taken}
+    if _SAFE.fullmatch(name) and name.casefold() not in used:
+        return name
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:32]
+    data = name.encode("utf-8", "surrogatepass")
+    while True:
+        data = hashlib.sha256(data).hexdigest().encode()
+        candidate = f"{stem}-{data[:8].decode()}"
+        if candidate.casefold() not in used:
+            return candidate
+
+
+def channel_columns(prefix: str, channels: Iterable[ChannelRecord]) -> list[str]:
+    """Return one column name per float: ``reading.myenv.0``, or ``reading.myenv.0[2]``."""
+    names: list[str] = []
+    for channel in channels:
+        name = f"{prefix}.{channel.uid}"
+        names += [name] if channel.size == 1 else [f"{name}[{i}]" for i in range(channel.size)]
+    return names
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Return ``names`` with ``#2``, ``#3``, ... added to those that came before."""
+    taken: set[str] = set()
+    result: list[str] = []
+    for name in names:
+        candidate, count = name, 1
+        while candidate in taken:
+            count += 1
+            candidate = f"{name}#{count}"
+        taken.add(candidate)
+        result.append(candidate)
+    return result

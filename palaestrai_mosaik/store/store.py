@@ -1,0 +1,171 @@
+"""The store: where the results of runs are kept, and found again."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import socket
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import psutil
+from sqlalchemy import URL, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from palaestrai_mosaik import __version__
+from palaestrai_mosaik.errors import StoreError
+
+from .database import Database
+from .models import Experiment, Instance, RunDocument
+from .recorder import InstanceRecorder
+from .trajectories import Trajectories
+
+#: where results go when nothing else is said
+DEFAULT_DIRECTORY = "palaestrai-results"
+
+
+class Store(Trajectories):
+    """Results of runs: metadata in SQL, per-step data in Parquet files.
+
+    ``location`` is a directory (default ``palaestrai-results`` in the working directory;
+    it holds ``store.db`` and ``instances/``) or an SQLAlchemy URL, in which case
+    ``directory`` says where the Parquet files go. ``create=False`` refuses to make a new
+    store. Many processes may write to one store at the same time.
+
+    Raises :class:`StoreError` if the store cannot be opened, is missing, or was written
+    by a newer release. A store of an older release is upgraded.
+    """
+
+    def __init__(
+        self,
+        location: str | Path | None = None,
+        *,
+        directory: str | Path | None = None,
+        create: bool = True,
+    ):
+        if isinstance(location, str) and "://" in location:
+            self.directory = Path(directory or DEFAULT_DIRECTORY).absolute()
+            self.database = Database(location, create=create)
+        else:
+            if directory is not None:
+                raise StoreError("directory= goes with a database URL; a store in a directory has all in it")
+            self.directory = Path(location or DEFAULT_DIRECTORY).absolute()
+            if self.directory.exists() and not self.directory.is_dir():
+                raise StoreError(f"the store {self.directory} is a file, not a directory")
+            if create:
+                try:
+                    self.directory.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise StoreError(f"cannot make the store {self.directory}: {error}") from error
+            url = URL.create("sqlite", database=str(self.directory / "store.db"))
+            self.database = Database(url, create=create)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database's connections. Runs that were begun should be finished before."""
+        self.database.close()
+
+    @property
+    def schema_version(self) -> str:
+        """The revision of the database's schema."""
+        return self.database.schema_version() or ""
+
+    def begin_run(
+        self,
+        *,
+        uid: str,
+        document: dict[str, Any],
+        text: str,
+        hash: str,
+        seed: int,
+        version: str,
+        experiment_uid: str | None = None,
+    ) -> InstanceRecorder:
+        """Record that an execution of a run document begins; return its recorder.
+
+        ``uid``, ``seed`` and ``version`` are those of the document, ``document`` is its
+        canonical form, ``hash`` that form's hash, ``text`` what the user wrote.
+        """
+        instance_uid = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
+        directory = self.instance_directory(instance_uid)
+        with self.database.writing() as session:
+            instance = Instance(
+                uid=instance_uid,
+                run_document_id=_document_id(session, uid, document, text, hash),
+                experiment_id=None if experiment_uid is None else _experiment_id(session, experiment_uid),
+                seed=seed,
+                version=str(version),
+                status="running",
+                started=datetime.now(UTC),
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                pid_started=psutil.Process().create_time(),
+                packages=package_versions(),
+            )
+            session.add(instance)
+            session.flush()
+            row_id = instance.id
+            try:
+                directory.mkdir(parents=True)
+            except OSError as error:
+                raise StoreError(f"cannot make {directory}: {error}") from error
+        return InstanceRecorder(
+            self.database, row_id=row_id, uid=instance_uid, hash=hash, directory=directory
+        )
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Return the versions of what results depend on."""
+    return {
+        "palaestrai_mosaik": __version__,
+        "mosaik": metadata.version("mosaik"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _document_id(session: Session, uid: str, document: dict[str, Any], text: str, hash: str) -> int:
+    def found() -> int | None:
+        return session.scalar(select(RunDocument.id).where(RunDocument.hash == hash))
+
+    row = found()
+    if row is None:
+        try:
+            with session.begin_nested():
+                session.add(RunDocument(uid=uid, document=document, text=text, hash=hash))
+        except IntegrityError:  # another process was faster (cannot happen with SQLite)
+            pass
+        row = found()
+    assert row is not None
+    return row
+
+
+def _experiment_id(session: Session, uid: str) -> int:
+    def found() -> int | None:
+        return session.scalar(select(Experiment.id).where(Experiment.uid == uid))
+
+    row = found()
+    if row is None:
+        try:
+            with session.begin_nested():
+                session.add(Experiment(uid=uid))
+        except IntegrityError:  # as above
+            pass
+        row = found()
+    assert row is not None
+    return row

@@ -1,0 +1,173 @@
+"""Many readings or set-points as one numpy vector that also acts as a sequence of objects.
+
+An agent that works on vectors pays for no object at all; one that works on
+``SensorInformation`` and ``ActuatorInformation`` gets them when it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+
+from .information import ActuatorInformation, SensorInformation
+from .spaces import Space
+
+FloatVector = npt.NDArray[np.float64]
+T = TypeVar("T")
+
+
+class Layout:
+    """Where each of several channels (sensors or actuators) lies in a flat vector.
+
+    ``uids`` and ``spaces`` in order; channel ``i`` occupies ``slices[i]``.
+    """
+
+    def __init__(self, uids: Sequence[str], spaces: Sequence[Space]):
+        self.uids = tuple(uids)
+        self.spaces = tuple(spaces)
+        self.slices: list[slice] = []
+        start = 0
+        for space in self.spaces:
+            self.slices.append(slice(start, start + space.size))
+            start += space.size
+        self.size = start
+        self.index = {uid: i for i, uid in enumerate(self.uids)}
+        self.scalar = all(space.shape == () for space in self.spaces)
+        self.integral = np.concatenate([s.flat_integral for s in self.spaces] or [np.empty(0, bool)])
+        self.low = np.concatenate([s.flat_low for s in self.spaces] or [np.empty(0)])
+        self.high = np.concatenate([s.flat_high for s in self.spaces] or [np.empty(0)])
+
+    def bound(self, rng: np.random.Generator) -> Layout:
+        """Return the same layout with spaces that sample from ``rng``."""
+        layout = copy(self)
+        layout.spaces = tuple(space.bound(rng) for space in self.spaces)
+        return layout
+
+    def check(self, vector: FloatVector) -> None:
+        """Raise :class:`ActionError` naming the first set-point outside its space (NaN: none)."""
+        good = (vector >= self.low) & (vector <= self.high)
+        if self.integral.any():
+            good &= ~self.integral | (vector == np.floor(vector))
+        good |= np.isnan(vector)
+        if not good.all():
+            place = int(np.argmin(good))
+            channel = next(i for i, part in enumerate(self.slices) if part.start <= place < part.stop)
+            raise ActionError(
+                f"set-point {vector[self.slices[channel]].tolist()!r} of actuator "
+                f"{self.uids[channel]!r} is not in {self.spaces[channel]}"
+            )
+
+
+class _Channels(Sequence[T], Generic[T]):
+    __slots__ = ("_layout", "_objects")
+
+    def __init__(self, layout: Layout):
+        self._layout = layout
+        self._objects: list[T] | None = None
+
+    def _all(self) -> list[T]:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._layout.uids)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects or self._all())
+
+    @overload
+    def __getitem__(self, i: int) -> T: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[T]: ...
+    def __getitem__(self, i: Any) -> Any:
+        return (self._objects or self._all())[i]
+
+    def __repr__(self) -> str:
+        return repr(self._objects or self._all())
+
+
+class SensorReadings(_Channels[SensorInformation]):
+    """The readings that an agent sees; ``vector`` has them flat (do not write to it)."""
+
+    __slots__ = ("vector",)
+
+    def __init__(self, layout: Layout, vector: FloatVector):
+        self._layout = layout
+        self._objects = None
+        self.vector = vector
+
+    def _all(self) -> list[SensorInformation]:
+        layout, vector = self._layout, self.vector
+        if layout.scalar and not layout.integral.any():
+            triples = zip(vector.tolist(), layout.spaces, layout.uids, strict=True)
+        else:
+            values = [s.unflatten(vector[part]) for s, part in zip(layout.spaces, layout.slices, strict=True)]
+            triples = zip(values, layout.spaces, layout.uids, strict=True)
+        self._objects = [SensorInformation(*triple) for triple in triples]
+        return self._objects
+
+
+class ActuatorSetpoints(_Channels[ActuatorInformation]):
+    """The actuators that an agent may set: assign ``vector``, or each actuator's ``value``.
+
+    ``vector``: shape ``(n_setpoints,)``; NaN means that there is no new set-point.
+    """
+
+    __slots__ = ("vector",)
+
+    def __init__(self, layout: Layout):
+        self._layout = layout
+        self._objects = None
+        self.vector: FloatVector | None = None
+
+    def _all(self) -> list[ActuatorInformation]:
+        layout = self._layout
+        self._objects = [
+            ActuatorInformation(None, space, uid)
+            for space, uid in zip(layout.spaces, layout.uids, strict=True)
+        ]
+        return self._objects
+
+
+def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
+    """Return the set-points of ``actions`` as a new vector in the order of ``layout``.
+
+    ``actions``: what a muscle returned: the :class:`ActuatorSetpoints` that it was given,
+    or any sequence of ``ActuatorInformation``. Actuators without a set-point are NaN.
+    Raises :class:`ActionError` for a value outside its space, :class:`ContractError` for
+    an actuator that is not the agent's.
+    """
+    if isinstance(actions, ActuatorSetpoints):
+        if actions.vector is not None:
+            vector = np.array(actions.vector, dtype=np.float64)
+            if vector.shape != (layout.size,):
+                raise ContractError(f"set-point vector has shape {vector.shape}, expected ({layout.size},)")
+            layout.check(vector)
+            return vector
+        objects: Any = actions._objects or ()
+        if layout.scalar:
+            values = [a.value for a in objects]
+            if not values:
+                return np.full(layout.size, np.nan)
+            # float(None) cannot be: None becomes NaN in a float array
+            return np.array(values, dtype=np.float64)
+    else:
+        objects = actions
+    vector = np.full(layout.size, np.nan)
+    for actuator in objects:
+        if not isinstance(actuator, ActuatorInformation):
+            raise ContractError(f"propose_actions must return actuators, not {actuator!r}")
+        place = layout.index.get(actuator.uid)
+        if place is None:
+            raise ContractError(
+                f"actuator {actuator.uid!r} is not one of the agent's"
+                + did_you_mean(actuator.uid, layout.uids)
+            )
+        if actuator.value is not None:
+            vector[layout.slices[place]] = layout.spaces[place].flatten(actuator.value)
+    return vector

@@ -1,0 +1,79 @@
+"""Builds run documents for tests; what is not given is the dummy document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from palaestrai_mosaik.experiment import RunDocument, from_mapping
+
+DUMMY = "palaestrai_mosaik.agent.library.dummy"
+CONDITIONS = "palaestrai_mosaik.simulation.conditions"
+ENVIRONMENT_ENDS = f"{CONDITIONS}:EnvironmentTerminationCondition"
+MAX_EPISODES = f"{CONDITIONS}:MaxEpisodesTerminationCondition"
+AGENT_OBJECTIVE = f"{CONDITIONS}:AgentObjectiveTerminationCondition"
+VANILLA_RUN = f"{CONDITIONS}:VanillaRunGovernorTerminationCondition"
+VANILLA_SIMULATION = f"{CONDITIONS}:VanillaSimControllerTerminationCondition"
+
+
+def named(name: str, **params: Any) -> dict[str, Any]:
+    """Return the entry of a class and its parameters."""
+    return {"name": name, "params": params}
+
+
+def environment(uid: str = "myenv", name: str = "", **params: Any) -> dict[str, Any]:
+    """Return the entry of an environment (the dummy one if no name is given)."""
+    return {
+        "environment": {
+            "uid": uid,
+            "name": name or "palaestrai_mosaik.environment.dummy:DummyEnvironment",
+            "params": params,
+        }
+    }
+
+
+def agent(name: str = "a", first: int = 0, count: int = 5, uid: str = "myenv", **keys: Any) -> dict[str, Any]:
+    """Return the entry of a dummy agent; ``keys`` replace what is given there."""
+    channels = [f"{uid}.{i}" for i in range(first, first + count)]
+    return {
+        "name": name,
+        "brain": named(f"{DUMMY}:DummyBrain"),
+        "muscle": named(f"{DUMMY}:DummyMuscle"),
+        "objective": named(f"{DUMMY}:DummyObjective"),
+        "sensors": channels,
+        "actuators": channels,
+        **keys,
+    }
+
+
+def phase(
+    environments: list[Any] | None = None,
+    agents: list[Any] | None = None,
+    conditions: list[Any] | None = None,
+    controller: str = "vanilla",
+    bridge: str = "agents",
+    **phase_config: Any,
+) -> dict[str, Any]:
+    """Return a phase."""
+    return {
+        "environments": environments if environments is not None else [environment()],
+        "agents": agents if agents is not None else [agent("a"), agent("b", 5)],
+        "simulation": {
+            "name": controller,
+            "bridge": bridge,
+            "conditions": conditions if conditions is not None else [named(ENVIRONMENT_ENDS)],
+        },
+        "phase_config": {"mode": "train", "workers": 1, "episodes": 1, **phase_config},
+    }
+
+
+def document(*phases: dict[str, Any], run: list[Any] | None = None, uid: str = "test", seed: int = 42) -> RunDocument:
+    """Return a document; phases are named phase_0, phase_1, ..."""
+    return from_mapping(
+        {
+            "uid": uid,
+            "seed": seed,
+            "version": "3.5",
+            "schedule": [{f"phase_{i}": p} for i, p in enumerate(phases or (phase(),))],
+            "run_config": {"conditions": run if run is not None else [named(VANILLA_RUN)]},
+        }
+    )
