@@ -72,6 +72,8 @@ class DescribedCoSimulation(CoSimulation):
         self.step_size = reader.whole(params.get("step_size", 1), "step_size", least=1)
         end = params.get("end")
         self.end = None if end is None else reader.whole(end, "end", least=1)
+        # without an end, only a condition can end an episode: most simulators go on for ever
+        self.ends = self.end is not None
         self.start = _date(reader, params.get("start"))
         if reader.problems:
             raise DocumentError(reader.problems)

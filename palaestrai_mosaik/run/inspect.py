@@ -58,6 +58,10 @@ class Inspection:
             if not any(known == spec for known, _ in self._ports):
                 try:
                     port = make_port(spec)
+                except DocumentError as error:
+                    for problem in error.problems:
+                        self._report(problem.message, i, "environments", j, "environment", "params", problem.path)
+                    continue
                 except Exception as error:
                     self._report(
                         f"environment {spec.uid!r} cannot be set up: {type(error).__name__}: {error}",

@@ -18,10 +18,13 @@ FORMATS = (".svg", ".png", ".pdf")
 # All lengths are in inches, and so are the coordinates of the picture.
 _ROW, _TITLE, _MARGIN = 0.5, 0.62, 0.3
 _GAP_BETWEEN_BOXES = 0.45
+_LANE = 0.26
 _CHARACTER = 0.078
 _TITLE_SIZE, _TEXT_SIZE, _LABEL_SIZE = 11.0, 9.0, 7.5
 _LINE, _SHIFTED, _BOX, _EDGE, _GREY = "#0072B2", "#D55E00", "#F4F6F8", "#8A949E", "#5A6570"
-_WIDEST = 40
+_WIDEST = 48
+
+_Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +50,24 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    lines, width, height = _layout(picture)
+    places, width, height = _layout(picture)
+    lanes = _lanes(picture, places)
+    below = len(lanes) * _LANE
     with mpl.rc_context({"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans"}):
-        figure = Figure(figsize=(width, height))
+        figure = Figure(figsize=(width, height + below))
         axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, width), ylim=(0, height), aspect="equal")
+        axes.set(xlim=(0, width), ylim=(-below, height), aspect="equal")
         axes.axis("off")
         axes.text(_MARGIN, height - 0.32, title, fontsize=_TITLE_SIZE, fontweight="bold", va="center")
         _legend(axes, height - 0.62)
         for box in picture.boxes:
-            _draw_box(axes, box, lines)
+            _draw_box(axes, box, places)
         for index, flow in enumerate(picture.flows):
-            _draw_flow(axes, flow, lines, picture.flows[:index])
+            ends = _ends(flow, places)
+            if flow in lanes:
+                _draw_detour(axes, flow, ends, lanes[flow])
+            else:
+                _draw_arrow(axes, flow, ends, _at(flow, picture.flows[:index]))
         try:
             # without a date the same world gives the same file
             metadata: dict[str, Any] = {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
@@ -76,7 +85,8 @@ def _layout(picture: Summary) -> tuple[dict[str, _Place], float, float]:
         rank: sum(_height(box) for box in boxes) + _GAP_BETWEEN_BOXES * (len(boxes) - 1)
         for rank, boxes in columns.items()
     }
-    ground, ceiling = _MARGIN, _MARGIN + max(heights.values())
+    ground = _MARGIN
+    ceiling = ground + max(heights.values())
     labels = max((len(_cut(flow.label)) for flow in picture.flows), default=0)
     gap = max(2.2, labels * _CHARACTER * _LABEL_SIZE / _TEXT_SIZE + 1.2)
     places: dict[str, _Place] = {}
@@ -136,44 +146,71 @@ def _draw_box(axes: Axes, box: Box, places: dict[str, _Place]) -> None:
         axes.text(left, y, _cut(row.label), fontsize=_TEXT_SIZE, va="center", zorder=3)
 
 
-def _draw_flow(axes: Axes, flow: Flow, places: dict[str, _Place], earlier: list[Flow]) -> None:
-    from matplotlib.patches import FancyArrowPatch
+def _lanes(picture: Summary, places: dict[str, _Place]) -> dict[Flow, int]:
+    """Return the flows that pass other columns of boxes; each gets a lane below all boxes."""
+    far = [f for f in picture.flows if abs(places[f.source].rank - places[f.target].rank) > 1]
+    return {flow: lane for lane, flow in enumerate(far)}
 
+
+def _ends(flow: Flow, places: dict[str, _Place]) -> tuple[_Point, _Point, int]:
+    """Return where the arrow starts and ends, and whether it leads on (1), back (-1) or neither."""
     source, target = places[flow.source], places[flow.target]
-    color = _SHIFTED if flow.time_shifted else _LINE
     # what goes back runs a little lower, so that both ways are seen
     shift = -0.09 if flow.time_shifted else 0.09
-    if source.rank == target.rank:
-        start, end, bend = (source.right, source.y + shift), (target.right, target.y + shift), -0.5
-    elif source.rank < target.rank:
-        start, end, bend = (source.right, source.y + shift), (target.left, target.y + shift), 0.0
-    else:
-        start, end, bend = (source.left, source.y + shift), (target.right, target.y + shift), 0.0
-    if abs(source.rank - target.rank) > 1:
-        bend = 0.12
-    arrow = FancyArrowPatch(
-        start,
-        end,
-        connectionstyle=f"arc3,rad={bend}",
-        arrowstyle="-|>,head_width=2.5,head_length=5",
-        linestyle=(0, (4, 2.5)) if flow.time_shifted else "solid",
-        shrinkA=1,
-        shrinkB=1,
-        color=color,
-        lw=1.2,
-        zorder=1.5,
-    )
-    axes.add_patch(arrow)
-    # near the end that has fewer arrows, where labels do not meet
+    direction = (target.rank > source.rank) - (target.rank < source.rank)
+    start = source.left if direction < 0 else source.right
+    end = target.left if direction > 0 else target.right
+    return (start, source.y + shift), (end, target.y + shift), direction
+
+
+def _at(flow: Flow, earlier: list[Flow]) -> float:
+    """Return the place of the label: near the end with fewer arrows, where labels do not meet."""
     busy_source = sum(flow.source in (f.source, f.target) for f in earlier)
     busy_target = sum(flow.target in (f.source, f.target) for f in earlier)
-    x, y = _on_arc(start, end, bend, 0.3 if busy_source < busy_target else 0.7)
+    return 0.3 if busy_source < busy_target else 0.7
+
+
+def _draw_arrow(axes: Axes, flow: Flow, ends: tuple[_Point, _Point, int], at: float) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    start, end, direction = ends
+    bend = 0.0 if direction else -0.5
+    style = f"arc3,rad={bend}"
+    axes.add_patch(FancyArrowPatch(start, end, connectionstyle=style, **_arrow_style(flow)))
+    _draw_label(axes, flow, _on_arc(start, end, bend, at))
+
+
+def _draw_detour(axes: Axes, flow: Flow, ends: tuple[_Point, _Point, int], lane: int) -> None:
+    """Draw an arrow that passes below the boxes."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path as Line
+
+    start, end, direction = ends
+    y = -(lane + 0.3) * _LANE
+    aside = direction * (0.15 + 0.06 * (lane % 10))
+    down, up = start[0] + aside, end[0] - aside
+    points = [start, (down, start[1]), (down, y), (up, y), (up, end[1]), end]
+    axes.add_patch(FancyArrowPatch(path=Line(points), **_arrow_style(flow)))
+    _draw_label(axes, flow, ((down + up) / 2, y))
+
+
+def _arrow_style(flow: Flow) -> dict[str, Any]:
+    return {
+        "arrowstyle": "-|>,head_width=2.5,head_length=5",
+        "linestyle": (0, (4, 2.5)) if flow.time_shifted else "solid",
+        "color": _SHIFTED if flow.time_shifted else _LINE,
+        "joinstyle": "round",
+        "lw": 1.2,
+        "zorder": 1.5,
+    }
+
+
+def _draw_label(axes: Axes, flow: Flow, where: _Point) -> None:
     axes.text(
-        x,
-        y,
+        *where,
         _cut(flow.label),
         fontsize=_LABEL_SIZE,
-        color=color,
+        color=_SHIFTED if flow.time_shifted else _LINE,
         ha="center",
         va="center",
         zorder=4,
@@ -181,9 +218,7 @@ def _draw_flow(axes: Axes, flow: Flow, places: dict[str, _Place], earlier: list[
     )
 
 
-def _on_arc(
-    start: tuple[float, float], end: tuple[float, float], bend: float, at: float
-) -> tuple[float, float]:
+def _on_arc(start: _Point, end: _Point, bend: float, at: float) -> _Point:
     """Return the point at the share ``at`` of matplotlib's ``arc3``, a quadratic Bézier curve."""
     across = (end[0] - start[0], end[1] - start[1])
     control = (

@@ -157,6 +157,8 @@ def _explain(error: BaseException) -> BaseException:
             f"simulator {getattr(error, 'source', '?')!r} raised {kind}: {said}"
             + (f"\n{details}" if details else "")
         )
+    elif name == "ConnectionClosedError" and type(error).__module__.startswith("mosaik."):
+        mended = SimulatorError(f"a simulator closed its connection: {error}")
     elif name == "SimulationError" and type(error).__module__.startswith("mosaik."):
         cause = error.args[1] if len(error.args) > 1 else None
         mended = SimulatorError(str(error.args[0]) if cause is None else f"{error.args[0]} ({cause!r})")

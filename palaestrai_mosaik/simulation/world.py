@@ -7,6 +7,7 @@ start afresh, the domain objects (environments, muscles, brains) live on.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -281,7 +282,8 @@ def _starter(sid: str, spec: SimulatorSpec) -> dict[str, Any]:
         return {"connect": spec.connect}
     if spec.cmd is None:
         raise SimulatorError(f"simulator {sid!r}: none of python, cmd, connect and factory is given")
-    starter: dict[str, Any] = {"cmd": spec.cmd}
+    # said out loud, because the default of 3.6 is the wrong way round
+    starter: dict[str, Any] = {"cmd": spec.cmd, "posix": os.name != "nt"}
     if spec.cwd is not None:
         starter["cwd"] = spec.cwd
     if spec.env:
