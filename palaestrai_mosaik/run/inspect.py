@@ -60,7 +60,9 @@ class Inspection:
                     port = make_port(spec)
                 except DocumentError as error:
                     for problem in error.problems:
-                        self._report(problem.message, i, "environments", j, "environment", "params", problem.path)
+                        self._report(
+                            problem.message, i, "environments", j, "environment", "params", problem.path
+                        )
                     continue
                 except Exception as error:
                     self._report(

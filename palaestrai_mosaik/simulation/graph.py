@@ -57,7 +57,8 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
         for environment in spec.environments:
             ports.append(_port(environment))
         bodies = [
-            Body(agent.name, _Still(), None, None, ports, (agent.sensors, agent.actuators)) for agent in spec.agents
+            Body(agent.name, _Still(), None, None, ports, (agent.sensors, agent.actuators))
+            for agent in spec.agents
         ]
         director = Director(ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns")
         episode = Episode(director, 0, 0, document.seed, (spec.name,), spec.simulation.bridge)
@@ -285,7 +286,8 @@ def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
         return what | dict.fromkeys(started, "the agents and their director")
     what[next(started)] = "the agents' director"
     return what | {
-        sid: f"agent {agent.name!r}, {agent.muscle.name}" for sid, agent in zip(started, spec.agents, strict=True)
+        sid: f"agent {agent.name!r}, {agent.muscle.name}"
+        for sid, agent in zip(started, spec.agents, strict=True)
     }
 
 

@@ -70,7 +70,9 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
                 _draw_arrow(axes, flow, ends, _at(flow, picture.flows[:index]))
         try:
             # without a date the same world gives the same file
-            metadata: dict[str, Any] = {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
+            metadata: dict[str, Any] = (
+                {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
+            )
             figure.savefig(path, dpi=160, metadata=metadata)
         except OSError as error:
             raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error

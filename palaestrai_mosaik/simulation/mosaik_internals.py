@@ -91,8 +91,8 @@ async def run(
     await _settle(main, world, timeouts, patient=over() and failure is None)
     if failure is not None:
         raise failure
-    for error in _failures(main, world):
-        raise _explain(error)
+    for sid, error in _failures(main, world):
+        raise _explain(sid, error)
     if not over() and not wants_end():
         raise SimulationError(
             f"the world came to a standstill before the episode ended (simulators: "
@@ -140,30 +140,27 @@ async def _settle(
     await asyncio.gather(*tasks, main, return_exceptions=True)
 
 
-def _failures(main: asyncio.Future[Any], world: AsyncWorld) -> Iterable[BaseException]:
-    tasks = [r.task for r in runners(world) if r.task is not None]
-    found = [t.exception() for t in (*tasks, main) if t.done() and not t.cancelled()]
-    return [error for error in found if error is not None]
+def _failures(main: asyncio.Future[Any], world: AsyncWorld) -> Iterable[tuple[str, BaseException]]:
+    tasks = [(r.sid, r.task) for r in runners(world) if r.task is not None]
+    for sid, task in (*tasks, ("?", main)):
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if error is not None:
+            yield sid, error
 
 
-def _explain(error: BaseException) -> BaseException:
+def _explain(sid: str, error: BaseException) -> BaseException:
     """Turn mosaik's words for a broken remote simulator into ours; leave others alone."""
     name = type(error).__name__
     if name == "RemoteException":
         said = getattr(error, "remote_msg", error)
         kind = getattr(error, "remote_type", "an error")
-        details = "\n".join(str(a) for a in getattr(error, "further_args", ()))
-        mended = SimulatorError(
-            f"simulator {getattr(error, 'source', '?')!r} raised {kind}: {said}"
-            + (f"\n{details}" if details else "")
-        )
-    elif name == "ConnectionClosedError" and type(error).__module__.startswith("mosaik."):
-        mended = SimulatorError(f"a simulator closed its connection: {error}")
+        details = "".join(f"\n{a}" for a in getattr(error, "further_args", ()))
+        mended = SimulatorError(f"simulator {sid!r} raised {kind}: {said}{details}")
+    elif name == "ConnectionClosedError" or isinstance(error, ConnectionError | EOFError):
+        mended = SimulatorError(f"simulator {sid!r} closed its connection: {error}")
     elif name == "SimulationError" and type(error).__module__.startswith("mosaik."):
         cause = error.args[1] if len(error.args) > 1 else None
         mended = SimulatorError(str(error.args[0]) if cause is None else f"{error.args[0]} ({cause!r})")
-    elif isinstance(error, ConnectionError | asyncio.IncompleteReadError | EOFError):
-        mended = SimulatorError(f"a simulator closed its connection: {error}")
     else:
         return error
     mended.__cause__ = error

@@ -52,7 +52,9 @@ def test_an_environment_that_raises_fails_the_run(tmp_path, where):
 
 def test_an_environment_that_raises_in_setup_is_a_problem_of_the_document(tmp_path):
     broken = environment("myenv", f"{PARTS}:Broken", where="setup")
-    with pytest.raises(DocumentError, match="environment 'myenv' cannot be set up: RuntimeError: broken in setup"):
+    with pytest.raises(
+        DocumentError, match="environment 'myenv' cannot be set up: RuntimeError: broken in setup"
+    ):
         run(tmp_path, phase([broken], [agent("a", sensors=["myenv.x"], actuators=[])]))
 
 
@@ -96,7 +98,9 @@ def test_names_of_sensors_are_checked_before_anything_runs(tmp_path):
         run(tmp_path, phase(), {"agents": [wrong]})
     problems = [str(p) for p in caught.value.problems]
     assert len(problems) == 2
-    assert "schedule.1.phase_1.agents.0.sensors.1: no sensor 'myenv.11' (did you mean 'myenv.1'?)" in problems[0]
+    assert (
+        "schedule.1.phase_1.agents.0.sensors.1: no sensor 'myenv.11' (did you mean 'myenv.1'?)" in problems[0]
+    )
     assert "environment 'myenv' offers myenv.0, myenv.1" in problems[1]
     with Store(tmp_path) as store:
         assert len(store.runs()) == 0
@@ -120,7 +124,8 @@ def test_a_brain_is_loaded_from_the_previous_phase(tmp_path):
         {"agents": [{"name": "a", "load": {"phase": 0}}], "phase_config": {"mode": "train", "episodes": 1}},
     )
     counts = [
-        json.loads(path.read_text())["count"] for path in sorted((result.directory / "brains").rglob("brain.bin"))
+        json.loads(path.read_text())["count"]
+        for path in sorted((result.directory / "brains").rglob("brain.bin"))
     ]
     # 20 steps in training; the test phase does not learn; the third starts from phase 0
     assert counts == [20, 20, 10]
@@ -161,7 +166,11 @@ def test_a_brain_is_loaded_from_another_run_and_agent(tmp_path):
 def test_the_store_path_of_a_brain_keeps_a_copy_that_base_loads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     keeping = agent("a", brain=named(f"{DUMMY}:DummyBrain", store_path="./custom"))
-    run(tmp_path, phase(agents=[keeping]), {"agents": [{"name": "a", "load": {"base": "./custom", "phase_name": "phase_0"}}]})
+    run(
+        tmp_path,
+        phase(agents=[keeping]),
+        {"agents": [{"name": "a", "load": {"base": "./custom", "phase_name": "phase_0"}}]},
+    )
     assert (tmp_path / "custom" / "test" / "phase_0" / "a" / "brain.bin").is_file()
 
 

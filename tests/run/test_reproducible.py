@@ -39,7 +39,9 @@ def digests(tmp_path, doc, name="results"):
         result = execute(doc, store=store)
         streams = store.streams(result.instance)
         streams = streams[streams["digest"].notna() & (streams["rows"] > 0)]
-        return {f.removeprefix("trajectories/"): d for f, d in streams[["folder", "digest"]].to_numpy().tolist()}
+        return {
+            f.removeprefix("trajectories/"): d for f, d in streams[["folder", "digest"]].to_numpy().tolist()
+        }
 
 
 @pytest.mark.parametrize("controller", ["vanilla", "taking_turns"])
@@ -170,7 +172,11 @@ def test_an_interruption_ends_the_run_and_keeps_what_was_recorded(tmp_path, brid
 
 
 def test_rows_of_the_store_are_those_that_the_agents_lived_through(tmp_path):
-    doc = document(phase([environment(max_iter=5)], [agent("a", muscle=named(f"{DUMMY}:DummyMuscle", count_upwards=True))]))
+    doc = document(
+        phase(
+            [environment(max_iter=5)], [agent("a", muscle=named(f"{DUMMY}:DummyMuscle", count_upwards=True))]
+        )
+    )
     with Store(tmp_path) as store:
         execute(doc, store=store)
         steps = store.steps("latest")

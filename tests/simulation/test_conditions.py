@@ -75,12 +75,22 @@ def test_phase_avg_ends_the_phase_once_there_are_enough_episodes(tmp_path):
 def test_nothing_is_computed_before_there_are_n_values(tmp_path):
     # 20 steps an episode never fill a window of 21
     doc = document(
-        phase([ramp(max_steps=20)], [ramp_agent()], [named(ENVIRONMENT_ENDS), objective(brain_avg21=0)], episodes=2)
+        phase(
+            [ramp(max_steps=20)],
+            [ramp_agent()],
+            [named(ENVIRONMENT_ENDS), objective(brain_avg21=0)],
+            episodes=2,
+        )
     )
     rows, _ = episodes(doc, tmp_path)
     assert rows == [(0, e, 20, "EnvironmentTerminationCondition") for e in range(2)]
     doc = document(
-        phase([ramp(max_steps=20)], [ramp_agent()], [named(ENVIRONMENT_ENDS), objective(brain_avg19=0)], episodes=2)
+        phase(
+            [ramp(max_steps=20)],
+            [ramp_agent()],
+            [named(ENVIRONMENT_ENDS), objective(brain_avg19=0)],
+            episodes=2,
+        )
     )
     rows, _ = episodes(doc, tmp_path)
     assert rows == [(0, e, 19, "AgentObjectiveTerminationCondition") for e in range(2)]
@@ -96,7 +106,9 @@ def test_the_seeds_ten_episodes_have_a_mean_of_12_1():
     view = View()
     view.history = history
     for threshold, expected in ((8.9, 4), (12.1, 4), (12.2, 0)):
-        condition = AgentObjectiveTerminationCondition(**{"My Agent": {"brain_avg100": 8.9, "phase_avg10": threshold}})
+        condition = AgentObjectiveTerminationCondition(
+            **{"My Agent": {"brain_avg100": 8.9, "phase_avg10": threshold}}
+        )
         assert condition.phase_flow_control(view) == expected
     view.history = [history[0][:9]]
     condition = AgentObjectiveTerminationCondition(**{"My Agent": {"phase_avg10": 0}})
@@ -111,7 +123,12 @@ def test_phase_avg_must_hold_for_every_worker():
 
     view = View()
     good, bad = [{"a": 1.0}, {"a": 1.0}], [{"a": 3.0}, {"a": -2.0}]
-    for history, expected in (([good, bad], 0), ([good, good[:1]], 0), ([good, good], 4), ([good, bad + good], 4)):
+    for history, expected in (
+        ([good, bad], 0),
+        ([good, good[:1]], 0),
+        ([good, good], 4),
+        ([good, bad + good], 4),
+    ):
         view.history = history
         assert condition.phase_flow_control(view) == expected
 
@@ -173,7 +190,11 @@ def test_a_brain_avg_condition_together_with_the_vanilla_one_ends(tmp_path):
 def test_two_agents_with_thresholds_each_count(tmp_path, first, second, steps):
     thresholds = named(AGENT_OBJECTIVE, one={"brain_avg1": first}, two={"brain_avg1": second})
     doc = document(
-        phase([ramp(max_steps=50)], [ramp_agent("one"), ramp_agent("two")], [named(ENVIRONMENT_ENDS), thresholds])
+        phase(
+            [ramp(max_steps=50)],
+            [ramp_agent("one"), ramp_agent("two")],
+            [named(ENVIRONMENT_ENDS), thresholds],
+        )
     )
     rows, _ = episodes(doc, tmp_path)
     assert rows == [(0, 0, steps, "AgentObjectiveTerminationCondition")]
@@ -225,7 +246,9 @@ def test_flow_control_values(tmp_path, flow, expected):
         episodes=2,
         workers=2,
     )
-    doc = document(one, {"simulation": {"conditions": [named(ENVIRONMENT_ENDS)]}, "phase_config": {"episodes": 1}})
+    doc = document(
+        one, {"simulation": {"conditions": [named(ENVIRONMENT_ENDS)]}, "phase_config": {"episodes": 1}}
+    )
     with Store(tmp_path) as store:
         result = execute(doc, store=store)
         frame = store.episodes(result.instance, phase=0).drop_duplicates(["worker", "episode"])
@@ -244,7 +267,7 @@ def test_restart_builds_environment_and_muscle_anew_and_reset_does_not(tmp_path)
                 episodes=3,
             )
         )  # fmt: skip
-        import support.parts as parts
+        from support import parts
 
         parts.Ramp.built = 0
         original = parts.Ramp.__init__
@@ -283,10 +306,14 @@ def test_a_phase_that_nothing_can_end_is_refused():
     )
     with pytest.raises(DocumentError, match="phase 'phase_0' can never end"):
         execute(endless)
-    only_brain = document(phase([ramp(max_steps=2)], [ramp_agent()], episodes=None), run=[named(MAX_EPISODES)])
+    only_brain = document(
+        phase([ramp(max_steps=2)], [ramp_agent()], episodes=None), run=[named(MAX_EPISODES)]
+    )
     with pytest.raises(DocumentError, match="can never end"):
         execute(only_brain)
-    endless_episode = document(phase([ramp()], [ramp_agent()], [named(ENVIRONMENT_ENDS)]), run=[named(VANILLA_RUN)])
+    endless_episode = document(
+        phase([ramp()], [ramp_agent()], [named(ENVIRONMENT_ENDS)]), run=[named(VANILLA_RUN)]
+    )
     with pytest.raises(DocumentError, match=r"no episode of phase 'phase_0' can ever end: .*'myenv'"):
         execute(endless_episode)
 

@@ -7,13 +7,7 @@ theirs are compared as a set and everything else in order.
 
 from __future__ import annotations
 
-
-
-
 import pytest
-
-
-
 from support.engine import Adder, Counter, Total, make_director, run_episodes
 
 BRIDGES = ["agents", "per_agent"]

@@ -66,7 +66,9 @@ def phase(
     }
 
 
-def document(*phases: dict[str, Any], run: list[Any] | None = None, uid: str = "test", seed: int = 42) -> RunDocument:
+def document(
+    *phases: dict[str, Any], run: list[Any] | None = None, uid: str = "test", seed: int = 42
+) -> RunDocument:
     """Return a document; phases are named phase_0, phase_1, ..."""
     return from_mapping(
         {
