@@ -57,6 +57,7 @@ class Memory:
         self._capacity = 0
         self._widths: tuple[int, int, int] | None = None
         self._data: list[Any] = []
+        self._arrays: list[npt.NDArray[Any]] = []
         self.size_limit = size_limit
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument, check_classes
@@ -15,7 +17,9 @@ from .parts import BASES, make_conditions, make_port
 class Inspection:
     """A run document with its environments set up.
 
-    ``problems`` is empty if the document can be run. The environments that were made for
+    ``problems`` is empty if the document can be run. ``phases`` are those of the document,
+    with patterns among the sensors and actuators of agents (``grid.bus-*.vm_pu``) replaced
+    by what they match, in the order of the environments. The environments that were made for
     looking at them are handed to whoever runs the document (:meth:`take`), or shut down
     (:meth:`close`).
     """
@@ -23,6 +27,7 @@ class Inspection:
     def __init__(self, document: RunDocument):
         self.document = document
         self.problems: list[Problem] = list(check_classes(document, BASES))
+        self.phases: list[PhaseSpec] = []
         self._ports: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
         self._spare: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
         if not self.problems:
@@ -77,15 +82,15 @@ class Inspection:
             ports.append(self.port(spec))
         if len(ports) < len(phase.environments):
             return
+        agents = []
         for j, agent in enumerate(phase.agents):
-            for kind, named in (("sensors", agent.sensors), ("actuators", agent.actuators)):
-                offered = [uid for port in ports for uid in getattr(port, kind).uids]
-                for k, uid in enumerate(named):
-                    if uid not in offered:
-                        self._report(
-                            f"no {kind[:-1]} {uid!r}{did_you_mean(uid, offered)}; {_offer(ports, kind, uid)}",
-                            i, "agents", j, kind, k,
-                        )  # fmt: skip
+            agents.append(
+                replace(
+                    agent,
+                    sensors=self._channels(ports, "sensors", agent.sensors, (i, "agents", j)),
+                    actuators=self._channels(ports, "actuators", agent.actuators, (i, "agents", j)),
+                )
+            )
             if not agent.sensors and not agent.actuators:
                 self._report(
                     f"agent {agent.name!r} has neither sensors nor actuators; it would never act",
@@ -93,7 +98,29 @@ class Inspection:
                     "agents",
                     j,
                 )
+        self.phases.append(replace(phase, agents=tuple(agents)))
         self._look_for_the_end(i, phase, ports)
+
+    def _channels(
+        self, ports: Sequence[EnvironmentPort], kind: str, named: Sequence[str], place: tuple[int, str, int]
+    ) -> tuple[str, ...]:
+        offered = [uid for port in ports for uid in getattr(port, kind).uids]
+        known = set(offered)
+        found: list[str] = []
+        for k, uid in enumerate(named):
+            if uid in known:
+                found.append(uid)
+                continue
+            matches = [u for u in offered if fnmatchcase(u, uid)] if set(uid) & set("*?[") else []
+            if not matches:
+                self._report(
+                    f"no {kind[:-1]} {uid!r}{did_you_mean(uid, offered)}; {_offer(ports, kind, uid)}",
+                    *place,
+                    kind,
+                    k,
+                )
+            found += [u for u in matches if u not in found]
+        return tuple(found)
 
     def _look_for_the_end(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]) -> None:
         conditions: list[TerminationCondition] = []

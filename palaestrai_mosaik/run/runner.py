@@ -103,7 +103,7 @@ def execute(
 
 
 def _phases(context: Context, result: RunResult) -> None:
-    for phase in context.document.phases:
+    for phase in context.inspection.phases:
         before = seeding.global_state_digest()
         outcome = PhaseRunner(context, phase).run()
         result.phases.append(outcome)

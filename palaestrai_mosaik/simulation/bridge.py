@@ -50,7 +50,8 @@ class _Shell(mosaik_api_v3.Simulator):
     def init(self, sid: str, time_resolution: float = 1.0, **params: Any) -> Any:
         return self.meta
 
-    def create(self, num: int, model: str, eid: str = "") -> list[dict[str, Any]]:
+    def create(self, num: int, model: str, **params: Any) -> Any:
+        eid = params["eid"]
         self.outputs[eid] = {}
         return [{"eid": eid, "type": model}]
 
@@ -154,4 +155,4 @@ class AgentSimulator(_Shell):
         if acts and at == time:
             body.act(time, mine)
         self.outputs = {body.name: body.values}
-        return following  # type: ignore[no-any-return]
+        return following

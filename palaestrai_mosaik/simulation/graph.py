@@ -157,7 +157,7 @@ def summary(graph: nx.MultiDiGraph) -> Summary:
     for (simulator, model), nodes in members.items():
         entities = [graph.nodes[node]["entity"] for node in nodes]
         if len(nodes) > _SINGLE:
-            key, name = f"{simulator}/{model}", f"{model} ×{len(nodes):,}"
+            key, name = f"{simulator}/{model}", f"{model} x {len(nodes):,}"
             rows[simulator].append(Row(key, name, f"{name}  ({entities[0]}, ..., {entities[-1]})"))
             key_of |= dict.fromkeys(nodes, key)
         else:

@@ -91,8 +91,9 @@ async def run(
     await _settle(main, world, timeouts, patient=over() and failure is None)
     if failure is not None:
         raise failure
-    for sid, error in _failures(main, world):
-        raise _explain(sid, error)
+    failed = next(iter(_failures(main, world)), None)
+    if failed is not None:
+        raise _explain(*failed)
     if not over() and not wants_end():
         raise SimulationError(
             f"the world came to a standstill before the episode ended (simulators: "

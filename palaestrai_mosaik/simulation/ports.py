@@ -250,7 +250,8 @@ def wire_sensors(
         taken, placed, _ = groups.setdefault(key, ([], [], flatten))
         taken += take
         placed += put
-    wires, links = [], []
+    wires: list[InputWire] = []
+    links: list[Link] = []
     for (e, entity, attribute), (take, put, flatten) in groups.items():
         source = attribute.split("\0")[0]
         target = ".".join(part for part in (ports[e].uid, entity, source) if part)

@@ -144,9 +144,11 @@ def bare_mosaik(steps: int) -> None:
         director = await factory.E(eid="@director")
         agents = [await factory.E(eid=name) for name in AGENTS]
         for target in (director, *agents):
-            world.connect_one(environment, target, "a", "a")
+            world.connect_one(environment, target, "a", "a", transform=lambda x: x)
         for agent in agents:
-            world.connect_one(agent, environment, "b", "b", time_shifted=1, initial_data=())
+            world.connect_one(
+                agent, environment, "b", "b", time_shifted=1, initial_data=(), transform=lambda x: x
+            )
         await internals.run(
             world, lazy_stepping=False, over=lambda: True, wants_end=lambda: False, timeouts={}
         )

@@ -183,3 +183,14 @@ def test_an_objective_without_a_value_is_left_out_of_averages(tmp_path):
         assert row["objective_mean"] == 4.0
         assert row["objective_sum"] == 20.0
         assert store.steps("latest")["objective"].isna().sum() == 5
+
+
+def test_patterns_name_sensors_and_actuators(tmp_path):
+    several = agent("a", sensors=["myenv.7", "myenv.[0-2]"], actuators=["myenv.?"])
+    run(tmp_path, phase(agents=[several]))
+    with Store(tmp_path) as store:
+        columns = list(store.steps("latest").columns)
+    assert [c for c in columns if c.startswith("reading")] == [f"reading.myenv.{i}" for i in (7, 0, 1, 2)]
+    assert [c for c in columns if c.startswith("setpoint")] == [f"setpoint.myenv.{i}" for i in range(10)]
+    with pytest.raises(DocumentError, match=r"no sensor 'myenv.x\*'"):
+        run(tmp_path, phase(agents=[agent("a", sensors=["myenv.x*"])]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from palaestrai_mosaik.agent.memory import Memory
 from palaestrai_mosaik.agent.objective import Objective
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 
-AGGREGATIONS = {"sum": np.sum, "mean": np.mean, "min": np.min, "max": np.max}
+AGGREGATIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "min": np.min, "max": np.max}
 
 
 class AggregateRewardsObjective(Objective):

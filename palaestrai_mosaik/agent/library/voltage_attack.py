@@ -1,0 +1,48 @@
+"""Attackers that misuse the reactive power of inverters which they own.
+
+Sensors and actuators are paired as in :mod:`.voltage_control`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from palaestrai_mosaik.errors import ContractError
+
+from .voltage_control import FloatVector, InverterMuscle
+
+
+class GreedyVoltageAttacker(InverterMuscle):
+    """Drives the voltage further to the side on which it is already.
+
+    All inverters feed in or draw their whole rating, by the sign of the mean deviation
+    of the attacker's voltages from ``target`` (p.u.).
+    """
+
+    def __init__(self, target: float = 1.0):
+        self.target = float(target)
+
+    def reactive_power(self, voltages: FloatVector, ratings: FloatVector) -> FloatVector:
+        return ratings if voltages.mean() >= self.target else -ratings
+
+
+class OscillatingVoltageAttacker(InverterMuscle):
+    """Swings all inverters between their limits, ``half_period`` steps on either side.
+
+    Aims at controllers that answer late: what they do against one half of the period adds
+    to the other half.
+    """
+
+    def __init__(self, half_period: int = 1):
+        if half_period < 1:
+            raise ContractError(f"half_period must be at least 1, not {half_period}")
+        self.half_period = int(half_period)
+        self._steps = 0
+
+    def reset(self) -> None:
+        self._steps = 0
+
+    def reactive_power(self, voltages: FloatVector, ratings: FloatVector) -> FloatVector:
+        up = self._steps // self.half_period % 2 == 0
+        self._steps += 1
+        return ratings if up else np.negative(ratings)
