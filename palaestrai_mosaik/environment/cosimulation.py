@@ -93,13 +93,20 @@ class ActuatorPort:
 
 @dataclass(frozen=True, slots=True)
 class CoSimulationPlan:
-    """Everything that the world must build for one episode."""
+    """Everything that the world must build for one episode.
+
+    ``clocks`` are (entity, attribute) pairs that receive the time of the agents' last
+    step. A simulator without any input would run ahead of the agents, unless mosaik makes
+    every simulator wait for those that it feeds, which costs a quarter of the speed. One
+    that takes the clock as an input waits by itself.
+    """
 
     simulators: Sequence[SimulatorSpec]
     entities: Sequence[EntitySpec]
     connections: Sequence[ConnectionSpec]
     sensors: Sequence[SensorPort]
     actuators: Sequence[ActuatorPort]
+    clocks: Sequence[tuple[str, str]] = ()
 
 
 class CoSimulation(World):

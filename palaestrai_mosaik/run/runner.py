@@ -82,7 +82,7 @@ def execute(
             for warning in result.warnings:
                 if recorder is not None:
                     recorder.warning(warning)
-            loop = asyncio.new_event_loop()
+            loop = _event_loop()
             stack.callback(loop.close)
             context = Context(document, inspection, directory, store, recorder, progress, interrupt, loop)
             _phases(context, result)
@@ -100,6 +100,15 @@ def execute(
         if recorder is not None:
             recorder.finish("finished")
     return result
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    # uvloop makes mosaik's scheduler about an eighth faster; it does not exist on Windows
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def _phases(context: Context, result: RunResult) -> None:

@@ -25,6 +25,7 @@ Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 #: cannot be the name of an agent in a document
 DIRECTOR = "@director"
 TURN = "turn"
+CLOCK = "clock"
 #: what the director sends at first: (time, acts, next time)
 NO_TURN = (-1, False, None)
 
@@ -64,7 +65,7 @@ class EnvironmentSimulator(_Shell):
     """Steps one environment: set-points in, one state vector out."""
 
     def __init__(self, port: EnvironmentPort, environment: Environment, director: Director):
-        super().__init__({"Environment": ("state", "setpoints")})
+        super().__init__({"Environment": ("state", "setpoints", CLOCK)})
         self.port = port
         self.environment = environment
         self.director = director
@@ -107,7 +108,7 @@ class AgentsSimulator(_Shell):
     """The director and all agents of a world."""
 
     def __init__(self, director: Director, stop: Callable[[int], None], attributes: Sequence[str]):
-        super().__init__({"Director": attributes, "Agent": attributes})
+        super().__init__({"Director": [*attributes, CLOCK], "Agent": attributes})
         self.director = director
         self.stop = stop
 
@@ -116,6 +117,7 @@ class AgentsSimulator(_Shell):
         for body in director.observe(time, inputs.get(DIRECTOR, {})):
             body.act(time, inputs.get(body.name, {}))
         self.outputs = {body.name: body.values for body in director.bodies}
+        self.outputs[DIRECTOR] = {CLOCK: time}
         if director.over:
             self.stop(time)
             return None
@@ -126,7 +128,7 @@ class DirectorSimulator(_Shell):
     """The director as a simulator of its own: tells every agent whether it acts."""
 
     def __init__(self, director: Director, stop: Callable[[int], None], attributes: Sequence[str]):
-        super().__init__({"Director": [*attributes, *(body.name for body in director.bodies)]})
+        super().__init__({"Director": [*attributes, CLOCK, *(body.name for body in director.bodies)]})
         self.director = director
         self.stop = stop
 
@@ -135,6 +137,7 @@ class DirectorSimulator(_Shell):
         acting = director.observe(time, inputs.get(DIRECTOR, {}))
         following = None if director.over else director.next_time()
         self.outputs = {DIRECTOR: {b.name: (time, b in acting, following) for b in director.bodies}}
+        self.outputs[DIRECTOR][CLOCK] = time
         if director.over:
             self.stop(time)
         return following

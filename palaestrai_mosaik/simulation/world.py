@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import networkx
 import numpy as np
 from mosaik.async_scenario import AsyncWorld
 
@@ -23,6 +24,7 @@ from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
 
 from . import mosaik_internals as internals
 from .bridge import (
+    CLOCK,
     DIRECTOR,
     TURN,
     AgentSimulator,
@@ -78,7 +80,9 @@ class WorldBuilder:
         #: (environment index, entity uid) -> mosaik entity; "" is the environment itself
         self.entities: dict[tuple[int, str], Any] = {}
         self.connections: list[tuple[str, str, str, str, bool]] = []
-        self.free_running = False
+        #: mosaik's ids of all simulators, and of the one that holds the director
+        self.simulators: list[str] = []
+        self.lead = ""
 
     async def build(self) -> None:
         """Start all simulators, create all entities and connect them."""
@@ -122,10 +126,14 @@ class WorldBuilder:
     def lazy(self) -> bool:
         """Whether simulators must wait for those that they feed.
 
-        They need not where every one of them waits for the agents anyway.
+        They need not where every one of them waits for the agents anyway, because it is
+        fed by them, directly or through others.
         """
-        fed = {e for body in self.episode.director.bodies for e in self._acted_upon(body.actuator_uids)}
-        return any(plan is not None for plan in self.plans) or len(fed) < len(self.ports)
+        graph = networkx.DiGraph()
+        for source, target, *_ in self.connections:
+            graph.add_edge(source.split(".", 1)[0], target.split(".", 1)[0])
+        fed = {self.lead} | networkx.descendants(graph, self.lead) if self.lead in graph else set()
+        return not fed.issuperset(self.simulators)
 
     def _acted_upon(self, uids: Sequence[str]) -> set[int]:
         return {e for e, port in enumerate(self.ports) for uid in uids if uid in port.actuators.index}
@@ -164,6 +172,7 @@ class WorldBuilder:
     async def _start(
         self, sid: str, starter: str, simulator: Any, params: Mapping[str, Any], limit: float
     ) -> Any:
+        self.simulators.append(sid)
         if simulator is not None:
             internals.hand_over(simulator)
         try:
@@ -226,6 +235,7 @@ class WorldBuilder:
         def stop(time: int) -> None:
             internals.stop(self.world)
 
+        self.lead = "agents" if self.episode.bridge == "agents" else "director"
         if self.episode.bridge == "agents":
             simulator = AgentsSimulator(director, stop, sorted({*targets, *sources}))
             factory = await self._start("agents", _OURS, simulator, {}, 60.0)
@@ -243,6 +253,8 @@ class WorldBuilder:
                 agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
             self._connect(self.entities[link.environment, link.entity], lead, (link.source, link.target), 0)
+        for clocked in self._clocked(links):
+            self._connect(lead, clocked[0], (CLOCK, clocked[1]), 1, -1)
         for (body, entity), (inward, outward) in zip(agents, links, strict=True):
             if self.episode.bridge != "agents":
                 self._connect(lead, entity, (body.name, TURN), 0)
@@ -253,6 +265,16 @@ class WorldBuilder:
             for link in outward:
                 target = self.entities[link.environment, link.entity]
                 self._connect(entity, target, (link.source, link.target), 1, link.initial)
+
+    def _clocked(self, links: Sequence[Any]) -> Iterator[tuple[Any, str]]:
+        """Yield what takes the clock: environments in which nobody acts, and who asks for it."""
+        acted = {link.environment for _, outward in links for link in outward}
+        for e, plan in enumerate(self.plans):
+            if plan is not None:
+                for entity, attribute in plan.clocks:
+                    yield self.entities[e, entity], attribute
+            elif e not in acted:
+                yield self.entities[e, ""], CLOCK
 
     def _connect(
         self, source: Any, target: Any, attributes: tuple[str, str], shift: int, initial: Any = None
