@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument, check_classes
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
-from palaestrai_mosaik.simulation.ports import EnvironmentPort
+from palaestrai_mosaik.simulation.ports import EnvironmentPort, match, match_all
 
 from .parts import BASES, make_conditions, make_port
 
@@ -84,13 +83,16 @@ class Inspection:
             return
         agents = []
         for j, agent in enumerate(phase.agents):
-            agents.append(
-                replace(
-                    agent,
-                    sensors=self._channels(ports, "sensors", agent.sensors, (i, "agents", j)),
-                    actuators=self._channels(ports, "actuators", agent.actuators, (i, "agents", j)),
-                )
-            )
+            for kind, named in (("sensors", agent.sensors), ("actuators", agent.actuators)):
+                for k, uid in enumerate(named):
+                    if not match(ports, kind, uid):
+                        offered = [u for port in ports for u in getattr(port, kind).uids]
+                        hint = did_you_mean(uid, offered)
+                        told = f"no {kind[:-1]} {uid!r}{hint}; {_offer(ports, kind, uid)}"
+                        self._report(told, i, "agents", j, kind, k)
+            sensors = match_all(ports, "sensors", agent.sensors)
+            actuators = match_all(ports, "actuators", agent.actuators)
+            agents.append(replace(agent, sensors=sensors, actuators=actuators))
             if not agent.sensors and not agent.actuators:
                 self._report(
                     f"agent {agent.name!r} has neither sensors nor actuators; it would never act",
@@ -100,27 +102,6 @@ class Inspection:
                 )
         self.phases.append(replace(phase, agents=tuple(agents)))
         self._look_for_the_end(i, phase, ports)
-
-    def _channels(
-        self, ports: Sequence[EnvironmentPort], kind: str, named: Sequence[str], place: tuple[int, str, int]
-    ) -> tuple[str, ...]:
-        offered = [uid for port in ports for uid in getattr(port, kind).uids]
-        known = set(offered)
-        found: list[str] = []
-        for k, uid in enumerate(named):
-            if uid in known:
-                found.append(uid)
-                continue
-            matches = [u for u in offered if fnmatchcase(u, uid)] if set(uid) & set("*?[") else []
-            if not matches:
-                self._report(
-                    f"no {kind[:-1]} {uid!r}{did_you_mean(uid, offered)}; {_offer(ports, kind, uid)}",
-                    *place,
-                    kind,
-                    k,
-                )
-            found += [u for u in matches if u not in found]
-        return tuple(found)
 
     def _look_for_the_end(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]) -> None:
         conditions: list[TerminationCondition] = []
@@ -151,7 +132,10 @@ class Inspection:
             )
 
     def _report(self, message: str, phase: int, *place: str | int) -> None:
-        self.problems.append(self.document.problem(message, "phases", phase, *place))
+        problem = self.document.problem(message, "phases", phase, *place)
+        # what a later phase inherits is told once, where it is written
+        if problem not in self.problems:
+            self.problems.append(problem)
 
 
 def _can_end_episode(condition: TerminationCondition) -> bool:

@@ -12,6 +12,9 @@ from tqdm import tqdm
 class Progress:
     """Told about a run by the runner. This one is silent."""
 
+    def begin_run(self, instance: str) -> None:
+        """A run begins, and is recorded as ``instance`` (not called without a store)."""
+
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         """A phase begins (``episodes`` per worker, ``None``: not known)."""
 
@@ -32,15 +35,16 @@ class _Rated(Progress):
 
     def __init__(self, stream: TextIO):
         self.stream = stream
-        self.total = 0
-        self._done = 0
-        self._shown = self._started = time.perf_counter()
-        self._phase = ""
+        self._begin("")
+
+    def _begin(self, phase: str) -> None:
+        self._phase = phase
         self._objectives = ""
+        self.total = self._done = 0
+        self._shown = self._started = time.perf_counter()
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
-        self._phase = name
-        self._objectives = ""
+        self._begin(name)
 
     def step(self, worker: int, episode: int, steps: int) -> None:
         self.total += steps > 0

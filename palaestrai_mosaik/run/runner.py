@@ -70,6 +70,7 @@ def execute(
                 version=document.version,
             )
             directory = recorder.directory
+            progress.begin_run(recorder.uid)
         else:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")))
         result = RunResult(

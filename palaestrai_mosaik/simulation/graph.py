@@ -25,7 +25,7 @@ from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument
 from . import mosaik_internals as internals
 from .body import Body
 from .director import Director
-from .ports import EnvironmentPort
+from .ports import EnvironmentPort, match_all
 from .world import Episode, WorldBuilder
 
 # Of one model in one simulator, more entities than this are shown as one group.
@@ -57,7 +57,14 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
         for environment in spec.environments:
             ports.append(_port(environment))
         bodies = [
-            Body(agent.name, _Still(), None, None, ports, (agent.sensors, agent.actuators))
+            Body(
+                agent.name,
+                _Still(),
+                None,
+                None,
+                ports,
+                (match_all(ports, "sensors", agent.sensors), match_all(ports, "actuators", agent.actuators)),
+            )
             for agent in spec.agents
         ]
         director = Director(ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns")

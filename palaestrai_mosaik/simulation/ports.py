@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 import numpy as np
@@ -205,6 +206,22 @@ class Link:
     source: str
     target: str
     initial: Any = None
+
+
+def match(ports: Sequence[EnvironmentPort], kind: str, name: str) -> list[str]:
+    """Return the full ids of ``kind`` (sensors, actuators) that ``name`` means, in order.
+
+    ``name`` is an id, or a pattern of the shell (``grid.bus-*.vm_pu``, ``myenv.[0-4]``).
+    """
+    offered = [uid for port in ports for uid in getattr(port, kind).uids]
+    if name in offered:
+        return [name]
+    return [uid for uid in offered if fnmatchcase(uid, name)] if set(name) & set("*?[") else []
+
+
+def match_all(ports: Sequence[EnvironmentPort], kind: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return what all ``names`` mean (:func:`match`), each id once."""
+    return tuple(dict.fromkeys(uid for name in names for uid in match(ports, kind, name)))
 
 
 def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:

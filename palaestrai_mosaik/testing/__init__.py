@@ -1,1 +1,27 @@
-""""""
+"""Conformance checks: does a part of one's own keep its contract?
+
+Each check takes a function that returns a new part, exercises what it returns as the
+framework would, and raises :class:`ConformanceError`, an ``AssertionError`` that lists
+everything found. It can be called from any test framework, or from none::
+
+    from palaestrai_mosaik.testing import check_environment
+
+    def test_my_environment():
+        check_environment(lambda: MyEnvironment(size=3))
+"""
+
+from .agents import check_brain, check_muscle, check_objective
+from .conditions import check_termination_condition
+from .environments import check_environment, check_reward, check_state_transformer
+from .findings import ConformanceError
+
+__all__ = [
+    "ConformanceError",
+    "check_brain",
+    "check_environment",
+    "check_muscle",
+    "check_objective",
+    "check_reward",
+    "check_state_transformer",
+    "check_termination_condition",
+]

@@ -1,0 +1,325 @@
+"""What is plotted: curves, read from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import StoreError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from palaestrai_mosaik.store import Store
+
+FloatVector = npt.NDArray[np.float64]
+
+#: units that names of the power-system field end with
+UNITS = {
+    "pu": "p.u.",
+    "loading": "%",
+    "percent": "%",
+    "mw": "MW",
+    "mvar": "Mvar",
+    "mwh": "MWh",
+    "kw": "kW",
+    "kwh": "kWh",
+    "kv": "kV",
+    "ka": "kA",
+    "degree": "degree",
+}
+#: the label of an axis of dates
+TIME = "time"
+_KEYS = {"phase", "agent", "environment", "worker", "episode", "step", "time"}
+_PREFIXES = ("reading.", "setpoint.", "reward.")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Turns ticks into dates."""
+
+    start: np.datetime64
+    seconds_per_tick: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line: ``x`` and ``y`` of the same length; ``low`` and ``high`` span workers, if several."""
+
+    label: str
+    x: Any
+    y: FloatVector
+    low: FloatVector | None = None
+    high: FloatVector | None = None
+    steps: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves that share their axes; ``marks`` are places on the x axis where phases begin."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    marks: tuple[tuple[float, str], ...] = ()
+    note: str = ""
+
+
+def episode_panels(store: Store, run: str, phase: int | str | None, agent: str | None) -> list[Panel]:
+    """Return objective and rewards per episode, phase after phase on one axis.
+
+    Each point is the mean over an episode; with several workers, the mean over them, and
+    the band from the lowest to the highest.
+    """
+    outcomes = store.outcomes(run, phase, agent)
+    if outcomes.empty:
+        return []
+    phases = store.phases(run).set_index("phase")
+    starts: dict[int, int] = {}
+    total = 0
+    for number, last in outcomes.groupby("phase")["episode"].max().items():
+        starts[int(str(number))] = total
+        total += int(last) + 1
+    marks = tuple((start - 0.5, str(phases.loc[number, "name"])) for number, start in starts.items())
+    label = "episode" if len(starts) == 1 else "episode, counted over all phases"
+    several = int(outcomes["worker"].max()) > 0
+    note = "mean over the workers; band: lowest to highest" if several else ""
+    # a point without a value between two phases interrupts the lines there
+    places = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
+    panels = []
+    for kind in ("objective", "reward"):
+        curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], starts, places))
+        if curves:
+            what, shown = _shared(curves)
+            panels.append(Panel(f"Mean {kind} of each episode{what}", label, kind, shown, marks, note))
+    return panels
+
+
+def _episode_curves(
+    outcomes: pd.DataFrame, starts: dict[int, int], places: Sequence[float]
+) -> Iterable[Curve]:
+    for (agent, name), own in outcomes.groupby(["agent", "name"], sort=False):
+        place = own["episode"] + own["phase"].map(starts)
+        grouped = own.groupby(place)["mean"].agg(["mean", "min", "max"])
+        if grouped["mean"].notna().any():
+            # episodes that this agent has no part in are gaps
+            whole = grouped.reindex(np.array(places))
+            x, y, low, high = whole.index.to_numpy(), *(whole[c].to_numpy(float) for c in whole)
+            several = own["worker"].max() > 0
+            label = f"{agent}: {name}" if name else str(agent)
+            yield Curve(label, x, y, low if several else None, high if several else None)
+
+
+def _shared(curves: Sequence[Curve]) -> tuple[str, tuple[Curve, ...]]:
+    """Return the part of the labels that all share, and each different curve once.
+
+    Labels are ``agent`` or ``agent: name``; agents of one environment often share a reward.
+    """
+    labels = [curve.label.partition(": ") for curve in curves]
+    names = {name for _, _, name in labels}
+    found: dict[tuple[bytes, str], list[tuple[Curve, str]]] = {}
+    for curve, (agent, _, name) in zip(curves, labels, strict=True):
+        found.setdefault((curve.y.tobytes(), name), []).append((curve, agent))
+    result = []
+    for (_, name), same in found.items():
+        agents = [agent for _, agent in same]
+        who = ", ".join(agents) if len(agents) <= 3 else f"{len(agents)} agents"
+        label = who if len(names) == 1 else f"{who}: {name}"
+        result.append(replace(same[0][0], label=label))
+    return f" ({names.pop()})" if len(names) == 1 and "" not in names else "", tuple(result)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The episode of which something is plotted over time."""
+
+    phase: int
+    phase_name: str
+    worker: int
+    episode: int
+
+    def __str__(self) -> str:
+        worker = f", worker {self.worker}" if self.worker else ""
+        return f"phase {self.phase_name!r}, episode {self.episode}{worker}"
+
+
+def find_moment(store: Store, run: str, phase: int | str | None, episode: int | None) -> Moment:
+    """Return the episode that is meant: by default the last one of the last phase.
+
+    Raises :class:`StoreError` if nothing was recorded, or not that episode.
+    """
+    phases = store.phases(run)
+    if phase is not None:
+        phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
+    row: Any
+    for row in phases.iloc[::-1].itertuples(index=False):
+        known = store.environment_states(run, row.phase, worker=0, columns=[])
+        if known.empty:
+            continue
+        last = int(known["episode"].max())
+        if episode is not None and episode not in set(known["episode"]):
+            raise StoreError(f"phase {row.phase} {row.name!r} has no episode {episode}: it has 0 to {last}")
+        return Moment(int(row.phase), str(row.name), 0, last if episode is None else episode)
+    raise StoreError(f"nothing was recorded of the run {run!r} that could be plotted over time")
+
+
+def time_panels(
+    store: Store, run: str, moment: Moment, agent: str | None, patterns: Sequence[str]
+) -> list[Panel]:
+    """Return one panel for each pattern: the columns that it matches, over an episode.
+
+    A pattern is compared with whole column names (``setpoint.grid.sgen-3.q_mvar``) and,
+    for readings, also with bare ones (``grid.bus-3.vm_pu``). Readings are those of the
+    environments, unless ``agent`` is given; set-points and objectives are those of the
+    agents.
+    """
+    sources = _sources(store, run, moment, agent)
+    clock = _clock(store, run, moment)
+    return [_time_panel(store, run, moment, pattern, sources, clock) for pattern in patterns]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A stream of rows, and the columns that it offers; ``owner`` is an agent or environment."""
+
+    owner: str
+    is_agent: bool
+    columns: tuple[str, ...]
+
+
+def _sources(store: Store, run: str, moment: Moment, agent: str | None) -> list[_Source]:
+    sources = []
+    if agent is None:
+        for uid in store.environments(run, moment.phase)["environment"]:
+            empty = store.environment_states(run, moment.phase, uid, stop=0)
+            columns = tuple(c for c in map(str, empty) if c not in _KEYS and c != "state")
+            sources.append(_Source(str(uid), False, columns))
+    for name in [agent] if agent is not None else store.agents(run, moment.phase)["agent"]:
+        empty = store.steps(run, moment.phase, name, stop=0)
+        sources.append(_Source(str(name), True, tuple(c for c in map(str, empty) if c not in _KEYS)))
+    return sources
+
+
+def _time_panel(
+    store: Store,
+    run: str,
+    moment: Moment,
+    pattern: str,
+    sources: Sequence[_Source],
+    clock: Clock | None,
+) -> Panel:
+    curves: list[Curve] = []
+    names: list[str] = []
+    offered = list(dict.fromkeys(name for source in sources for name in source.columns))
+    matching = _matching(offered, pattern)
+    for source in sources:
+        # what agents read of an environment is drawn once
+        wanted = [
+            c for c in source.columns if c in matching and not (c in names and c.startswith("reading."))
+        ]
+        if wanted:
+            names += wanted
+            curves += _time_curves(store, run, moment, source, wanted, clock)
+    if not names:
+        bare = [_bare(name) for name in offered]
+        listed = ", ".join(offered[:8]) + (f", ... ({len(offered)} in all)" if len(offered) > 8 else "")
+        hint = did_you_mean(pattern, [*bare, *offered])
+        raise StoreError(
+            f"{moment} has nothing that matches {pattern!r}{hint}; it has: {listed or 'nothing'}"
+        )
+    units = {unit_of(name) for name in names}
+    kinds = list(dict.fromkeys(name.partition(".")[0] for name in names))
+    y_label = " / ".join(kinds) + (f" ({units.pop()})" if len(units) == 1 and None not in units else "")
+    shown = [curve for curve in curves if np.isfinite(curve.y).any()]
+    missing = len(curves) - len(shown)
+    note = f"{missing} without any value left out" if missing else ""
+    return Panel(f"{pattern}, {moment}", _x_label(clock), y_label, tuple(shown), note=note)
+
+
+def _time_curves(
+    store: Store,
+    run: str,
+    moment: Moment,
+    source: _Source,
+    columns: Sequence[str],
+    clock: Clock | None,
+) -> Iterable[Curve]:
+    read = store.steps if source.is_agent else store.environment_states
+    frame = read(run, moment.phase, source.owner, moment.worker, moment.episode, columns)
+    x: Any = frame["time"].to_numpy()
+    if clock is not None:
+        x = clock.start + (x * (1000.0 * clock.seconds_per_tick)).astype("timedelta64[ms]")
+    for name in columns:
+        # a reading has its uid for a name; of a set-point or objective, the agent is part of it
+        label = _bare(name) if name.startswith("reading.") else f"{source.owner}: {_bare(name)}"
+        yield Curve(label, x, frame[name].to_numpy(float), steps=name.startswith("setpoint."))
+
+
+def objective_panels(store: Store, run: str, moment: Moment, agent: str | None) -> list[Panel]:
+    """Return objective and rewards, step by step, of one episode."""
+    panels = []
+    sources = [source for source in _sources(store, run, moment, agent) if source.is_agent]
+    clock = _clock(store, run, moment)
+    for title, wanted in (("objective", "objective"), ("reward", "reward.")):
+        curves: list[Curve] = []
+        for source in sources:
+            columns = [name for name in source.columns if name.startswith(wanted)]
+            if columns:
+                curves += _time_curves(store, run, moment, source, columns, clock)
+        curves = [curve for curve in curves if np.isfinite(curve.y).any()]
+        if curves:
+            what, shown = _shared([replace(c, label=c.label.removesuffix(": objective")) for c in curves])
+            heading = f"{title.capitalize()} of each step{what}, {moment}"
+            panels.append(Panel(heading, _x_label(clock), title, shown))
+    return panels
+
+
+def unit_of(column: str) -> str | None:
+    """Return the unit that a column's name tells (``...vm_pu-3``: p.u.), or ``None``."""
+    for part in reversed(column.replace("-", ".").replace("[", ".").split(".")):
+        unit = UNITS.get(part.rpartition("_")[2].lower())
+        if unit is not None:
+            return unit
+    return None
+
+
+def _clock(store: Store, run: str, moment: Moment) -> Clock | None:
+    """Return the calendar of the first environment that has one.
+
+    It has one if it tells the date of tick 0 and, as ``seconds_per_tick`` in its
+    ``world_model``, how long a tick is: the store itself knows only ticks.
+    """
+    for row in store.environments(run, moment.phase).itertuples(index=False):
+        seconds = row.world_model.get("seconds_per_tick") if isinstance(row.world_model, dict) else None
+        if row.start and seconds:
+            start = datetime.fromisoformat(row.start).replace(tzinfo=None)
+            return Clock(np.datetime64(start, "ms"), float(seconds))
+    return None
+
+
+def _x_label(clock: Clock | None) -> str:
+    return "time (ticks)" if clock is None else TIME
+
+
+def _bare(column: str) -> str:
+    for prefix in _PREFIXES:
+        if column.startswith(prefix):
+            return column[len(prefix) :]
+    return column
+
+
+def _matching(columns: Sequence[str], pattern: str) -> set[str]:
+    """Return the columns that are meant: a bare name means readings, where there are any."""
+    # brackets of 'vm_pu[3]' are meant as they stand, not as a set of characters
+    literal = pattern.replace("[", "[[]")
+    readings = {c for c in columns if c.startswith("reading.") and fnmatchcase(_bare(c), literal)}
+    return readings | {c for c in columns if fnmatchcase(c, literal)} or {
+        c for c in columns if fnmatchcase(_bare(c), literal)
+    }

@@ -1,0 +1,56 @@
+"""``palaestrai-mosaik check`` and ``schema``: run documents, without running them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.experiment import check_classes, describe, json_schema, load
+
+from .main import FINISHED, UNSOUND, print_problems
+from .tables import count
+
+
+def check(paths: Sequence[str], *, environments: bool) -> int:
+    """Print the cascaded phases of each document and everything that is wrong with it.
+
+    Descriptions go to standard output, warnings and problems to standard error, one a
+    line. Without ``environments`` none is set up, so the names of sensors and actuators
+    and the end of phases are not checked.
+    """
+    codes = [_check(path, environments) for path in paths]
+    return max(codes, default=FINISHED)
+
+
+def schema() -> int:
+    """Print the JSON Schema of run documents."""
+    print(json.dumps(json_schema(), indent=2))
+    return FINISHED
+
+
+def _check(path: str, environments: bool) -> int:
+    try:
+        document = load(path)
+    except DocumentError as error:
+        return _report(path, error.problems)
+    print(describe(document), end="")
+    # what is on standard output comes first where both streams are one
+    sys.stdout.flush()
+    for warning in document.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    from palaestrai_mosaik.run import inspect
+    from palaestrai_mosaik.run.parts import BASES
+
+    problems = inspect(document) if environments else check_classes(document, BASES)
+    if problems:
+        return _report(path, problems)
+    unchecked = "" if environments else " (environments not looked at)"
+    print(f"{path}: sound{unchecked}")
+    return FINISHED
+
+
+def _report(path: str, problems: Sequence[Problem]) -> int:
+    print(f"{path}: {count(print_problems(problems), 'problem')}", file=sys.stderr)
+    return UNSOUND

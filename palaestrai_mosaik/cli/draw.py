@@ -1,0 +1,72 @@
+"""``palaestrai-mosaik graph`` and ``plot``: pictures of worlds and of results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from palaestrai_mosaik.errors import ContractError, DocumentError, PalaestraiMosaikError
+
+from .main import FINISHED
+
+
+def graph(path: str, phase: int | str, output: str | None) -> int:
+    """Draw the world of a phase of the document at ``path``; print it if there is no ``output``."""
+    from palaestrai_mosaik.experiment import check_classes, load
+    from palaestrai_mosaik.run import inspect
+    from palaestrai_mosaik.run.parts import BASES
+    from palaestrai_mosaik.simulation.graph import draw_graph, graph_text, world_graph
+
+    document = load(path)
+    problems = check_classes(document, BASES)
+    if problems:
+        raise DocumentError(problems)
+    try:
+        world = world_graph(document, phase)
+    except (ContractError, DocumentError):
+        # most likely the document names what is not there: say so with all places and nearest names
+        problems = inspect(document)
+        if problems:
+            raise DocumentError(problems) from None
+        raise
+    if output is None:
+        print(graph_text(world), end="")
+    else:
+        if Path(output).suffix.lower() == ".txt":
+            _write(output, graph_text(world))
+        else:
+            draw_graph(world, output)
+        print(output)
+    return FINISHED
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
+
+
+def plot(
+    location: str,
+    run: str,
+    output: str | None,
+    *,
+    phase: int | str | None,
+    agent: str | None,
+    sensors: Sequence[str],
+    episode: int | None,
+) -> int:
+    """Plot a run into ``output``, or a file named after its document; print the file's name."""
+    from palaestrai_mosaik.analysis import plot_run
+    from palaestrai_mosaik.store import Store
+
+    with Store(location, create=False) as store:
+        if output is None:
+            uid = store.find_run(run)
+            runs = store.runs()
+            document = runs.loc[runs["run"] == uid, "document"].iloc[0]
+            output = re.sub(r"[^\w.-]+", "_", f"{document}-{uid[:15]}").strip("_.") + ".png"
+        print(plot_run(store, run, output, phase=phase, agent=agent, sensors=sensors, episode=episode))
+    return FINISHED

@@ -1,0 +1,236 @@
+"""``palaestrai-mosaik list``, ``show`` and ``export``: results as tables and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.store import Store
+
+from .main import FINISHED
+from .tables import count, duration, rows_of, short_ids, shorten, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Of a phase with more episodes, the first and the last ones are shown.
+_EPISODES = 12
+# Of each kind of column, so many are shown of an agent's steps.
+_COLUMNS = 12
+_REWARDS = 3
+_ID_WIDTH = 16
+
+
+def list_runs(location: str) -> int:
+    """Print one line per run in the store, the newest last."""
+    with Store(location, create=False) as store:
+        runs = store.runs()
+        if runs.empty:
+            print(f"no runs in {store.directory}")
+            return FINISHED
+    ids = short_ids(list(runs["run"]))
+    headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
+    rows = [
+        (
+            ids[run.run],
+            shorten(run.document, 40),
+            run.status,
+            run.started.to_pydatetime(),
+            duration(run.duration),
+            run.phases,
+            run.episodes,
+            run.steps,
+            shorten(run.error, 60) if isinstance(run.error, str) else None,
+        )
+        for run in rows_of(runs)
+    ]
+    print(table(headers, rows))
+    return FINISHED
+
+
+def show(location: str, run: str, phase: int | str | None, agent: str | None, steps: int | None) -> int:
+    """Print how a run went; ``steps`` is how many first and last steps are shown too."""
+    with Store(location, create=False) as store:
+        uid = store.find_run(run)
+        episodes = store.episodes(uid, phase, agent)  # says what is wrong with phase and agent first
+        for part in _header(store, uid):
+            print(part)
+        phases = store.phases(uid)
+        if phase is not None:
+            phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
+        _print_section("phases", _phase_table(phases, episodes))
+        for row in rows_of(phases):
+            own = episodes[episodes["phase"] == row.phase]
+            if len(own):
+                _print_section(f"episodes of phase {row.phase} {row.name!r}", _episode_table(own))
+        if steps is not None:
+            for row in rows_of(phases):
+                _print_steps(store, uid, row, agent, steps)
+        _print_section("recorded", _stream_table(store, uid, phase))
+        _print_errors(store, uid)
+    return FINISHED
+
+
+def export(location: str, run: str, directory: str, format: str) -> int:
+    """Write all of a run as files into ``directory``, and say how many."""
+    with Store(location, create=False) as store:
+        paths = store.export(run, directory, format)
+        size = sum(path.stat().st_size for path in paths)
+        print(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")
+    return FINISHED
+
+
+def _header(store: Store, uid: str) -> Iterator[str]:
+    runs = store.runs()
+    run = runs[runs["run"] == uid].iloc[0]
+    ended = (
+        "" if run["ended"] is None or run["ended"] != run["ended"] else f", took {duration(run['duration'])}"
+    )
+    packages = ", ".join(f"{name} {version}" for name, version in (run["packages"] or {}).items())
+    rows = [
+        ("run", uid),
+        ("document", f"{run['document']} (hash {run['hash'][:_ID_WIDTH]})"),
+        ("status", run["status"]),
+        ("started", f"{run['started'].to_pydatetime().astimezone():%Y-%m-%d %H:%M:%S %Z}{ended}"),
+        ("seed", str(run["seed"])),
+        ("where", f"{run['host']}, process {run['pid']}"),
+        ("versions", packages),
+        ("folder", str(store.instance_directory(uid))),
+    ]
+    if run["experiment"]:
+        rows.insert(2, ("experiment", run["experiment"]))
+    width = max(len(title) for title, _ in rows)
+    for title, value in rows:
+        yield f"{title.ljust(width)}  {value}"
+
+
+def _print_section(title: str, text: str) -> None:
+    if text:
+        print(f"\n{title}")
+        print(text)
+
+
+def _phase_table(phases: pd.DataFrame, episodes: pd.DataFrame) -> str:
+    once = episodes.drop_duplicates(["phase", "worker", "episode"])
+    done = once.groupby("phase")["steps"].sum()
+    rows = [
+        (
+            str(row.phase),
+            row.name,
+            row.mode,
+            row.controller,
+            row.workers,
+            _of(row.episodes_done, row.episodes, row.workers),
+            int(done.get(row.phase, 0)),
+            row.reason,
+        )
+        for row in rows_of(phases)
+    ]
+    headers = ("", "phase", "mode", "controller", "workers", "episodes", "steps", "ended by")
+    return table(headers, rows, indent="  ")
+
+
+def _of(done: int, planned: Any, workers: int) -> str:
+    # pandas' NA is not equal to anything, and cannot be asked whether it is true
+    total = None if planned is None or str(planned) == "<NA>" else int(planned) * workers
+    return f"{done:,}" if total is None else f"{done:,} of {total:,}"
+
+
+def _episode_table(episodes: pd.DataFrame) -> str:
+    chosen = episodes.drop_duplicates(["worker", "episode"])[["worker", "episode"]]
+    left_out = len(chosen) - _EPISODES
+    if left_out <= 0:
+        return _episode_rows(episodes)
+    import pandas as pd
+
+    head = episodes.merge(chosen.head(_EPISODES // 2))
+    tail = episodes.merge(chosen.tail(_EPISODES // 2))
+    lines = _episode_rows(pd.concat([head, tail])).split("\n")
+    lines.insert(1 + len(head), f"  ... {count(left_out, 'more episode')}")
+    return "\n".join(lines)
+
+
+def _episode_rows(episodes: pd.DataFrame) -> str:
+    several = episodes["worker"].max() > 0
+    rewards = [n for n in map(str, episodes) if n.startswith("reward.") and n.endswith("_mean")]
+    rewards = [name for name in rewards if episodes[name].notna().any()][:_REWARDS]
+    titles = ["worker", "episode", "steps", "ended by", "agent", "objective mean", "sum", "min", "max"]
+    titles += [f"{name.removesuffix('_mean').removeprefix('reward.')} mean" for name in rewards]
+    rows: list[list[Any]] = []
+    last = None
+    row: Any
+    for _, row in episodes.iterrows():
+        key = (row["worker"], row["episode"])
+        start: list[Any] = [row["worker"] if several else None, row["episode"], row["steps"], row["ended_by"]]
+        if key == last:
+            start = ["" if several else None, "", "", ""]
+        last = key
+        values = [row.get(f"objective_{moment}") for moment in ("mean", "sum", "min", "max")]
+        rows.append([*start, row["agent"], *values, *(row[name] for name in rewards)])
+    return table(titles, rows, indent="  ")
+
+
+def _print_steps(store: Store, uid: str, phase: Any, agent: str | None, number: int) -> None:
+    agents = store.agents(uid, phase.phase)["agent"]
+    for name in [agent] if agent is not None else list(agents):
+        try:
+            frame = store.steps(uid, phase.phase, name)
+        except StoreError:
+            continue  # this agent is not part of this phase
+        title = f"steps of agent {name!r} in phase {phase.phase} {phase.name!r} ({count(len(frame), 'row')})"
+        _print_section(title, _steps_table(frame, number) if len(frame) else "  none yet")
+
+
+def _steps_table(frame: pd.DataFrame, number: int) -> str:
+    """Steps as columns, values as rows: names are long, and there are many of them."""
+    keys = [
+        key for key in ("worker", "episode", "step", "time") if key != "worker" or frame["worker"].max() > 0
+    ]
+    names = keys
+    for kind in ("reading.", "setpoint.", "reward."):
+        names = names + [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
+    names = [*names, "objective"]
+    left_out = len(frame.columns) - len(names) - ("worker" not in names) - 2  # terminated, truncated
+    gap = len(frame) > 2 * number
+    rows = []
+    for name in names:
+        column = frame[name]
+        values = [*column.head(number), "...", *column.tail(number)] if gap else list(column)
+        rows.append([name, *values])
+    text = table(["" for _ in rows[0]], rows, indent="  ").partition("\n")[2]
+    return text + (f"\n  and {count(left_out, 'more value')} (see export)" if left_out > 0 else "")
+
+
+def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
+    streams = store.streams(uid, phase)
+    streams = streams[(streams["kind"] != "wall") & (streams["rows"].fillna(1) > 0)]
+    rows = [
+        (str(row.phase), row.kind, row.name, row.rows, row.parts, row.digest and row.digest[:_ID_WIDTH])
+        for row in rows_of(streams)
+    ]
+    headers = ("phase", "what", "name", "rows", "files", "digest (same seed, same digest)")
+    return table(headers, rows, indent="  ") if rows else ""
+
+
+def _print_errors(store: Store, uid: str) -> None:
+    for text in store.warnings(uid)["text"]:
+        print(f"\nwarning: {text}")
+    for error in rows_of(store.errors(uid)):
+        where = "" if str(error.phase) == "<NA>" else f" in phase {error.phase}"
+        print(f"\nerror{where}")
+        print(_indented(error.traceback.rstrip("\n").split("\n")))
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in lines)
+
+
+def _bytes(size: int) -> str:
+    value = float(size)
+    for unit in ("bytes", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

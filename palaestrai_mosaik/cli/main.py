@@ -1,0 +1,261 @@
+"""The command ``palaestrai-mosaik``: its arguments, and what every command has in common.
+
+Nothing heavy is imported here: a command imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from palaestrai_mosaik import __version__
+from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem
+
+#: exit codes
+FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
+#: the environment variable that names the store when ``--store`` is not given
+STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
+DEFAULT_STORE = "palaestrai-results"
+
+_DESCRIPTION = "Co-simulate agents and environments on mosaik, and look at the results."
+_EPILOG = f"""\
+A RUN is named by the id that 'list' shows (its beginning will do), by the uid of its
+document (the latest run of it is meant), or by 'latest'. Results are kept in the folder
+{DEFAULT_STORE!r}, or where {STORE_VARIABLE} or --store say (a folder or a
+database URL).
+
+Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document,
+130 interrupted.
+"""
+
+
+def _start(arguments: argparse.Namespace) -> int:
+    # Several numeric threads in one process cost more than they bring for the small
+    # systems solved here; must be said before numpy is imported.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    from .start import start
+
+    return start(
+        arguments.documents, store=None if arguments.no_store else store_of(arguments), quiet=arguments.quiet
+    )
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from .check import check
+
+    return check(arguments.documents, environments=not arguments.no_environments)
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from .check import schema
+
+    return schema()
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from .look import list_runs
+
+    return list_runs(store_of(arguments))
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from .look import show
+
+    return show(store_of(arguments), arguments.run, arguments.phase, arguments.agent, arguments.steps)
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    from .draw import plot
+
+    return plot(
+        store_of(arguments),
+        arguments.run,
+        arguments.output,
+        phase=arguments.phase,
+        agent=arguments.agent,
+        sensors=arguments.sensors,
+        episode=arguments.episode,
+    )
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from .look import export
+
+    return export(store_of(arguments), arguments.run, arguments.directory, arguments.format)
+
+
+def _graph(arguments: argparse.Namespace) -> int:
+    from .draw import graph
+
+    return graph(arguments.document, arguments.phase, arguments.output)
+
+
+def store_of(arguments: argparse.Namespace) -> str:
+    """Return the location of the store that the user means."""
+    location: str = arguments.store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    return location
+
+
+def print_problems(problems: Iterable[Problem]) -> int:
+    """Print each problem once, one a line; return how many there are.
+
+    A fault that several phases inherit from one line is one problem to whoever mends it.
+    """
+    lines = list(dict.fromkeys(map(str, problems)))
+    for line in lines:
+        print(line, file=sys.stderr)
+    return len(lines)
+
+
+def _phase(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _index(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+# the type's name stands in argparse's message: "invalid whole number value: 'x'"
+_positive.__name__ = "positive number"
+_index.__name__ = "episode number"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of ``palaestrai-mosaik``."""
+    top = argparse.ArgumentParser(
+        prog="palaestrai-mosaik",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"palaestrai-mosaik {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(
+        name: str, function: Callable[[argparse.Namespace], int], text: str
+    ) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
+        )
+        sub.set_defaults(function=function)
+        return sub
+
+    _add_document_commands(command)
+    _add_result_commands(command)
+    return top
+
+
+def _add_document_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
+    start = command("start", _start, "execute run documents, one after the other")
+    start.add_argument("documents", nargs="+", metavar="RUN.yml")
+    where = start.add_mutually_exclusive_group()
+    _add_store(where)
+    where.add_argument("--no-store", action="store_true", help="record nothing")
+    start.add_argument("--quiet", action="store_true", help="show no progress")
+
+    check = command("check", _check, "say what a run document would do, and everything that is wrong with it")
+    check.add_argument("documents", nargs="+", metavar="RUN.yml")
+    check.add_argument(
+        "--no-environments",
+        action="store_true",
+        help="do not set environments up (so the names of sensors and actuators are not checked)",
+    )
+
+    command("schema", _schema, "print the JSON Schema of run documents, for editors")
+
+    graph = command("graph", _graph, "draw the world of a run document: simulators, entities, data flow")
+    graph.add_argument("document", metavar="RUN.yml")
+    graph.add_argument("--phase", type=_phase, default=0, help="name or number (default: the first one)")
+    graph.add_argument("--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)")
+
+
+def _add_result_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
+    _add_store(command("list", _list, "list the runs in the store, the newest last"))
+
+    show = command("show", _show, "show how a run went: phases, episodes, outcomes, errors")
+    show.add_argument("run", metavar="RUN")
+    _add_choice(show)
+    show.add_argument(
+        "--steps", nargs="?", type=_positive, const=5, metavar="N", help="also the first and last N steps (5)"
+    )
+    _add_store(show)
+
+    plot = command("plot", _plot, "plot objective and rewards of a run, and chosen sensors over time")
+    plot.add_argument("run", metavar="RUN")
+    _add_choice(plot)
+    plot.add_argument(
+        "--sensors",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="what to plot over time, a panel for each pattern such as 'grid.*vm_pu*' or 'setpoint.*'",
+    )
+    plot.add_argument(
+        "--episode", type=_index, metavar="N", help="the episode for --sensors (default: the last)"
+    )
+    plot.add_argument("--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
+    _add_store(plot)
+
+    export = command("export", _export, "write all of a run as files for other programs")
+    export.add_argument("run", metavar="RUN")
+    export.add_argument("directory", metavar="DIRECTORY", help="a new or empty folder")
+    export.add_argument("--format", choices=("parquet", "csv"), default="parquet")
+    _add_store(export)
+
+
+def _add_choice(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--phase", type=_phase, help="name or number (default: all)")
+    sub.add_argument("--agent", metavar="NAME", help="only this agent")
+
+
+def _add_store(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--store", metavar="LOCATION", help="folder or database URL of the results")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``palaestrai-mosaik`` with ``argv`` (default: the process's); return the exit code."""
+    try:
+        code = _call(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # whoever read our output (head, less) has seen enough; Python must not try again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINISHED
+
+
+def _call(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = parser().parse_args(argv)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else UNSOUND
+    try:
+        code: int = arguments.function(arguments)
+    except DocumentError as error:
+        print_problems(error.problems)
+        return UNSOUND
+    except PalaestraiMosaikError as error:
+        print(f"palaestrai-mosaik: {error}", file=sys.stderr)
+        return UNSOUND
+    except KeyboardInterrupt:
+        print("palaestrai-mosaik: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""``palaestrai-mosaik start``: execute run documents and tell how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mosaik
+
+from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem, RunInterrupted
+from palaestrai_mosaik.experiment import RunDocument, load
+from palaestrai_mosaik.run import Progress, execute, make_progress
+from palaestrai_mosaik.store import Store
+
+from .main import DEFAULT_STORE, FAILED, FINISHED, INTERRUPTED, STORE_VARIABLE, UNSOUND, print_problems
+from .tables import count, duration, number, table
+
+_LISTED_OBJECTIVES = 4
+_PACKAGE = Path(__file__).parents[1]
+#: the folders whose frames stand above the user's code in every traceback
+_ENGINE = (
+    *(_PACKAGE / name for name in ("cli", "run", "simulation")),
+    *(Path(str(module.__file__)).parent for module in (asyncio, mosaik)),
+)
+
+
+@dataclass
+class _PhaseTally:
+    """What is told about a phase afterwards."""
+
+    name: str
+    started: float
+    reason: str = ""
+    episodes: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    objectives: dict[str, float] = field(default_factory=dict)
+
+
+class _Tally(Progress):
+    """Hands everything on to the progress display, and keeps what the summary needs."""
+
+    def __init__(self, shown: Progress):
+        self.shown = shown
+        self.instance: str | None = None
+        self.phases: list[_PhaseTally] = []
+        # called at every step: straight to the display, without a call in between
+        self.step = shown.step  # type: ignore[method-assign]
+
+    def begin_run(self, instance: str) -> None:
+        self.instance = instance
+        self.shown.begin_run(instance)
+
+    def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
+        self.phases.append(_PhaseTally(name, time.perf_counter()))
+        self.shown.begin_phase(name, workers, episodes)
+
+    def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
+        phase = self.phases[-1]
+        phase.episodes += 1
+        phase.steps += steps
+        phase.objectives = objectives
+        self.shown.episode(worker, episode, steps, objectives)
+
+    def end_phase(self, name: str, reason: str) -> None:
+        phase = self.phases[-1]
+        phase.reason = reason
+        phase.seconds = time.perf_counter() - phase.started
+        self.shown.end_phase(name, reason)
+
+    def stop(self, reason: str) -> None:
+        """End the phase that the runner did not get to end, so that the display is closed."""
+        if self.phases and not self.phases[-1].reason:
+            self.end_phase(self.phases[-1].name, reason)
+
+
+class _Results:
+    """The store of this command, or none; and how to name a run of it."""
+
+    def __init__(self, location: str | None, stack: ExitStack):
+        self.store = None if location is None else stack.enter_context(Store(location))
+        usual = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+        self._option = "" if location in (None, usual) else f" --store {location}"
+
+    def next_command(self, instance: str) -> str:
+        """Return the command that shows the run."""
+        return f"palaestrai-mosaik show {instance}{self._option}"
+
+
+def start(paths: Sequence[str], *, store: str | None, quiet: bool) -> int:
+    """Execute the run documents at ``paths``; return the exit code.
+
+    All documents are read before anything runs. A run that fails does not keep the next
+    ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing.
+    """
+    documents = _load(paths)
+    for document in documents:
+        for warning in document.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+    codes = []
+    with ExitStack() as stack:
+        results = _Results(store, stack)
+        for document in documents:
+            codes.append(_execute(document, results, quiet))
+            if codes[-1] == INTERRUPTED:
+                break
+    if len(documents) > 1:
+        finished = codes.count(FINISHED)
+        print(f"{finished} of {count(len(documents), 'run')} finished", file=sys.stderr)
+    return next((code for code in (INTERRUPTED, FAILED, UNSOUND) if code in codes), FINISHED)
+
+
+def _load(paths: Sequence[str]) -> list[RunDocument]:
+    documents: list[RunDocument] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            documents.append(load(path))
+        except DocumentError as error:
+            problems += error.problems
+    if problems:
+        raise DocumentError(problems)
+    return documents
+
+
+def _execute(document: RunDocument, results: _Results, quiet: bool) -> int:
+    tally = _Tally(make_progress(quiet=quiet))
+    clock = time.perf_counter()
+    try:
+        result = execute(document, store=results.store, progress=tally)
+    except (RunInterrupted, KeyboardInterrupt):
+        tally.stop("interrupted")
+        print(_ended(document, "interrupted", tally.instance, results), file=sys.stderr)
+        _summary(document, "interrupted", tally, time.perf_counter() - clock)
+        return INTERRUPTED
+    except Exception as error:
+        tally.stop("failed")
+        instance = tally.instance
+        if isinstance(error, DocumentError) and instance is None:
+            print_problems(error.problems)
+            return UNSOUND
+        if not isinstance(error, PalaestraiMosaikError):
+            _print_traceback(error, whole=instance is None)
+        said = str(error) if isinstance(error, PalaestraiMosaikError) else f"{type(error).__name__}: {error}"
+        print(_ended(document, f"failed: {said}", instance, results), file=sys.stderr)
+        return FAILED
+    for warning in result.warnings[len(document.warnings) :]:
+        print(f"warning: {warning}", file=sys.stderr)
+    _summary(document, "finished", tally, time.perf_counter() - clock)
+    if results.store is not None and result.instance is not None:
+        print(f"instance {result.instance}, results in {results.store.directory}")
+        print(f"next: {results.next_command(result.instance)}")
+    return FINISHED
+
+
+def _print_traceback(error: Exception, *, whole: bool) -> None:
+    """Print the traceback, from the user's code on unless ``whole``; the store has all of it."""
+    told = traceback.TracebackException.from_exception(error)
+    frames = list(told.stack)
+    first = next((i for i, frame in enumerate(frames) if not _is_engine(frame.filename)), 0)
+    if first and not whole:
+        told.stack = traceback.StackSummary.from_list(frames[first:])
+    print("".join(told.format()), end="", file=sys.stderr)
+
+
+def _is_engine(filename: str) -> bool:
+    # compiled modules (an event loop, say) have frames whose files are not on this machine
+    path = Path(filename)
+    return not path.is_absolute() or any(path.is_relative_to(folder) for folder in _ENGINE)
+
+
+def _ended(document: RunDocument, how: str, instance: str | None, results: _Results) -> str:
+    line = f"palaestrai-mosaik: run {document.uid!r} ({document.source}) {how}"
+    if results.store is None:
+        return line + "\nnothing was recorded (--no-store)"
+    if instance is None:
+        return line + "\nit had not begun: nothing was recorded"
+    return line + f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}"
+
+
+def _summary(document: RunDocument, status: str, tally: _Tally, seconds: float) -> None:
+    print(f"run {document.uid!r}: {status} in {duration(seconds)}")
+    rows = [
+        (
+            phase.name,
+            phase.episodes,
+            phase.steps,
+            round(phase.steps / phase.seconds) if phase.seconds else None,
+            phase.reason,
+            _objectives(phase.objectives),
+        )
+        for phase in tally.phases
+    ]
+    if rows:
+        headers = ("phase", "episodes", "steps", "steps/s", "ended by", "last mean objective")
+        print(table(headers, rows, indent="  "))
+
+
+def _objectives(objectives: dict[str, float]) -> str:
+    shown = [f"{name} {number(value)}" for name, value in objectives.items()]
+    more = len(shown) - _LISTED_OBJECTIVES
+    return ", ".join(shown[:_LISTED_OBJECTIVES]) + (f", and {more} more" if more > 0 else "")

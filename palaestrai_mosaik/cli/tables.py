@@ -1,0 +1,117 @@
+"""Plain, aligned text for people: tables, numbers, durations, dates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: what stands where there is nothing to say
+NOTHING = "-"
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
+    """Return rows below their headers, columns aligned: numbers to the right, text to the left.
+
+    Cells are formatted by :func:`text`. A column without any value is left out.
+    """
+    shown = [list(row) for row in rows]
+    used = [i for i in range(len(headers)) if any(not _missing(row[i]) for row in shown)]
+    columns = []
+    for i in used:
+        right = all(isinstance(row[i], Real) or _missing(row[i]) or row[i] == "" for row in shown)
+        cells = [headers[i], *(text(row[i]) for row in shown)]
+        width = max(map(len, cells))
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return "\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True))
+
+
+def text(value: Any) -> str:
+    """Return ``value`` as a cell: sensible digits, local times, ``-`` for nothing."""
+    if _missing(value):
+        return NOTHING
+    if isinstance(value, bool | str):
+        return str(value)
+    if isinstance(value, datetime):
+        return f"{value.astimezone():%Y-%m-%d %H:%M:%S}" if value.tzinfo else f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    if isinstance(value, Real):
+        return number(float(value))
+    return str(value)
+
+
+def number(value: float) -> str:
+    """Return ``value`` with five significant digits, without a tail of zeros."""
+    if math.isnan(value):
+        return NOTHING
+    if value and math.isfinite(value) and not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.4g}"
+    digits = 0 if abs(value) >= 1e5 else 5 - len(str(int(abs(value)))) if abs(value) >= 1 else 5
+    shown = f"{value:,.{digits}f}"
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration with two units at most: ``0.41 s``, ``3 min 12 s``, ``2 h 05 min``."""
+    if seconds is None or math.isnan(seconds):
+        return NOTHING
+    if seconds < 59.95:
+        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours:02d} h"
+
+
+def count(how_many: int, noun: str) -> str:
+    """Return ``1 step``, ``2,000 steps``."""
+    return f"{how_many:,} {noun}" + ("" if how_many == 1 else "s")
+
+
+def shorten(value: str, width: int) -> str:
+    """Return the first line of ``value``, cut to ``width`` characters."""
+    line = value.strip().split("\n")[0]
+    return line if len(line) <= width else line[: width - 3].rstrip() + "..."
+
+
+def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
+    """Return for each uid its shortest beginning of at least ``least`` characters that is unique.
+
+    Fifteen characters of an instance's uid are its date and time to the second.
+    """
+    ordered = sorted(set(uids))
+    shared = [_common(a, b) for a, b in pairwise(ordered)]
+    before, after = [0, *shared], [*shared, 0]
+    return {uid: uid[: max(least, b + 1, a + 1)] for uid, b, a in zip(ordered, before, after, strict=True)}
+
+
+def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
+    """Yield the rows as named tuples, whose cells are of any type (pandas' stubs say: of all)."""
+    yield from frame.itertuples(index=False)
+
+
+def _common(a: str, b: str) -> int:
+    same = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        same += 1
+    return same
+
+
+def _missing(value: Any) -> bool:
+    # NaN, NaT and pandas' NA are the values that do not equal themselves (NA: not even that)
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    return isinstance(value, float) and math.isnan(value)

@@ -1,0 +1,265 @@
+"""The power grid as an environment: a co-simulation of profiles, inverters, storages and power flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from typing import Any, Literal, get_args
+
+from palaestrai_mosaik.environment.cosimulation import (
+    ConnectionSpec,
+    CoSimulation,
+    CoSimulationPlan,
+    EntitySpec,
+    SimulatorSpec,
+)
+from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, FloatVector
+from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+
+from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
+from .inverters import Inverters
+from .joint import JointSimulator
+from .network import Grid, load_grid
+from .power_grid import OnDivergence, PowerGrid
+from .powerflow import PowerFlow, PowerFlowResult
+from .simulators import InverterSimulator, PowerGridSimulator, ProfileSimulator, Shell, StorageSimulator
+from .slowflow import make_power_flow
+from .storages import Storages
+
+EpisodeStarts = Literal["fixed", "random", "sequential"]
+Simulators = Literal["separate", "joint"]
+
+_DAY = 96
+
+#: profiles have no other input, and all else is fed by them
+CLOCKS = [("Profiles", "clock")]
+
+
+class GridEnvironment(CoSimulation):
+    """A medium-voltage (or any other) grid with profiles, inverters and storages.
+
+    At tick t all powers and the power flow of t are computed in one go; set-points that
+    agents gave before t are in force. One tick is one step of ``step`` seconds. The
+    episode is truncated with state number ``steps`` and terminated where the power flow
+    has no solution. There are no rewards of its own: name one, such as
+    :class:`~palaestrai_mosaik.environment.grid.rewards.GridReward`, in the document.
+
+    Sensors and actuators are numbered by the index of the net's tables and ordered group
+    by group (see :mod:`.channels`):
+
+    - sensors ``grid.converged`` (always), ``bus-<i>.vm_pu`` (p.u.), ``line-<i>.loading``,
+      ``trafo-<i>.loading`` (%), ``ext_grid-<i>.p_mw``, ``ext_grid-<i>.q_mvar`` (fed into
+      the grid), ``load-<i>.p_mw``, ``sgen-<i>.vm_pu`` (at its bus), ``sgen-<i>.p_mw``, ``sgen-<i>.q_mvar``,
+      ``storage-<i>.p_mw`` (positive charges), ``storage-<i>.soc`` (0 to 1);
+    - actuators ``sgen-<i>.q_mvar``, ``storage-<i>.p_mw``, ``trafo-<i>.tap_pos``,
+      ``load-<i>.scaling``, ``line-<i>.in_service``.
+
+    Parameters
+    ----------
+    grid
+        Name of the grid, see :func:`~palaestrai_mosaik.environment.grid.network.load_grid`.
+    start
+        Where the episode starts: a date (``2016-06-01``, ISO) or a row of the profiles.
+    steps
+        States of an episode (96 are a day); also the largest number of an agent's actions + 1.
+    step
+        Seconds between two states, a multiple of the profiles' resolution (900).
+    sensors, actuators
+        ``all``, or a list of elements (``bus``) and groups (``sgen.q_mvar``).
+    episode_starts
+        ``fixed``: all episodes begin at ``start``; ``sequential``: each where the one
+        before ended, beginning anew when the profiles are over; ``random``: anywhere
+        that leaves room for a whole episode.
+    on_divergence
+        ``terminate`` the episode, readings staying those of the last solved state, or
+        ``fail`` with :class:`~palaestrai_mosaik.errors.PowerFlowError`.
+    initial_soc
+        State of charge of all storages at the start of an episode.
+    simulators
+        ``separate``: profiles, inverters, storages and power flow are mosaik simulators of
+        their own; ``joint``: entities of one simulator, which gives the same values and
+        spares most of mosaik's share of the time (see :mod:`.joint`).
+    enforce_q_lims
+        Keep generators within their reactive limits (solved by ``pandapower.runpp``, slow).
+
+    Raises
+    ------
+    DocumentError
+        Carries everything that is wrong with the parameters.
+    """
+
+    def __init__(  # noqa: PLR0913 (the params of a document)
+        self,
+        grid: str = "cigre_mv",
+        *,
+        start: str | int | date = 0,
+        steps: int = _DAY,
+        step: int = 900,
+        sensors: str | Sequence[str] = "all",
+        actuators: str | Sequence[str] = "all",
+        episode_starts: EpisodeStarts = "fixed",
+        on_divergence: OnDivergence = "terminate",
+        initial_soc: float = 0.5,
+        simulators: Simulators = "separate",
+        enforce_q_lims: bool = False,
+    ):
+        problems: list[Problem] = []
+        self.sensor_groups = chosen_groups(sensors, SENSOR_GROUPS, "sensors", problems)
+        self.actuator_groups = chosen_groups(actuators, ACTUATOR_GROUPS, "actuators", problems)
+        for name, value, choice in (
+            ("episode_starts", episode_starts, get_args(EpisodeStarts)),
+            ("on_divergence", on_divergence, get_args(OnDivergence)),
+            ("simulators", simulators, get_args(Simulators)),
+        ):
+            if value not in choice:
+                hint = did_you_mean(str(value), choice)
+                problems.append(Problem(f"{value!r} is none of {', '.join(choice)}{hint}", name))
+        for name, number in (("steps", steps), ("step", step)):
+            if not isinstance(number, int) or number < 1:
+                problems.append(Problem(f"{number!r} is not a whole number of at least 1", name))
+        if not 0.0 <= initial_soc <= 1.0:
+            problems.append(Problem(f"{initial_soc!r} is not between 0 and 1", "initial_soc"))
+        if problems:
+            raise DocumentError(problems)
+        self.grid_name, self.start, self.steps, self.step = grid, start, steps, step
+        self.episode_starts, self.on_divergence = episode_starts, on_divergence
+        self.initial_soc, self.enforce_q_lims = initial_soc, enforce_q_lims
+        self.simulators = simulators
+        self.grid: Grid
+        self.power_flow: PowerFlow
+        self._first_row = self._row = 0
+
+    def setup(self) -> EnvironmentBaseline:
+        self.grid = load_grid(self.grid_name)
+        self._stride = self._find_stride()
+        self._first_row = self._row = self._find_start()
+        net = self.grid.net
+        self.power_flow = make_power_flow(net, self.enforce_q_lims)
+        inverters, storages = self._inverters(), self._storages()
+        self._at_start = result = self._solve_start(inverters, storages)
+        readings = {
+            ("PowerGrid", name): getattr(result, name)
+            for name in ("vm_pu", "line_loading", "trafo_loading", "ext_grid_p", "ext_grid_q")
+        }
+        load_p, _, sgen_p, storage_p = self.grid.profiles.at(self._row)
+        readings["PowerGrid", "load_p_mw"] = load_p
+        readings["Inverters", "p"], readings["Inverters", "q"] = sgen_p, inverters.own_q
+        readings["Storages", "p"], readings["Storages", "soc"] = storage_p, storages.soc
+        self._channels = Channels(net, readings, {"q_set": inverters.rating, "p_set": storages.rating})
+        self._channels.add_sensors(self.sensor_groups)
+        self._channels.add_actuators(self.actuator_groups)
+        uids = [port.information.uid for port in self._channels.sensors]
+        self._converged = uids.index(CONVERGED)
+        model: dict[str, Any] = {"grid": self.grid_name, "power_flow": type(self.power_flow).__name__}
+        if self.episode_starts == "fixed":
+            # with the start, it gives every tick its date; other episodes begin elsewhere
+            model["seconds_per_tick"] = self.step / self.step_size
+        return EnvironmentBaseline(
+            [port.information for port in self._channels.sensors],
+            [port.information for port in self._channels.actuators],
+            start=self.grid.profiles.date_of(self._first_row),
+            world_model=model,
+        )
+
+    def reset(self) -> None:
+        """Choose where in the profiles the episode starts."""
+        available = self.grid.profiles.steps
+        span = self.steps * self._stride
+        if available is None or self.episode_starts == "fixed":
+            self._row = self._first_row
+        elif self.episode_starts == "sequential":
+            whole = max((available - self._first_row) // span, 1)
+            self._row = self._first_row + self.episode % whole * span
+        else:
+            last = available - ((self.steps - 1) * self._stride + 1)
+            self._row = int(self.rng.integers(0, last + 1))
+
+    def plan(self) -> CoSimulationPlan:
+        net = self.grid.net
+        # in the order in which data flows
+        shells: dict[str, Callable[[], Shell]] = {"Profiles": self._profile_simulator}
+        connections = [ConnectionSpec("Profiles", "PowerGrid", [("load_p", "load_p"), ("load_q", "load_q")])]
+        if len(net.sgen):
+            shells["Inverters"] = lambda: InverterSimulator(self._inverters(), **self._clock)
+            connections.append(ConnectionSpec("Profiles", "Inverters", [("sgen_p", "p_available")]))
+            connections.append(ConnectionSpec("Inverters", "PowerGrid", [("p", "sgen_p"), ("q", "sgen_q")]))
+        if len(net.storage):
+            shells["Storages"] = lambda: StorageSimulator(self._storages(), **self._clock)
+            connections.append(ConnectionSpec("Profiles", "Storages", [("storage_p", "p_profile")]))
+            connections.append(ConnectionSpec("Storages", "PowerGrid", [("p", "storage_p")]))
+        shells["PowerGrid"] = self._power_grid_simulator
+        channels = self._channels
+        if self.simulators == "joint":
+            flow = connections
+
+            def joint() -> JointSimulator:
+                return JointSimulator([make() for make in shells.values()], flow)
+
+            simulators = [SimulatorSpec("grid", factory=joint)]
+            entities = [EntitySpec(name, "grid", name) for name in shells]
+            return CoSimulationPlan(simulators, entities, [], channels.sensors, channels.actuators, CLOCKS)
+        simulators = [SimulatorSpec(name.lower(), factory=make) for name, make in shells.items()]
+        entities = [EntitySpec(name, name.lower(), name) for name in shells]
+        return CoSimulationPlan(
+            simulators, entities, connections, channels.sensors, channels.actuators, CLOCKS
+        )
+
+    def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
+        """Terminated where the power flow has no solution, truncated with the last step."""
+        return EnvironmentState(
+            readings,
+            terminated=bool(readings[self._converged] < 0.5),
+            truncated=time // self.step_size + 1 >= self.steps,
+        )
+
+    @property
+    def _clock(self) -> dict[str, int]:
+        return {"step_size": self.step_size, "steps": self.steps}
+
+    def _profile_simulator(self) -> ProfileSimulator:
+        return ProfileSimulator(self.grid.profiles, self._row, self._stride, **self._clock)
+
+    def _power_grid_simulator(self) -> PowerGridSimulator:
+        power_grid = PowerGrid(self.power_flow, self._at_start, self.on_divergence)
+        return PowerGridSimulator(power_grid, **self._clock)
+
+    def _inverters(self) -> Inverters:
+        return Inverters.of(self.grid.net)
+
+    def _storages(self) -> Storages:
+        return Storages.of(self.grid.net, self.initial_soc, self.step / 3600.0)
+
+    def _solve_start(self, inverters: Inverters, storages: Storages) -> PowerFlowResult:
+        load_p, load_q, sgen_p, storage_p = self.grid.profiles.at(self._row)
+        self.power_flow.reset()
+        p, _ = storages.step(storage_p)
+        return self.power_flow.solve(load_p, load_q, *inverters.step(sgen_p), p)
+
+    def _find_stride(self) -> int:
+        resolution = self.grid.profiles.resolution
+        if self.step % resolution:
+            message = f"{self.step} s is not a multiple of the profiles' resolution of {resolution} s"
+            raise DocumentError([Problem(message, "step")])
+        return self.step // resolution
+
+    def _find_start(self) -> int:
+        profiles = self.grid.profiles
+        start = self.start
+        try:
+            if isinstance(start, str):
+                start = datetime.fromisoformat(start)
+            elif isinstance(start, date) and not isinstance(start, datetime):
+                start = datetime(start.year, start.month, start.day)
+            row = profiles.step_of(start) if isinstance(start, datetime) else int(start)
+        except (ValueError, TypeError) as error:
+            raise DocumentError([Problem(str(error), "start")]) from error
+        if profiles.steps is not None:
+            needed = (self.steps - 1) * self._stride + 1
+            room = profiles.steps - (0 if self.episode_starts == "random" else row)
+            if row < 0 or needed > room:
+                message = (
+                    f"{self.steps} steps of {self.step} s from row {row} need {needed} rows; the profiles of "
+                    f"{self.grid_name} leave {max(room, 0)} of {profiles.steps}"
+                )
+                raise DocumentError([Problem(message, "steps")])
+        return row

@@ -1,0 +1,276 @@
+"""Grids by name: pandapower nets with their profiles, and a cache of what is slow to parse.
+
+======================== =============================================================
+``cigre_mv``             CIGRE medium-voltage benchmark with PV and wind (15 buses)
+``simbench:<code>``      a SimBench grid, such as ``simbench:1-MV-rural--2-sw``
+``oberrhein``            MV Oberrhein (179 buses, two external grids), constant powers
+``case2869``             case2869pegase (2869 buses), constant powers
+path to a ``.json``      a pandapower net; with profiles if it has them as SimBench does
+======================== =============================================================
+
+The SimBench data (grids and profiles: S. Meinecke et al., "SimBench -- A Benchmark
+Dataset of Electric Power Systems to Compare Innovative Solutions Based on Power Flow
+Analysis", Energies 13(12), 2020) are published under the Open Database License (ODbL)
+1.0, see https://simbench.de; they ship inside the package ``simbench``. Rows are 15
+minutes apart, 35,136 for the leap year 2016, counted here in standard time throughout.
+
+Parsing a SimBench grid takes seconds, so the result is kept as one file in
+``$PALAESTRAI_MOSAIK_CACHE``, else ``$XDG_CACHE_HOME/palaestrai_mosaik``, else
+``~/.cache/palaestrai_mosaik``. Files are written aside and renamed; a damaged one is
+rebuilt. A fresh grid takes the same way through the file's bytes as a cached one, so
+both give the same numbers to the last bit.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandapower as pp
+import pandas as pd
+
+from palaestrai_mosaik.errors import SimulationError, did_you_mean
+
+from .profiles import QUANTITIES, Assignment, Profiles
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = 1
+_SIMBENCH = "simbench:"
+#: row 0 of every SimBench profile
+_SIMBENCH_FIRST = datetime(2016, 1, 1)
+
+
+@dataclass(slots=True)
+class Grid:
+    """A named grid: the pandapower ``net`` (of the caller's own) and its ``profiles``."""
+
+    name: str
+    net: Any
+    profiles: Profiles
+
+
+def load_grid(name: str) -> Grid:
+    """Load a grid by one of the names above.
+
+    Raises :class:`~palaestrai_mosaik.errors.SimulationError` for an unknown name or a
+    file that holds no pandapower net.
+    """
+    if name.startswith(_SIMBENCH):
+        return _cached(name, lambda: _simbench(name.removeprefix(_SIMBENCH)))
+    if name == "cigre_mv":
+        return _cached(name, _cigre_mv)
+    if name in _SHIPPED:
+        return _cached(name, lambda: Grid(name, net := _SHIPPED[name](), profiles_of(net)))
+    if name.endswith(".json"):
+        return _from_file(name)
+    allowed = ["cigre_mv", *_SHIPPED]
+    raise SimulationError(
+        f"unknown grid {name!r}{did_you_mean(name, allowed)}; allowed are {', '.join(allowed)}, "
+        "simbench:<code> and the path of a pandapower .json file"
+    )
+
+
+def _oberrhein() -> Any:
+    from pandapower.networks import mv_oberrhein
+
+    return mv_oberrhein()
+
+
+def _case2869() -> Any:
+    from pandapower.networks import case2869pegase
+
+    return case2869pegase()
+
+
+_SHIPPED: dict[str, Callable[[], Any]] = {"oberrhein": _oberrhein, "case2869": _case2869}
+
+
+def _from_file(name: str) -> Grid:
+    if not Path(name).is_file():
+        raise SimulationError(f"grid: there is no file {name!r} (working directory: {Path.cwd()})")
+    try:
+        net = pp.from_json(name)
+    except Exception as error:
+        raise SimulationError(f"grid: {name!r} cannot be read as a pandapower net: {error}") from error
+    if not isinstance(net, pp.pandapowerNet):
+        raise SimulationError(f"grid: {name!r} holds a {type(net).__name__}, not a pandapower net")
+    return Grid(name, net, profiles_of(net))
+
+
+def profiles_of(net: Any) -> Profiles:
+    """Take SimBench-style profiles (``net.profiles`` and ``profile`` columns) out of ``net``.
+
+    ``net.profiles`` is removed from the net. Elements without a profile keep their
+    constant power.
+    """
+    tables = net.pop("profiles", None) or {}
+    names: dict[str, int] = {}
+    columns: list[np.ndarray] = []
+
+    def find(kinds: tuple[str, ...], profile: Any, suffix: str) -> int:
+        for kind in kinds:
+            if kind in tables and f"{profile}{suffix}" in tables[kind]:
+                key = f"{kind}/{profile}{suffix}"
+                if key not in names:
+                    names[key] = len(columns)
+                    columns.append(tables[kind][f"{profile}{suffix}"].to_numpy(dtype=float))
+                return names[key]
+        return -1
+
+    assignments = {}
+    for quantity, element, column, kinds, suffix in (
+        ("load_p", "load", "p_mw", ("load",), "_pload"),
+        ("load_q", "load", "q_mvar", ("load",), "_qload"),
+        ("sgen_p", "sgen", "p_mw", ("renewables", "powerplants"), ""),
+        ("storage_p", "storage", "p_mw", ("storage",), ""),
+    ):
+        table = net[element]
+        profiles = table["profile"] if "profile" in table else [None] * len(table)
+        assignments[quantity] = Assignment(
+            np.array([-1 if pd.isna(p) else find(kinds, p, suffix) for p in profiles], dtype=np.int64),
+            (table[column] * table["scaling"]).to_numpy(dtype=float),
+        )
+    table = np.stack(columns, axis=1) if columns else np.empty((0, 0))
+    return Profiles(table, assignments, _SIMBENCH_FIRST)
+
+
+def _simbench(code: str) -> Grid:
+    import simbench
+
+    known = simbench.collect_all_simbench_codes()
+    if code not in known:
+        raise SimulationError(f"unknown SimBench grid {code!r}{did_you_mean(code, known)}")
+    net = simbench.get_simbench_net(code)
+    # SimBench gives tap steps but not the kind of tap changer that pandapower 3 asks for.
+    trafo = net.trafo
+    missing = trafo.tap_changer_type.isna() & (trafo.tap_step_percent.fillna(0.0) != 0.0)
+    trafo["tap_changer_type"] = trafo.tap_changer_type.astype(object).mask(missing, "Ratio")
+    return Grid(_SIMBENCH + code, net, profiles_of(net))
+
+
+#: CIGRE MV: R1, R12, CI1, CI12 stand for a whole neighbouring grid each.
+_CIGRE_LARGE = {
+    "Load R1": "mv_semiurb",
+    "Load R12": "mv_urban",
+    "Load CI1": "mv_comm",
+    "Load CI12": "mv_comm",
+}
+_CIGRE_RESIDENTIAL = ("lv_semiurb4", "lv_semiurb5", "lv_urban6", "lv_rural1", "lv_rural2")
+_CIGRE_COMMERCIAL = ("G0-A", "G1-A", "G2-A", "G3-A", "G4-A", "G5-A", "G6-A")
+
+
+def _cigre_mv() -> Grid:
+    """CIGRE MV (CIGRE TF C6.04.02, "Benchmark Systems for Network Integration of Renewable
+    and Distributed Energy Resources", 2014), as built by pandapower with PV and wind.
+
+    The benchmark has peak powers only, so SimBench profiles are assigned to them:
+    aggregated low-voltage profiles to residential loads, commercial ones to the others,
+    in turn. A load's profile is scaled to its peak: the benchmark's power is the peak of
+    the year, its power factor constant. PV and wind profiles are relative to rated power.
+    """
+    import simbench
+    from pandapower.networks import create_cigre_network_mv
+
+    net = create_cigre_network_mv(with_der="pv_wind")
+    turn = {"R": 0, "CI": 0}
+    loads = []
+    for name in net.load.name:
+        kind, choice = ("CI", _CIGRE_COMMERCIAL) if "CI" in name else ("R", _CIGRE_RESIDENTIAL)
+        if name in _CIGRE_LARGE:
+            loads.append(_CIGRE_LARGE[name])
+        else:
+            loads.append(choice[turn[kind] % len(choice)])
+            turn[kind] += 1
+    pv = [f"PV{i}" for i in range(1, 9)]
+    sgens = [pv.pop(0) if kind == "PV" else "WP4" for kind in net.sgen.type]
+    folder = Path(simbench.complete_data_path(0))
+    load_table = pd.read_csv(folder / "LoadProfile.csv", sep=";", usecols=[f"{p}_pload" for p in set(loads)])
+    sgen_table = pd.read_csv(folder / "RESProfile.csv", sep=";", usecols=list(set(sgens)))
+    relative = {p: load_table[f"{p}_pload"] / load_table[f"{p}_pload"].max() for p in sorted(set(loads))}
+    net.load["profile"], net.sgen["profile"] = loads, sgens
+    net["profiles"] = {
+        "load": pd.DataFrame({f"{p}{end}": v for p, v in relative.items() for end in ("_pload", "_qload")}),
+        "renewables": sgen_table,
+    }
+    return Grid("cigre_mv", net, profiles_of(net))
+
+
+def cache_directory() -> Path:
+    """Return where parsed grids are kept (the directory need not exist)."""
+    if own := os.environ.get("PALAESTRAI_MOSAIK_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "palaestrai_mosaik"
+
+
+def _cached(name: str, build: Callable[[], Grid]) -> Grid:
+    try:
+        versions = "+".join(f"{package}-{version(package)}" for package in ("simbench", "pandapower"))
+    except PackageNotFoundError as error:
+        raise ImportError(f"grid {name!r} needs {error.name}: pip install palaestrai-mosaik[grid]") from error
+    key = sha256(f"{name} {versions} {_FORMAT}".encode()).hexdigest()[:16]
+    path = cache_directory() / f"{name.replace(':', '_').replace('/', '_')}-{key}.npz"
+    try:
+        return _decode(name, path.read_bytes())
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, SyntaxError) as error:
+        logger.warning("the cached grid %s cannot be read (%s); it is built again", path, error)
+    data = _encode(build())
+    try:
+        _write(path, data)
+    except OSError as error:
+        logger.info("the grid cannot be cached: %s", error)
+    return _decode(name, data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(aside, path)
+    except BaseException:
+        os.unlink(aside)
+        raise
+
+
+def _encode(grid: Grid) -> bytes:
+    profiles = grid.profiles
+    arrays: dict[str, Any] = {
+        "net": np.frombuffer(pp.to_json(grid.net).encode(), dtype=np.uint8),
+        "table": profiles.table,
+        "first": np.array(profiles.first.isoformat()),
+        "resolution": np.array(profiles.resolution),
+    }
+    for quantity, assignment in profiles.assignments.items():
+        arrays[f"{quantity}_columns"] = assignment.columns
+        arrays[f"{quantity}_factors"] = assignment.factors
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _decode(name: str, data: bytes) -> Grid:
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        assignments = {
+            quantity: Assignment(arrays[f"{quantity}_columns"], arrays[f"{quantity}_factors"])
+            for quantity in QUANTITIES
+        }
+        first = datetime.fromisoformat(str(arrays["first"]))
+        profiles = Profiles(arrays["table"], assignments, first, int(arrays["resolution"]))
+        net = pp.from_json_string(arrays["net"].tobytes().decode())
+    return Grid(name, net, profiles)

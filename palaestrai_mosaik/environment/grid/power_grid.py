@@ -1,0 +1,93 @@
+"""The grid itself: the power flow with what agents may change in it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import PowerFlowError
+
+from .powerflow import PowerFlow, PowerFlowResult
+from .setpoints import Setpoints
+
+FloatVector = npt.NDArray[np.float64]
+OnDivergence = Literal["terminate", "fail"]
+
+
+class PowerGrid:
+    """A grid that is solved at every step.
+
+    Agents may scale loads (``load_scaling``, 1 is the profile), move taps (``tap_pos``)
+    and switch lines (``line_in_service``, from 0.5 on it is on).
+
+    A power flow without a solution is an event: ``on_divergence="fail"`` raises
+    :class:`~palaestrai_mosaik.errors.PowerFlowError`; with ``"terminate"`` the results
+    stay those of the last solved state and :attr:`converged` becomes 0.
+
+    Parameters
+    ----------
+    power_flow
+        Solver of the net; it is reset, so that equal inputs give equal results.
+    before
+        Results that hold if not even the first state has a solution.
+    """
+
+    def __init__(
+        self, power_flow: PowerFlow, before: PowerFlowResult, on_divergence: OnDivergence = "terminate"
+    ):
+        power_flow.reset()
+        self.power_flow = power_flow
+        self.result = before
+        self.on_divergence = on_divergence
+        self.converged = 1.0
+        net = power_flow.net
+        self.load_scaling = Setpoints(len(net.load), 1.0)
+        self.tap_pos = Setpoints(len(net.trafo), power_flow.tap_pos)
+        self.line_in_service = Setpoints(len(net.line), power_flow.line_in_service.astype(float))
+        self._scaled = False
+        self._unsolvable = ""
+
+    def accept(self, senders: dict[str, dict[str, Any]]) -> None:
+        """Take over set-points: attribute name -> sender -> vector."""
+        if "load_scaling" in senders:
+            self._scaled |= self.load_scaling.accept(senders["load_scaling"])
+        news = False
+        for name in ("tap_pos", "line_in_service"):
+            if name in senders:
+                news |= getattr(self, name).accept(senders[name])
+        if news:
+            self._switch()
+
+    def _switch(self) -> None:
+        try:
+            self.power_flow.set_topology(self.line_in_service.values, self.tap_pos.values)
+            self._unsolvable = ""
+        except PowerFlowError as error:
+            self._unsolvable = str(error)
+
+    def step(
+        self,
+        load_p: FloatVector,
+        load_q: FloatVector,
+        sgen_p: FloatVector,
+        sgen_q: FloatVector,
+        storage_p: FloatVector,
+    ) -> tuple[FloatVector, FloatVector]:
+        """Solve for these powers (MW, Mvar). Return the loads' P and Q as scaled.
+
+        Results are in :attr:`result` and :attr:`converged`.
+        """
+        if self._scaled:
+            load_p, load_q = load_p * self.load_scaling.values, load_q * self.load_scaling.values
+        try:
+            if self._unsolvable:
+                raise PowerFlowError(self._unsolvable)
+            self.result = self.power_flow.solve(load_p, load_q, sgen_p, sgen_q, storage_p)
+            self.converged = 1.0
+        except PowerFlowError:
+            self.converged = 0.0
+            if self.on_divergence == "fail":
+                raise
+        return load_p, load_q

@@ -1,0 +1,162 @@
+"""Conformance check of termination conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik import seeding
+from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, PhaseView, TerminationCondition
+from palaestrai_mosaik.types import Mode, SimulationFlowControl
+
+from .findings import Findings, build, same, twin
+
+FloatArray = npt.NDArray[np.float64]
+
+_WORKERS = 2
+
+
+@dataclass
+class _Story:
+    """What happens in a phase: (worker, episode) -> the agents' objectives, (steps, agents)."""
+
+    agents: Sequence[str]
+    environments: Sequence[str]
+    episodes: int
+    objectives: dict[tuple[int, int], FloatArray]
+
+
+class _View:
+    """One step of an episode, as a condition may see it."""
+
+    def __init__(self, story: _Story, worker: int, episode: int, step: int):
+        self.worker, self.episode, self.time = worker, episode, step
+        values = story.objectives[worker, episode]
+        self.values = {a: values[:step, i].copy() for i, a in enumerate(story.agents)}
+        ended = step == len(values)
+        self.states = dict.fromkeys(story.environments, (ended, False))
+
+    def ended(self) -> dict[str, tuple[bool, bool]]:
+        return self.states
+
+    def objectives(self, agent: str) -> FloatArray:
+        return self.values.get(agent, np.empty(0))
+
+
+def check_termination_condition(
+    factory: Callable[[], TerminationCondition],
+    *,
+    agents: Sequence[str] = ("agent",),
+    environments: Sequence[str] = ("environment",),
+    steps: int = 50,
+    episodes: int = 3,
+    seed: int = 0,
+) -> None:
+    """Check that a termination condition keeps its contract.
+
+    ``factory`` returns a new condition; ``agents`` and ``environments`` are the names that
+    it may ask for. It is asked about a phase of two workers with ``episodes`` episodes of
+    ``steps`` steps, in which the environments terminate with the last step and the
+    objectives are random and rise.
+
+    Checked: every answer is a flow control value; what it is shown is not changed; equal
+    phases are answered equally; an episode is answered in the same way however the steps
+    of the two workers alternate; it does not end a phase where ``can_end_phase`` says that
+    it cannot; no global randomness is used.
+
+    Raises
+    ------
+    ConformanceError
+        Lists everything that was found.
+    """
+    first, findings = build(factory, TerminationCondition)
+    rng = seeding.generator(seed, "objectives")
+    rise = np.arange(1.0, steps + 1)[:, None]
+    keys = [(worker, episode) for episode in range(episodes) for worker in range(_WORKERS)]
+    story = _Story(
+        agents, environments, episodes, {k: rise + rng.normal(size=(steps, len(agents))) for k in keys}
+    )
+    one_by_one = _phase(findings, first, story)
+    if not same(one_by_one, _phase(findings, twin(factory, findings), story)):
+        findings.add("two instances differ, asked about the same phase", "every answer must follow from it")
+    alternating = _alternating(findings, twin(factory, findings), story)
+    for key, answers in alternating.items():
+        if key in one_by_one[0] and not same(answers, one_by_one[0][key]):
+            findings.add(
+                "mixes up workers or episodes",
+                f"worker {key[0]}, episode {key[1]} is answered differently when the steps of the workers "
+                "alternate; keep what is remembered per (worker, episode)",
+            )
+    findings.raise_found()
+
+
+def _ask(findings: Findings, ask: Callable[[Any], Any], view: Any, when: str) -> SimulationFlowControl:
+    before = deepcopy(vars(view))
+    with findings.calling(when):
+        answer = ask(view)
+    if not same(vars(view), before):
+        findings.add("changes what it is shown", when)
+    if not isinstance(answer, SimulationFlowControl):
+        raise findings.stop("an answer is no SimulationFlowControl", f"{when}: {answer!r}")
+    return answer
+
+
+def _steps(
+    findings: Findings, condition: TerminationCondition, story: _Story, worker: int, episode: int
+) -> Iterator[SimulationFlowControl]:
+    """Ask after every step, until the episode is over."""
+    for step in range(len(story.objectives[worker, episode]) + 1):
+        view = _View(story, worker, episode, step)
+        when = f"worker {worker}, episode {episode}, step {step}"
+        answer = _ask(findings, condition.episode_flow_control, view, when)
+        yield answer
+        if answer is not SimulationFlowControl.CONTINUE:
+            return
+
+
+def _alternating(
+    findings: Findings, condition: TerminationCondition, story: _Story
+) -> dict[tuple[int, int], list[SimulationFlowControl]]:
+    answers: dict[tuple[int, int], list[SimulationFlowControl]] = {}
+    for episode in range(story.episodes):
+        running = {w: _steps(findings, condition, story, w, episode) for w in range(_WORKERS)}
+        while running:
+            for worker in list(running):
+                answer = next(running[worker], None)
+                if answer is None:
+                    del running[worker]
+                else:
+                    answers.setdefault((worker, episode), []).append(answer)
+    return answers
+
+
+def _phase(
+    findings: Findings, condition: TerminationCondition, story: _Story
+) -> tuple[dict[tuple[int, int], list[SimulationFlowControl]], list[SimulationFlowControl]]:
+    """Ask about a whole phase, worker by worker; return the answers to steps and to episodes."""
+    of_steps: dict[tuple[int, int], list[SimulationFlowControl]] = {}
+    of_episodes: list[SimulationFlowControl] = []
+    history: list[list[Any]] = [[] for _ in range(_WORKERS)]
+    with findings.calling("can_end_phase"):
+        possible = condition.can_end_phase(story.episodes)
+    if not isinstance(possible, bool):
+        findings.add("can_end_phase returns neither True nor False", repr(possible))
+    for worker, episode in story.objectives:
+        answers = list(_steps(findings, condition, story, worker, episode))
+        of_steps[worker, episode] = answers
+        values = story.objectives[worker, episode][: len(answers) - 1]
+        objectives = {a: values[:, i].copy() for i, a in enumerate(story.agents)}
+        history[worker].append({a: float(v.mean()) if len(v) else np.nan for a, v in objectives.items()})
+        last = EpisodeOutcome(worker, episode, len(values), answers[-1], "", objectives)
+        view = PhaseView(Mode.TRAIN, _WORKERS, story.episodes, list(story.agents), last, history)
+        when = f"after worker {worker}, episode {episode}"
+        answer = _ask(findings, condition.phase_flow_control, view, when)
+        of_episodes.append(answer)
+        if answer >= SimulationFlowControl.STOP_SIMULATION and not possible:
+            findings.add("ends a phase although can_end_phase says that it cannot", f"{when}: {answer.name}")
+    return of_steps, of_episodes

@@ -1,0 +1,253 @@
+"""The fast power flow against pandapower, and by hand."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pandapower as pp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palaestrai_mosaik.environment.grid import slowflow
+from palaestrai_mosaik.environment.grid.network import load_grid
+from palaestrai_mosaik.environment.grid.newton import NewtonPowerFlow
+from palaestrai_mosaik.environment.grid.powerflow import PowerFlowResult
+from palaestrai_mosaik.environment.grid.slowflow import (
+    PandapowerPowerFlow,
+    make_power_flow,
+    uncovered_features,
+)
+from palaestrai_mosaik.errors import PowerFlowError
+
+GRIDS = (
+    "cigre_mv",
+    "simbench:1-MV-rural--2-sw",
+    "simbench:1-MV-semiurb--1-sw",
+    "oberrhein",
+    "case2869",
+)
+
+
+def powers_of(net: Any) -> list[np.ndarray]:
+    pairs = (("load", "p_mw"), ("load", "q_mvar"), ("sgen", "p_mw"), ("sgen", "q_mvar"), ("storage", "p_mw"))
+    return [(net[t][c] * net[t].scaling).to_numpy(dtype=float) for t, c in pairs]
+
+
+def oracle(net: Any, powers: list[np.ndarray]) -> PowerFlowResult:
+    """pandapower's own answer, written and read table by table without our code."""
+    net.load["scaling"] = net.sgen["scaling"] = net.storage["scaling"] = 1.0
+    net.load["p_mw"], net.load["q_mvar"], net.sgen["p_mw"], net.sgen["q_mvar"], net.storage["p_mw"] = powers
+    pp.runpp(net, tolerance_mva=1e-8, numba=False)
+    return PowerFlowResult(
+        net.res_bus.vm_pu.fillna(0.0).to_numpy(),
+        net.res_line.loading_percent.fillna(0.0).to_numpy(),
+        net.res_trafo.loading_percent.fillna(0.0).to_numpy(),
+        net.res_ext_grid.p_mw.to_numpy(),
+        net.res_ext_grid.q_mvar.to_numpy(),
+        float(net.res_line.pl_mw.sum() + net.res_trafo.pl_mw.sum()),
+    )
+
+
+def assert_same(found: PowerFlowResult, expected: PowerFlowResult) -> None:
+    np.testing.assert_allclose(found.vm_pu, expected.vm_pu, rtol=0, atol=1e-6)
+    # one millionth of the rated current, of 1 MVA
+    np.testing.assert_allclose(found.line_loading, expected.line_loading, rtol=1e-6, atol=1e-4)
+    np.testing.assert_allclose(found.trafo_loading, expected.trafo_loading, rtol=1e-6, atol=1e-4)
+    np.testing.assert_allclose(found.ext_grid_p, expected.ext_grid_p, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(found.ext_grid_q, expected.ext_grid_q, rtol=1e-6, atol=1e-5)
+    assert found.losses_mw == pytest.approx(expected.losses_mw, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_agrees_with_pandapower(name: str) -> None:
+    net = load_grid(name).net
+    fast = make_power_flow(net)
+    assert isinstance(fast, NewtonPowerFlow)
+    rng = np.random.default_rng(1)
+    own = powers_of(net)
+    for factor in (0.7, 0.95):
+        powers = [p * factor * rng.uniform(0.9, 1.1, len(p)) for p in own]
+        powers[3] = powers[3] + rng.uniform(-0.1, 0.1, len(powers[3]))
+        found = fast.solve(*powers)
+    assert_same(found, oracle(net, powers))
+
+
+@pytest.mark.parametrize("name", ["cigre_mv", "simbench:1-MV-rural--2-sw", "oberrhein"])
+def test_topology_and_taps(name: str) -> None:
+    net = load_grid(name).net
+    fast = make_power_flow(net)
+    before = fast.solve_own()
+    powers = powers_of(net)
+    lines = net.line.in_service.to_numpy(dtype=bool).copy()
+    lines[np.flatnonzero(lines)[-1]] = False
+    taps = net.trafo.tap_pos.to_numpy(dtype=float) + (0.0 if name == "cigre_mv" else 2.0)
+    fast.set_topology(lines, taps)
+    switched = fast.solve(*powers)
+    fast.reset()
+    again = fast.solve_own()
+    np.testing.assert_array_equal(again.vm_pu, before.vm_pu)
+    assert np.abs(switched.vm_pu - before.vm_pu).max() > 1e-5
+    net.line["in_service"], net.trafo["tap_pos"] = lines, taps
+    assert_same(switched, oracle(net, powers))
+
+
+def test_a_bus_without_supply_is_dark(two_bus_net: Any) -> None:
+    net = two_bus_net
+    third = pp.create_bus(net, 20.0)
+    pp.create_line_from_parameters(net, 1, third, 1.0, 0.2, 0.3, 0.0, 0.4)
+    pp.create_load(net, third, 0.3, 0.1)
+    fast = make_power_flow(net)
+    supplied = fast.solve_own()
+    fast.set_topology(np.array([1, 0]))
+    dark = fast.solve_own()
+    assert dark.vm_pu[2] == 0.0
+    assert dark.line_loading[1] == 0.0
+    assert supplied.ext_grid_p[0] - dark.ext_grid_p[0] == pytest.approx(0.3, abs=1e-2)
+    net.line["in_service"] = [True, False]
+    assert_same(dark, oracle(net, powers_of(net)))
+
+
+def test_nothing_left_to_supply_is_an_error_and_can_be_undone(two_bus_net: Any) -> None:
+    fast = make_power_flow(two_bus_net)
+    before = fast.solve_own()
+    with pytest.raises(PowerFlowError, match="nothing is energised"):
+        fast.set_topology(np.array([0]))
+    np.testing.assert_array_equal(fast.solve_own().vm_pu, before.vm_pu)
+
+
+def test_by_hand(two_bus_net: Any) -> None:
+    """P = 2 - 1 - 0 MW, Q = 0.5 Mvar through Z = 2 + 3j ohm: the two-bus equation in closed form."""
+    found = make_power_flow(two_bus_net).solve_own()
+    p, q, r, x, u1 = 1.0, 0.5, 2.0, 3.0, 20.0
+    b = u1**2 - 2 * (p * r + q * x)
+    u2_squared = (b + np.sqrt(b**2 - 4 * (p**2 + q**2) * (r**2 + x**2))) / 2
+    current = np.sqrt((p**2 + q**2) / (3 * u2_squared))
+    losses = 3 * r * current**2
+    assert found.vm_pu[1] == pytest.approx(np.sqrt(u2_squared) / u1, abs=1e-9)
+    assert found.line_loading[0] == pytest.approx(100 * current / 0.4, abs=1e-6)
+    assert found.losses_mw == pytest.approx(losses, abs=1e-9)
+    assert found.ext_grid_p[0] == pytest.approx(p + losses, abs=1e-8)
+    assert found.ext_grid_q[0] == pytest.approx(q + 3 * x * current**2, abs=1e-8)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.floats(0.0, 5.0), st.floats(-2.0, 2.0), st.floats(0.0, 5.0), st.floats(-2.0, 2.0), st.floats(-1.0, 1.0)
+)
+def test_power_balance(load_p: float, load_q: float, sgen_p: float, sgen_q: float, storage_p: float) -> None:
+    """What the external grid feeds in is what is consumed, less what is generated, plus losses."""
+    flow = _TWO_BUS.setdefault("flow", None) or _two_bus_flow()
+    r = flow.solve(*(np.array([v]) for v in (load_p, load_q, sgen_p, sgen_q, storage_p)))
+    assert r.ext_grid_p[0] == pytest.approx(load_p + storage_p - sgen_p + r.losses_mw, abs=1e-7)
+    assert r.losses_mw >= -1e-9
+
+
+_TWO_BUS: dict[str, Any] = {}
+
+
+def _two_bus_flow() -> Any:
+    net = pp.create_empty_network()
+    buses = pp.create_buses(net, 2, 20.0)
+    pp.create_ext_grid(net, buses[0])
+    pp.create_line_from_parameters(net, buses[0], buses[1], 10.0, 0.2, 0.3, 0.0, 0.4)
+    pp.create_load(net, buses[1], 2.0, 0.5)
+    pp.create_sgen(net, buses[1], 1.0)
+    pp.create_storage(net, buses[1], 0.0, max_e_mwh=1.0)
+    _TWO_BUS["flow"] = make_power_flow(net)
+    return _TWO_BUS["flow"]
+
+
+def test_divergence_names_the_worst_bus_and_is_recovered_from(two_bus_net: Any) -> None:
+    fast = make_power_flow(two_bus_net)
+    good = fast.solve_own()
+    with pytest.raises(PowerFlowError, match=r"did not converge .* at bus 1"):
+        fast.solve(np.array([500.0]), *powers_of(two_bus_net)[1:])
+    np.testing.assert_allclose(fast.solve_own().vm_pu, good.vm_pu, atol=1e-10)
+
+
+def test_results_do_not_depend_on_the_past() -> None:
+    net = load_grid("cigre_mv").net
+    fast = make_power_flow(net)
+    powers = powers_of(net)
+
+    def run() -> bytes:
+        fast.reset()
+        return b"".join(fast.solve(*(p * f for p in powers)).vm_pu.tobytes() for f in (0.5, 0.8, 1.0))
+
+    first = run()
+    fast.solve(*(p * 0.1 for p in powers))
+    fast.set_topology(
+        tap_pos=net.trafo.tap_pos.to_numpy() + 1.0, line_in_service=np.arange(len(net.line)) != 1
+    )
+    fast.solve_own()
+    assert run() == first
+
+
+def test_zip_loads_are_solved_by_pandapower(two_bus_net: Any) -> None:
+    net = two_bus_net
+    net.load["const_z_p_percent"] = net.load["const_z_q_percent"] = 100.0
+    net.sgen["p_mw"] = 0.0
+    assert uncovered_features(net) == ["voltage-dependent (ZIP) loads"]
+    slow = make_power_flow(net)
+    assert isinstance(slow, PandapowerPowerFlow)
+    found = slow.solve_own()
+    # a constant impedance of 2 MW at 1 p.u. takes 2 V^2
+    p, v = found.ext_grid_p[0] - found.losses_mw, found.vm_pu[1]
+    assert p == pytest.approx(2.0 * v**2, abs=1e-6)
+    assert v < 0.99
+
+
+@pytest.mark.parametrize("make", [NewtonPowerFlow, PandapowerPowerFlow])
+def test_both_solvers_leave_the_net_as_it_was(two_bus_net: Any, make: Any) -> None:
+    net = two_bus_net
+    net.load["scaling"] = 0.5
+    before = {t: net[t].copy() for t in ("load", "sgen", "storage", "line", "trafo")}
+    flow = make(net)
+    flow.set_topology(np.array([1]))
+    own = flow.solve_own()
+    half = flow.solve(np.array([0.5]), np.array([0.25]), np.zeros(1), np.zeros(1), np.zeros(1))
+    flow.reset()
+    for name, table in before.items():
+        assert table.equals(net[name])
+    assert own.ext_grid_p[0] == pytest.approx(2.0 * 0.5 - 1.0, abs=1e-2)
+    assert half.ext_grid_p[0] == pytest.approx(0.5, abs=1e-2)
+
+
+def test_other_uncovered_features(two_bus_net: Any) -> None:
+    net = two_bus_net
+    assert uncovered_features(net) == []
+    assert uncovered_features(net, enforce_q_lims=True) == ["reactive power limits of generators"]
+    pp.create_ext_grid(net, 0)
+    pp.create_xward(net, 1, 0, 0, 0, 0, 0.1, 0.1, 1.0)
+    assert uncovered_features(net) == ["1 xward", "several voltage-controlled sources at one bus"]
+
+
+def test_without_lightsim2grid_it_warns_and_agrees(two_bus_net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = make_power_flow(two_bus_net).solve_own()
+    monkeypatch.setitem(sys.modules, "lightsim2grid", None)
+    monkeypatch.setattr(slowflow.importlib.util, "find_spec", lambda name: None)
+    with pytest.warns(RuntimeWarning, match="lightsim2grid is not installed"):
+        slow = make_power_flow(two_bus_net)
+    assert_same(slow.solve_own(), fast)
+
+
+def test_a_wrong_fast_solver_is_noticed(two_bus_net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = NewtonPowerFlow.solve
+
+    def wrong(self: Any, *powers: Any) -> PowerFlowResult:
+        result = honest(self, *powers)
+        result.vm_pu[1] += 1e-5
+        return result
+
+    monkeypatch.setattr(NewtonPowerFlow, "solve", wrong)
+    with pytest.warns(RuntimeWarning, match="disagrees with pandapower .*vm_pu differs by 1e-05"):
+        assert isinstance(make_power_flow(two_bus_net), PandapowerPowerFlow)
+
+
+def test_a_net_without_slack_is_an_error(two_bus_net: Any) -> None:
+    two_bus_net.ext_grid["in_service"] = False
+    with pytest.raises(PowerFlowError):
+        make_power_flow(two_bus_net)
