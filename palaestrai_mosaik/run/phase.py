@@ -21,7 +21,7 @@ from palaestrai_mosaik.errors import RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec, RunDocument
 from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, PhaseView, ask
-from palaestrai_mosaik.simulation.director import Director
+from palaestrai_mosaik.simulation.director import INTERRUPTED, Director
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.simulation.world import Episode
 from palaestrai_mosaik.types import SimulationFlowControl
@@ -191,21 +191,38 @@ class PhaseRunner:
         context, director = self.context, worker.director
         number = len(self.history[worker.index])
         started = perf_counter()
-        Episode(
-            director,
-            worker.index,
-            number,
-            context.document.seed,
-            (self.phase.name, "worker", worker.index, "episode", number),
-            self.phase.simulation.bridge,
-            lambda: context.interrupt.requested,
-        ).run(context.loop)
+        try:
+            Episode(
+                director,
+                worker.index,
+                number,
+                context.document.seed,
+                (self.phase.name, "worker", worker.index, "episode", number),
+                self.phase.simulation.bridge,
+                lambda: context.interrupt.requested,
+            ).run(context.loop)
+        except BaseException:
+            if director.episode == number:
+                director.abandon("failed")
+                self._record_episode(worker, number, perf_counter() - started)
+            raise
         if not director.over:
             # the user asked for the end while a simulator was busy
-            director.interrupt()
+            director.abandon(INTERRUPTED)
+        steps = self._record_episode(worker, number, perf_counter() - started)
+        objectives = {body.name: director.objectives(body.name).copy() for body in worker.bodies}
+        means = {name: float(np.mean(v)) if len(v) else float("nan") for name, v in objectives.items()}
+        context.progress.episode(worker.index, number, steps, means)
+        if director.interrupted:
+            raise RunInterrupted(f"interrupted in phase {self.phase.name!r}, episode {number}")
+        self.history[worker.index].append(means)
+        return EpisodeOutcome(worker.index, number, steps, director.flow, director.ended_by, objectives)
+
+    def _record_episode(self, worker: _Worker, number: int, duration: float) -> int:
+        """Record how the episode went; return its number of steps."""
+        director = worker.director
         steps = max(director.steps, 0)
         self.steps += steps
-        duration = perf_counter() - started
         if self.recorder is not None:
             self.recorder.episode(
                 worker.index,
@@ -217,13 +234,7 @@ class PhaseRunner:
                 duration=duration,
                 agents={body.name: body.outcome() for body in worker.bodies},
             )
-        objectives = {body.name: director.objectives(body.name).copy() for body in worker.bodies}
-        means = {name: float(np.mean(v)) if len(v) else float("nan") for name, v in objectives.items()}
-        context.progress.episode(worker.index, number, steps, means)
-        if director.interrupted:
-            raise RunInterrupted(f"interrupted in phase {self.phase.name!r}, episode {number}")
-        self.history[worker.index].append(means)
-        return EpisodeOutcome(worker.index, number, steps, director.flow, director.ended_by, objectives)
+        return steps
 
     def _begin_recording(self) -> None:
         if self.context.recorder is None:

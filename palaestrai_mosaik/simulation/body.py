@@ -20,6 +20,10 @@ from .ports import EnvironmentPort, read, wire_actuators, wire_sensors
 FloatVector = npt.NDArray[np.float64]
 
 
+#: rows that a muscle remembers, unless it sets ``memory.size_limit``
+MUSCLE_MEMORY = 10_000
+
+
 class AgentStream(Protocol):
     """Where the steps of one agent are recorded (see the store)."""
 
@@ -72,10 +76,13 @@ class Body:
         self.reward_names = [f"{p.uid}.{r.uid}" for p in self.ports for r in p.rewards]
         self.sensors = self._select(ports, "sensors", self.sensor_uids)
         self._actuators = self.actuators = self._select(ports, "actuators", self.actuator_uids)
-        self.memory = Memory()
+        self.memory = Memory(size_limit=MUSCLE_MEMORY)
         self.stream: AgentStream | None = None
         self.statistic: Callable[[int, int, int, str, Any], None] | None = None
         self.order = 0
+        self.rows = 0
+        #: a row is open (waits for its reward), or closed and not yet recorded
+        self.open = self.pending = False
         self._history = np.empty((256, 1 + len(self.reward_names)))
 
     @staticmethod

@@ -51,6 +51,11 @@ class Director:
         self.taking_turns = taking_turns
         #: called after every step with the time; True asks for the end (an interruption)
         self.on_step = on_step
+        self.worker = self.episode = self.steps = -1
+        self.time = 0
+        self.over = self.interrupted = False
+        self.flow = SimulationFlowControl.CONTINUE
+        self.ended_by = ""
         self._by_name = {body.name: body for body in self.bodies}
         for order, body in enumerate(self.bodies):
             body.order = order
@@ -111,11 +116,18 @@ class Director:
                 body.learn()
         return self._acting(fresh)
 
-    def interrupt(self) -> None:
-        """End an episode whose world was stopped from outside: record what is open."""
-        self.interrupted = self.over = True
-        self.ended_by = INTERRUPTED
-        self._finish((), [])
+    def abandon(self, reason: str) -> None:
+        """End an episode whose world was stopped from outside, or failed.
+
+        Rows that have their reward are recorded; what an agent did last has none yet.
+        """
+        self.over = True
+        self.interrupted = reason == INTERRUPTED
+        self.ended_by = reason
+        for body in self.bodies:
+            if body.pending:
+                body.end()
+                body.record()
 
     def next_time(self) -> int | None:
         """The next time at which an environment has a new state."""

@@ -116,6 +116,8 @@ class EnvironmentPort:
             ) from error
         vector[-2] = state.terminated
         vector[-1] = state.truncated
+        # all agents see this one vector
+        vector.flags.writeable = False
         self.state = state
         return vector
 
@@ -220,18 +222,19 @@ def match(ports: Sequence[EnvironmentPort], kind: str, name: str) -> list[str]:
 
 
 def match_all(ports: Sequence[EnvironmentPort], kind: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return what all ``names`` mean (:func:`match`), each id once."""
-    return tuple(dict.fromkeys(uid for name in names for uid in match(ports, kind, name)))
+    """Return what all ``names`` mean (:func:`match`), each id once; unknown names stay."""
+    return tuple(dict.fromkeys(uid for name in names for uid in match(ports, kind, name) or [name]))
 
 
 def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:
-    """Gather a vector of length ``size`` from mosaik's inputs of one entity."""
+    """Gather a vector of length ``size`` from mosaik's inputs of one entity; not to be written to."""
     if len(wires) == 1 and wires[0].whole and wires[0].take is not None:
         wire = wires[0]
         (value,) = inputs[wire.attribute].values()
         # the places may be a permutation, so that ``put`` counts even here
         if isinstance(wire.put, slice):
             found: FloatVector = np.asarray(value, dtype=np.float64)[wire.take]
+            found.flags.writeable = False
             return found
     vector = np.empty(size)
     for wire in wires:
@@ -240,6 +243,7 @@ def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], si
             vector[wire.put] = wire.flatten(value)
         else:
             vector[wire.put] = np.asarray(value, dtype=np.float64)[wire.take]
+    vector.flags.writeable = False
     return vector
 
 

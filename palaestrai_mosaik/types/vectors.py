@@ -127,9 +127,14 @@ class ActuatorSetpoints(_Channels[ActuatorInformation]):
 
     def _all(self) -> list[ActuatorInformation]:
         layout = self._layout
+        values: Sequence[Any] = [None] * len(layout.uids)
+        if self.vector is not None:
+            values = [
+                None if np.isnan(self.vector[part]).any() else space.unflatten(self.vector[part])
+                for space, part in zip(layout.spaces, layout.slices, strict=True)
+            ]
         self._objects = [
-            ActuatorInformation(None, space, uid)
-            for space, uid in zip(layout.spaces, layout.uids, strict=True)
+            ActuatorInformation(*one) for one in zip(values, layout.spaces, layout.uids, strict=True)
         ]
         return self._objects
 

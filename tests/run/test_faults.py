@@ -37,7 +37,10 @@ def test_a_muscle_that_raises_fails_the_run_and_keeps_what_was_recorded(tmp_path
     assert status == "failed"
     assert "this muscle has had enough" in errors.iloc[0]["traceback"]
     assert "propose_actions" in errors.iloc[0]["traceback"]
-    assert 6 <= steps <= 8
+    # both acted at t = 0 to 3, and all of these rows have got their reward
+    assert steps == 8
+    with Store(tmp_path) as store:
+        assert store.episodes("latest")["ended_by"].tolist() == ["failed", "failed"]
 
 
 @pytest.mark.parametrize("where", ["step", "reset"])

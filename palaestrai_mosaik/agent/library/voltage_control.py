@@ -109,5 +109,6 @@ class DroopController(InverterMuscle):
         beyond = np.sign(error) * np.maximum(np.abs(error) - self.deadband, 0.0)
         wanted = ratings * np.clip(-beyond / (self.saturation - self.deadband), -1.0, 1.0)
         last = np.zeros_like(ratings) if self._q is None else self._q
-        self._q = last + self.damping * (wanted - last)
+        # clipped, because rounding may carry the sum just over the rating
+        self._q = np.clip(last + self.damping * (wanted - last), -ratings, ratings)
         return self._q

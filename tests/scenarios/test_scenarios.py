@@ -1,0 +1,81 @@
+"""Every run document in ``scenarios/`` is sound and runs; known effects on the grids."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from palaestrai_mosaik.experiment import loads
+from palaestrai_mosaik.run import execute, inspect
+from palaestrai_mosaik.store import Store
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+NAMES = sorted(path.stem for path in SCENARIOS.glob("*.yml"))
+
+GRIDS = {"rural": (99, 40), "semiurb": (122, 26)}
+
+
+def text_of(name: str) -> str:
+    return (SCENARIOS / f"{name}.yml").read_text()
+
+
+def outside(store: Store, phase: str) -> float:
+    """Return the share of states in which some bus is outside of 0.95 to 1.05."""
+    states = store.environment_states("latest", phase=phase)
+    voltages = states[[c for c in states if c.startswith("reading.grid.bus-")]]
+    return float(((voltages < 0.95) | (voltages > 1.05)).any(axis=1).mean())
+
+
+def test_there_are_scenarios():
+    assert {"dummy", "cigre_mv_day", "rural_day", "rural_week", "rural_year", "semiurb_year"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_runs(name, tmp_path):
+    if name != "dummy":
+        pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
+    # a year or a week is a matter of one number; here a few hours are enough
+    document = loads(re.sub(r"steps: \d+", "steps: 12", text_of(name)), f"{name}.yml")
+    assert not document.warnings
+    assert inspect(document) == []
+    with Store(tmp_path) as store:
+        result = execute(document, store=store)
+        assert not result.warnings
+        assert len(result.phases) == len(document.phases)
+        assert all(phase.steps >= 10 for phase in result.phases)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("_year")])
+def test_a_year_is_35136_states(name):
+    assert "steps: 35136" in text_of(name)
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_known_effects_on_a_week(grid, tmp_path):
+    pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
+    # the damped droop, and the plain one beside it
+    plain = "  - plain_droop:\n      agents:\n        - name: defender\n          muscle:\n" \
+        "            name: palaestrai_mosaik.agent.library.voltage_control:DroopController\n" \
+        "            params: {damping: 1.0}\n  - controller:\n"
+    text = text_of(f"{grid}_week").replace("  - controller:\n", plain)
+    document = loads(text)
+    attackers = next(a for a in document.phases[0].agents if a.name == "attacker")
+    assert len(attackers.sensors) == 1
+    with Store(tmp_path) as store:
+        execute(document, store=store)
+        share = {phase.name: outside(store, phase.name) for phase in document.phases}
+        objective = store.episodes("latest").groupby(["name", "agent"])["objective_mean"].mean()
+    buses, inverters = GRIDS[grid]
+    assert share["passive"] > (0.25 if grid == "rural" else 0.01)
+    assert share["droop"] < share["passive"] / 10
+    assert share["plain_droop"] > 0.5
+    # at the first state nobody has acted yet
+    assert share["controller"] <= 1 / 672
+    assert share["controller_in_turns"] <= 1 / 672
+    assert share["attacker"] > 0.99
+    assert share["both"] < 0.05
+    assert share["both_in_turns"] < 0.05
+    assert objective["controller", "defender"] > objective["droop", "defender"] > objective["passive", "defender"]
+    assert objective["attacker", "attacker"] > objective["passive", "attacker"] > objective["both", "attacker"]
