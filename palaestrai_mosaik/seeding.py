@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def global_state_digest() -> str:
     A run compares it before and after to notice code that draws from a global
     generator, which would make the results irreproducible.
     """
-    state = np.random.get_state(legacy=True)
+    state: Any = np.random.get_state(legacy=True)  # noqa: NPY002 (looked at, not drawn from)
     digest = hashlib.sha256(repr(random.getstate()).encode())
     digest.update(np.asarray(state[1]).tobytes())
     digest.update(repr((state[2], state[3], state[4])).encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -10,9 +9,8 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-
-import mosaik
 
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem, RunInterrupted
 from palaestrai_mosaik.experiment import RunDocument, load
@@ -27,7 +25,7 @@ _PACKAGE = Path(__file__).parents[1]
 #: the folders whose frames stand above the user's code in every traceback
 _ENGINE = (
     *(_PACKAGE / name for name in ("cli", "run", "simulation")),
-    *(Path(str(module.__file__)).parent for module in (asyncio, mosaik)),
+    *(Path(str(spec.origin)).parent for spec in map(find_spec, ("asyncio", "mosaik")) if spec is not None),
 )
 
 
