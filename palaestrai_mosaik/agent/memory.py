@@ -76,15 +76,21 @@ class Memory:
         return self._end - self._start
 
     def append(
-        self, readings: FloatArray, setpoints: FloatArray, rewards: FloatArray, data: Any = None
+        self,
+        readings: FloatArray,
+        setpoints: FloatArray,
+        rewards: FloatArray,
+        data: Any = None,
+        objective: float = np.nan,
     ) -> None:
-        """Add a row; its objective is set by :meth:`close` once it has been computed."""
+        """Add a row; an objective that is computed from it is set by :meth:`close` later."""
         if self._end == self._capacity:
             self._make_room((len(readings), len(setpoints), len(rewards)))
         i = self._end
         self._readings[i] = readings
         self._setpoints[i] = setpoints
         self._rewards[i] = rewards
+        self._objective[i] = objective
         self._data.append(data)
         self._end = i + 1
         if i + 1 - self._start > self._size_limit:
@@ -151,8 +157,7 @@ class Memory:
             self._views = [array.view() for array in self._arrays]
             for view in self._views:
                 view.flags.writeable = False
-        # rows to come have no objective yet and end nothing
-        self._objective[rows:] = np.nan
+        # rows to come end nothing, until they are said to
         self._flags[rows:] = False
         self._data = self._data[keep]
         self._start, self._end = 0, rows

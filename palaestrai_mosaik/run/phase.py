@@ -20,8 +20,8 @@ import numpy as np
 from palaestrai_mosaik.errors import RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec, RunDocument
 from palaestrai_mosaik.simulation.body import Body
-from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, PhaseView, ask
-from palaestrai_mosaik.simulation.director import INTERRUPTED, Director
+from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, PhaseView
+from palaestrai_mosaik.simulation.director import INTERRUPTED, Director, ask
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.simulation.world import Episode
 from palaestrai_mosaik.types import SimulationFlowControl
@@ -144,15 +144,15 @@ class PhaseRunner:
             bodies,
             [*self.conditions, *self.run_conditions],
             taking_turns=self.phase.simulation.controller == "taking_turns",
+            interrupt=self.context.interrupt,
         )
         director.on_step = partial(self._on_step, index, director)
         worker = _Worker(index, ports, bodies, director)
         self._attach_streams(worker)
         return worker
 
-    def _on_step(self, index: int, director: Director, time: int) -> bool:
-        self.context.progress.step(index, director.episode, director.steps)
-        return self.context.interrupt.requested
+    def _on_step(self, index: int, director: Director, steps: int) -> None:
+        self.context.progress.step(index, director.episode, steps)
 
     def _episodes(self) -> tuple[str, SimulationFlowControl]:
         limit = self.phase.episodes

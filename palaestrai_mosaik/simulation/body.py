@@ -47,8 +47,9 @@ class AgentStream(Protocol):
 class Body:
     """One agent in one world: its muscle, memory, objective and wires.
 
-    A *row* is opened by :meth:`act`, closed by the reward that follows, and recorded when
-    it is known whether the episode ended with it.
+    A *row* is opened by :meth:`act`, closed by the reward that follows (:meth:`close`), and
+    settled, which means that it can be recorded, when it is known whether the episode
+    ended with it: with the next action, or at the end.
     """
 
     def __init__(
@@ -81,8 +82,11 @@ class Body:
         self.statistic: Callable[[int, int, int, str, Any], None] | None = None
         self.order = 0
         self.rows = 0
-        #: a row is open (waits for its reward), or closed and not yet recorded
+        #: a row is open (waits for its reward), or closed and not yet settled
         self.open = self.pending = False
+        #: the settled row, as the stream takes it
+        self.settled: tuple[Any, ...] | None = None
+        self.row: tuple[Any, ...] = ()
         self._history = np.empty((256, 1 + len(self.reward_names)))
 
     @staticmethod
@@ -102,6 +106,8 @@ class Body:
     def wire(self, ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None]) -> list[Any]:
         """Lay the wires of a new world; return ``[input links, output links]``."""
         self.inputs, inward = wire_sensors(ports, plans, self.sensor_uids)
+        #: the only input, where taking its places is all that reading means
+        self.alone = self.inputs[0] if len(self.inputs) == 1 and self.inputs[0].alone else None
         self.outputs, outward = wire_actuators(ports, plans, self.actuator_uids)
         return [inward, outward]
 
@@ -117,8 +123,13 @@ class Body:
     def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask the muscle for set-points at ``time`` and lay them out for mosaik."""
         if self.pending:
-            self.record()
-        readings = read(self.inputs, inputs, self.sensors.size)
+            self.settled, self.pending = self.row, False
+        alone = self.alone
+        if alone is not None:
+            (vector,) = inputs[alone.attribute].values()
+            readings = vector[alone.take]
+        else:
+            readings = read(self.inputs, inputs, self.sensors.size)
         available = ActuatorSetpoints(self.actuators)
         started = perf_counter()
         answer = self.muscle.propose_actions(SensorReadings(self.sensors, readings), available)
@@ -172,54 +183,66 @@ class Body:
         row[1:] = rewards
         self.rows += 1
         self.rewards, self.value = rewards, value
+        self.row = (
+            self.worker,
+            self.episode,
+            self.rows - 1,
+            self.time,
+            self.readings,
+            self.setpoints,
+            rewards,
+            value,
+            False,
+            False,
+            self.wall,
+        )
         self.open, self.pending = False, True
-        self.terminated = self.truncated = False
 
-    def learn(self) -> None:
+    def learn(self, terminated: bool = False, truncated: bool = False) -> None:
         """Let the brain think about the row that was closed last, and take its update."""
         brain = self.brain
         if brain is not None:
-            memory = brain.memory
-            memory.append(self.readings, self.setpoints, self.rewards, self.data)
-            memory.close(self.value)
-            if self.terminated or self.truncated:
-                memory.mark_end(terminated=self.terminated, truncated=self.truncated)
+            memory = brain._memory
+            memory.append(self.readings, self.setpoints, self.rewards, self.data, self.value)
+            if terminated or truncated:
+                memory.mark_end(terminated=terminated, truncated=truncated)
             update = brain.thinking(self.muscle.uid, self.data)
             if update is not None and (isinstance(update, np.ndarray) or update):
                 self.muscle.update(update)
 
-    def end(self) -> None:
-        """Mark the row that was closed last as the last of the episode.
+    def finish(self, *, learns: bool) -> None:
+        """End the episode with the row that was closed last, and record it.
 
-        Terminated where one of the agent's environments has; in every other case (time
-        ran out, another environment or a condition ended the episode) it is cut off.
+        The row is terminated where one of the agent's environments has; in every other
+        case (time ran out, another environment or a condition ended the episode) it is
+        truncated. ``learns``: the brain has not thought about it yet.
         """
-        self.terminated = any(port.terminated for port in self.ports)
-        self.truncated = not self.terminated
-        self.memory.mark_end(terminated=self.terminated, truncated=self.truncated)
+        if self.settled is not None:
+            self.record()
+        if not self.pending:
+            return
+        terminated = any(port.terminated for port in self.ports)
+        truncated = not terminated
+        self.memory.mark_end(terminated=terminated, truncated=truncated)
+        if learns:
+            self.learn(terminated, truncated)
+        elif self.brain is not None:
+            self.brain._memory.mark_end(terminated=terminated, truncated=truncated)
+        self.settled, self.pending = (*self.row[:8], terminated, truncated, self.row[10]), False
+        self.record()
 
     def record(self) -> None:
-        """Record the row that was closed last."""
-        self.pending = False
+        """Record the settled row, and what muscle and brain report about themselves."""
+        row, self.settled = self.settled, None
+        if row is None:
+            return
         if self.stream is not None:
-            self.stream.append(
-                self.worker,
-                self.episode,
-                self.rows - 1,
-                self.time,
-                self.readings,
-                self.setpoints,
-                self.rewards,
-                self.value,
-                self.terminated,
-                self.truncated,
-                self.wall,
-            )
+            self.stream.append(*row)
         if self.statistic is not None:
             for source in (self.muscle, self.brain):
                 if source is not None and source._statistics:
                     for key, value in source.pop_statistics().items():
-                        self.statistic(self.worker, self.episode, self.rows - 1, key, value)
+                        self.statistic(row[0], row[1], row[2], key, value)
 
     def objectives(self) -> FloatVector:
         """(n,): the objective of this episode's closed rows."""

@@ -77,7 +77,7 @@ class EnvironmentSimulator(_Shell):
         if director.over or port.done:
             return None
         state = self.environment.reset() if time == 0 else self.environment.step(self._apply(inputs))
-        vector = port.pack(state)
+        vector = director.pack(port, state)
         self.outputs = {port.uid: {"state": vector}}
         if vector[-2] or vector[-1]:
             return None
@@ -118,6 +118,7 @@ class AgentsSimulator(_Shell):
             body.act(time, inputs.get(body.name, {}))
         self.outputs = {body.name: body.values for body in director.bodies}
         self.outputs[DIRECTOR] = {CLOCK: time}
+        director.settle()
         if director.over:
             self.stop(time)
             return None
@@ -138,6 +139,7 @@ class DirectorSimulator(_Shell):
         following = None if director.over else director.next_time()
         self.outputs = {DIRECTOR: {b.name: (time, b in acting, following) for b in director.bodies}}
         self.outputs[DIRECTOR][CLOCK] = time
+        director.settle()
         if director.over:
             self.stop(time)
         return following

@@ -12,9 +12,9 @@ Source: the seed "Simulation Flow Control" of palaestrAI's documentation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,8 @@ class EpisodeView(Protocol):
     episode: int
     #: mosaik ticks since the start of the episode
     time: int
-
-    def ended(self) -> Mapping[str, tuple[bool, bool]]:
-        """(terminated, truncated) of every environment, by uid."""
+    #: (terminated, truncated) of every environment, by uid
+    ended: Mapping[str, tuple[bool, bool]]
 
     def objectives(self, agent: str) -> npt.NDArray[np.float64]:
         """(n,): the agent's objective values of this episode and worker, oldest first."""
@@ -97,7 +96,7 @@ class EnvironmentTerminationCondition(TerminationCondition):
     """Ends the episode when an environment has terminated or was truncated."""
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
-        for terminated, truncated in view.ended().values():
+        for terminated, truncated in view.ended.values():
             if terminated or truncated:
                 return SimulationFlowControl.RESET
         return SimulationFlowControl.CONTINUE
@@ -194,15 +193,3 @@ class AgentObjectiveTerminationCondition(TerminationCondition):
             count >= window and float(values[count - window :].mean()) >= threshold
             for window, threshold in thresholds.items()
         )
-
-
-def ask(
-    conditions: Iterable[TerminationCondition], hook: str, view: Any
-) -> tuple[SimulationFlowControl, str]:
-    """Ask all conditions in order; return the strongest answer and who gave it first."""
-    flow, by = SimulationFlowControl.CONTINUE, ""
-    for condition in conditions:
-        answer = getattr(condition, hook)(view)
-        if answer > flow:
-            flow, by = SimulationFlowControl(answer), type(condition).__name__
-    return flow, by

@@ -16,21 +16,32 @@ environment has been stepped since the last turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
+from palaestrai_mosaik.environment.environment import EnvironmentState
+from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .body import Body
-from .conditions import TerminationCondition, ask
+from .conditions import TerminationCondition
 from .ports import EnvironmentPort, InputWire, read
+
+FloatVector = npt.NDArray[np.float64]
 
 #: the reason of an episode that the user ended
 INTERRUPTED = "interrupted"
+
+
+class Interruptible(Protocol):
+    """Holds the wish to end."""
+
+    requested: bool
 
 
 class Director:
@@ -43,19 +54,24 @@ class Director:
         conditions: Sequence[TerminationCondition],
         *,
         taking_turns: bool,
-        on_step: Callable[[int], bool] | None = None,
+        interrupt: Interruptible | None = None,
+        on_step: Callable[[int], None] | None = None,
     ):
         self.ports = tuple(ports)
         self.bodies = tuple(bodies)
         self.conditions = tuple(conditions)
         self.taking_turns = taking_turns
-        #: called after every step with the time; True asks for the end (an interruption)
+        self.interrupt = interrupt
+        #: called after every step with the number of environment steps done (progress)
         self.on_step = on_step
         self.worker = self.episode = self.steps = -1
         self.time = 0
         self.over = self.interrupted = False
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
+        #: (terminated, truncated) of every environment, by uid
+        self.ended: dict[str, tuple[bool, bool]] = {}
+        self.fresh: Sequence[EnvironmentPort] = ()
         self._by_name = {body.name: body for body in self.bodies}
         for order, body in enumerate(self.bodies):
             body.order = order
@@ -63,13 +79,13 @@ class Director:
     def begin(self, worker: int, episode: int, wires: Sequence[Sequence[InputWire]]) -> None:
         """Start an episode. ``wires``: for each environment, those to the director."""
         self.worker, self.episode = worker, episode
-        #: for each environment: its wires, the length of its vector, who makes a state of it
-        self.sources: dict[EnvironmentPort, tuple[Sequence[InputWire], int, Any]] = {}
+        #: for each environment: its input, or how to make a state of several inputs
+        self.sources: dict[EnvironmentPort, tuple[str, Callable[..., FloatVector] | None]] = {}
         for port, laid in zip(self.ports, wires, strict=True):
             if isinstance(port.domain, CoSimulation):
-                self.sources[port] = (laid, port.n_readings, port.domain.judge)
+                self.sources[port] = "", partial(self._judged, port, port.domain, laid)
             else:
-                self.sources[port] = (laid, len(port.vector), None)
+                self.sources[port] = laid[0].attribute, None
         self.time = 0
         #: environment steps so far; the first state is the beginning, not a step
         self.steps = -1
@@ -79,17 +95,22 @@ class Director:
         self.interrupted = False
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
+        self.ended = {port.uid: (False, False) for port in self.ports}
 
     def observe(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[Body]:
         """Take in the states of ``time``; return the agents that act now, in order."""
         self.time = time
-        fresh = [p for p in self.ports if not p.done and time % p.step_size == 0]
+        fresh = self.fresh = [p for p in self.ports if not p.done and time % p.step_size == 0]
         for port in fresh:
-            wires, width, judge = self.sources[port]
-            vector = read(wires, inputs, width)
-            if judge is not None:
-                vector = port.pack(judge(time, vector))
-            port.accept(vector)
+            attribute, make = self.sources[port]
+            if make is None:
+                (vector,) = inputs[attribute].values()
+            else:
+                vector = make(time, inputs)
+            port.vector = vector
+            port.steps += 1
+            if vector[-2] or vector[-1]:
+                self.ended[port.uid] = port.end()
         everyone = len(fresh) == len(self.ports)
         closed = []
         for body in self.bodies:
@@ -98,23 +119,59 @@ class Director:
                 closed.append(body)
         self.steps += 1
         self.flow, self.ended_by = ask(self.conditions, "episode_flow_control", self)
-        if self.on_step is not None and self.on_step(time):
+        if self.interrupt is not None and self.interrupt.requested:
             self.interrupted = self.over = True
             self.ended_by = INTERRUPTED
         elif self.flow is not SimulationFlowControl.CONTINUE:
             self.over = True
-        elif all(port.done for port in self.ports):
+        elif all([port.done for port in self.ports]):  # noqa: C419 (called at every step)
             # an environment that has ended cannot be stepped, whatever the conditions say
             self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
-        for port in fresh:
-            port.record(time)
         if self.over:
             self._finish(fresh, closed)
             return ()
         for body in closed:
             if body.brain is not None:
                 body.learn()
-        return self._acting(fresh)
+        if self.taking_turns:
+            return self._turn(fresh)
+        if everyone:
+            return self.bodies
+        return [body for body in self.bodies if not body.watched.isdisjoint(fresh)]
+
+    def settle(self) -> None:
+        """Record what can be recorded, and show progress; once all have acted."""
+        for body in self.bodies:
+            if body.settled is not None:
+                body.record()
+        for port in self.fresh:
+            port.record(self.time)
+        if self.on_step is not None:
+            self.on_step(self.steps)
+
+    def pack(self, port: EnvironmentPort, state: EnvironmentState) -> FloatVector:
+        """Return ``state`` as a state vector (:class:`EnvironmentPort`); compute the reward."""
+        if not isinstance(state, EnvironmentState):
+            raise ContractError(
+                f"environment {port.uid!r} returned {type(state).__name__}, not EnvironmentState"
+            )
+        n = port.n_readings
+        vector = np.empty(n + port.n_rewards + 2)
+        rewards = state.rewards if port.reward is None else port.reward(state)
+        try:
+            vector[:n] = state.readings
+            vector[n:-2] = rewards
+        except ValueError as error:
+            raise ContractError(
+                f"environment {port.uid!r} returned readings of shape {np.shape(state.readings)} and rewards of "
+                f"shape {np.shape(rewards)}; declared are {n} readings and {port.n_rewards} rewards"
+            ) from error
+        vector[-2] = state.terminated
+        vector[-1] = state.truncated
+        # all agents see this one vector
+        vector.flags.writeable = False
+        port.state = state
+        return vector
 
     def abandon(self, reason: str) -> None:
         """End an episode whose world was stopped from outside, or failed.
@@ -125,18 +182,12 @@ class Director:
         self.interrupted = reason == INTERRUPTED
         self.ended_by = reason
         for body in self.bodies:
-            if body.pending:
-                body.end()
-                body.record()
+            body.finish(learns=False)
 
     def next_time(self) -> int | None:
         """The next time at which an environment has a new state."""
         times = [self.time - self.time % p.step_size + p.step_size for p in self.ports if not p.done]
         return min(times, default=None)
-
-    def ended(self) -> Mapping[str, tuple[bool, bool]]:
-        """(terminated, truncated) of every environment, by uid."""
-        return {port.uid: (port.terminated, port.truncated) for port in self.ports}
 
     def objectives(self, agent: str) -> npt.NDArray[np.float64]:
         """(n,): the agent's objective values of this episode, without those that are NaN."""
@@ -147,11 +198,17 @@ class Director:
         missing = np.isnan(values)
         return values[~missing] if missing.any() else values
 
-    def _acting(self, fresh: Sequence[EnvironmentPort]) -> Sequence[Body]:
-        if not self.taking_turns:
-            if len(fresh) == len(self.ports):
-                return self.bodies
-            return [body for body in self.bodies if not body.watched.isdisjoint(fresh)]
+    def _judged(
+        self,
+        port: EnvironmentPort,
+        domain: CoSimulation,
+        wires: Sequence[InputWire],
+        time: int,
+        inputs: Mapping[str, Mapping[str, Any]],
+    ) -> FloatVector:
+        return self.pack(port, domain.judge(time, read(wires, inputs, port.n_readings)))
+
+    def _turn(self, fresh: Sequence[EnvironmentPort]) -> Sequence[Body]:
         self.stepped.update(fresh)
         if not self.bodies or any(p not in self.stepped and not p.done for p in self.ports):
             return ()
@@ -165,8 +222,16 @@ class Director:
             if body.open:
                 body.close(fresh)
                 closed.append(body)
-            if body.pending:
-                body.end()
-                if body in closed:
-                    body.learn()
-                body.record()
+            body.finish(learns=body in closed)
+
+
+def ask(
+    conditions: Iterable[TerminationCondition], hook: str, view: Any
+) -> tuple[SimulationFlowControl, str]:
+    """Ask all conditions in order; return the strongest answer and who gave it first."""
+    flow, by = SimulationFlowControl.CONTINUE, ""
+    for condition in conditions:
+        answer = getattr(condition, hook)(view)
+        if answer > flow:
+            flow, by = SimulationFlowControl(answer), type(condition).__name__
+    return flow, by

@@ -11,6 +11,7 @@ import asyncio
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from inspect import isfunction, signature
 from typing import Any
 
 import mosaik_api_v3
@@ -22,6 +23,18 @@ from palaestrai_mosaik.errors import SimulationError, SimulatorError
 #: end of a world's time that no episode reaches
 FOREVER = 2**53
 _POLL = 0.25
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+#: arguments for every connect_one: the default transform of 3.5 cannot be called
+CONNECT: dict[str, Any] = (
+    {}
+    if isfunction(signature(AsyncWorld.connect_one).parameters["transform"].default)
+    else {"transform": _same}
+)
 
 _handed_over: list[mosaik_api_v3.Simulator] = []
 

@@ -97,36 +97,10 @@ class EnvironmentPort:
                 vector[part] = actuator.space.flatten(actuator.value)
         return vector
 
-    def pack(self, state: EnvironmentState) -> FloatVector:
-        """Return ``state`` as a state vector; compute the document's reward."""
-        if not isinstance(state, EnvironmentState):
-            raise ContractError(
-                f"environment {self.uid!r} returned {type(state).__name__}, not EnvironmentState"
-            )
-        n = self.n_readings
-        vector = np.empty(n + self.n_rewards + 2)
-        rewards = state.rewards if self.reward is None else self.reward(state)
-        try:
-            vector[:n] = state.readings
-            vector[n:-2] = rewards
-        except ValueError as error:
-            raise ContractError(
-                f"environment {self.uid!r} returned readings of shape {np.shape(state.readings)} and rewards of "
-                f"shape {np.shape(rewards)}; declared are {n} readings and {self.n_rewards} rewards"
-            ) from error
-        vector[-2] = state.terminated
-        vector[-1] = state.truncated
-        # all agents see this one vector
-        vector.flags.writeable = False
-        self.state = state
-        return vector
-
-    def accept(self, vector: FloatVector) -> None:
-        """Take over a new state vector."""
-        self.vector = vector
-        self.steps += 1
-        if vector[-2] or vector[-1]:
-            self.terminated, self.truncated, self.done = bool(vector[-2]), bool(vector[-1]), True
+    def end(self) -> tuple[bool, bool]:
+        """Take note that the environment ended with its newest state; (terminated, truncated)."""
+        self.terminated, self.truncated, self.done = bool(self.vector[-2]), bool(self.vector[-1]), True
+        return self.terminated, self.truncated
 
     def record(self, time: int) -> None:
         """Record the newest state."""
@@ -175,6 +149,9 @@ class InputWire:
     put: Places
     whole: bool
     flatten: Any = None
+    #: reading is no more than ``source[take]``: this wire fills the vector in its order,
+    #: from a state vector (which nobody can write to)
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +256,14 @@ def wire_sensors(
         if not take:
             target += f"#{len(wires)}"
         wires.append(
-            InputWire(target, places(take) if take else None, places(put), len(put) == position, flatten)
+            InputWire(
+                target,
+                places(take) if take else None,
+                places(put),
+                len(put) == position,
+                flatten,
+                alone=not entity and put == list(range(position)),
+            )
         )
         links.append(Link(e, entity, source, target))
     return wires, links

@@ -281,7 +281,7 @@ class WorldBuilder:
     ) -> None:
         # attribute by attribute: mosaik puts several into a set, whose order depends on
         # the hash seed. Initial data is for attributes that do not trigger only.
-        arguments: dict[str, Any] = {"transform": _same}
+        arguments: dict[str, Any] = dict(internals.CONNECT)
         if shift:
             arguments["time_shifted"] = shift
             if attributes[1] in target.model_mock.measurement_inputs:
@@ -293,11 +293,6 @@ class WorldBuilder:
                 arguments["initial_data"] = initial
         self.world.connect_one(source, target, *attributes, **arguments)
         self.connections.append((source.full_id, target.full_id, *attributes, bool(shift)))
-
-
-def _same(value: Any) -> Any:
-    # given to every connection, because the default of connect_one in 3.5 cannot be called
-    return value
 
 
 def _starter(sid: str, spec: SimulatorSpec) -> dict[str, Any]:

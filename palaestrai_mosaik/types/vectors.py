@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -40,6 +41,8 @@ class Layout:
         self.index = {uid: i for i, uid in enumerate(self.uids)}
         self.scalar = all(space.shape == () for space in self.spaces)
         self.integral = np.concatenate([s.flat_integral for s in self.spaces] or [np.empty(0, bool)])
+        #: every channel is one real number
+        self.plain = self.scalar and not self.integral.any()
         self.low = np.concatenate([s.flat_low for s in self.spaces] or [np.empty(0)])
         self.high = np.concatenate([s.flat_high for s in self.spaces] or [np.empty(0)])
 
@@ -65,11 +68,9 @@ class Layout:
 
 
 class _Channels(Sequence[T], Generic[T]):
-    __slots__ = ("_layout", "_objects")
-
-    def __init__(self, layout: Layout):
-        self._layout = layout
-        self._objects: list[T] | None = None
+    __slots__ = ()
+    _layout: Layout
+    _objects: list[T] | None
 
     def _all(self) -> list[T]:
         raise NotImplementedError
@@ -91,19 +92,17 @@ class _Channels(Sequence[T], Generic[T]):
         return repr(self._objects or self._all())
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SensorReadings(_Channels[SensorInformation]):
-    """The readings that an agent sees; ``vector`` has them flat (do not write to it)."""
+    """The readings that an agent sees; ``vector`` has them flat (read-only)."""
 
-    __slots__ = ("vector",)
-
-    def __init__(self, layout: Layout, vector: FloatVector):
-        self._layout = layout
-        self._objects = None
-        self.vector = vector
+    _layout: Layout
+    vector: FloatVector
+    _objects: list[SensorInformation] | None = None
 
     def _all(self) -> list[SensorInformation]:
         layout, vector = self._layout, self.vector
-        if layout.scalar and not layout.integral.any():
+        if layout.plain:
             triples = zip(vector.tolist(), layout.spaces, layout.uids, strict=True)
         else:
             values = [s.unflatten(vector[part]) for s, part in zip(layout.spaces, layout.slices, strict=True)]
@@ -112,18 +111,16 @@ class SensorReadings(_Channels[SensorInformation]):
         return self._objects
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ActuatorSetpoints(_Channels[ActuatorInformation]):
     """The actuators that an agent may set: assign ``vector``, or each actuator's ``value``.
 
     ``vector``: shape ``(n_setpoints,)``; NaN means that there is no new set-point.
     """
 
-    __slots__ = ("vector",)
-
-    def __init__(self, layout: Layout):
-        self._layout = layout
-        self._objects = None
-        self.vector: FloatVector | None = None
+    _layout: Layout
+    vector: FloatVector | None = None
+    _objects: list[ActuatorInformation] | None = None
 
     def _all(self) -> list[ActuatorInformation]:
         layout = self._layout

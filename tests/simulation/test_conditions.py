@@ -19,7 +19,8 @@ from support.documents import (
 
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.simulation.conditions import AgentObjectiveTerminationCondition, ask
+from palaestrai_mosaik.simulation.conditions import AgentObjectiveTerminationCondition
+from palaestrai_mosaik.simulation.director import ask
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import SimulationFlowControl
 
