@@ -83,7 +83,7 @@ def execute(
             for warning in result.warnings:
                 if recorder is not None:
                     recorder.warning(warning)
-            loop = _event_loop()
+            loop = event_loop()
             stack.callback(loop.close)
             context = Context(document, inspection, directory, store, recorder, progress, interrupt, loop)
             _phases(context, result)
@@ -103,7 +103,8 @@ def execute(
     return result
 
 
-def _event_loop() -> asyncio.AbstractEventLoop:
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop, the fastest that there is."""
     # uvloop makes mosaik's scheduler about an eighth faster; it does not exist on Windows
     try:
         import uvloop

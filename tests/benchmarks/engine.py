@@ -4,7 +4,8 @@ Two agents (5 sensors and 5 actuators each) act in the dummy environment:
 
 * ``document``: the run document through the whole package, with and without the store,
   vanilla, taking turns, and with one simulator per agent;
-* ``bare mosaik``: the same simulators, entities and connections, but empty ``step``;
+* ``bare mosaik``: the same simulators, entities and connections, but empty ``step``, in
+  asyncio's event loop (mosaik's own choice) and in the one that runs use (uvloop);
 * ``bare loop``: the same environment, muscles, brains and objectives in a Python loop.
 
 All are run in this process, in turn, ``--repeat`` times; the table gives the median and
@@ -20,6 +21,7 @@ import asyncio
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from time import process_time
 
 import mosaik_api_v3
@@ -31,6 +33,7 @@ from palaestrai_mosaik.agent.library.dummy import DummyBrain, DummyMuscle, Dummy
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.run.runner import event_loop
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
@@ -130,7 +133,9 @@ class Last(Empty):
         return None
 
 
-def bare_mosaik(steps: int) -> None:
+def bare_mosaik(
+    steps: int, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+) -> None:
     """Run the document's world with empty simulators."""
 
     async def run() -> None:
@@ -154,7 +159,7 @@ def bare_mosaik(steps: int) -> None:
         )
         await internals.shut_down(world, ())
 
-    loop = asyncio.new_event_loop()
+    loop = new_loop()
     loop.run_until_complete(run())
     loop.close()
 
@@ -209,6 +214,7 @@ def through_document(controller: str, bridge: str, stored: bool) -> Callable[[in
 
 CASES: dict[str, Callable[[int], None]] = {
     "bare mosaik": bare_mosaik,
+    "bare mosaik, our loop": partial(bare_mosaik, new_loop=event_loop),
     "bare loop": bare_loop,
     "vanilla": through_document("Vanilla", "agents", False),
     "vanilla, store": through_document("Vanilla", "agents", True),

@@ -1,0 +1,236 @@
+"""Who may import whom: the flow of the package goes one way.
+
+design -> experiment (document) -> execution -> run -> simulation -> mosaik -> agent and
+environment -> store -> analysis. Imports point only towards ``types``, ``errors``,
+``seeding`` and the documents.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import palaestrai_mosaik
+
+NAME = "palaestrai_mosaik"
+ROOT = Path(palaestrai_mosaik.__file__).parent
+
+LEAVES = {"errors", "types", "seeding"}
+
+#: package (or module) of the top level -> what it may import of the others. "" is
+#: ``palaestrai_mosaik/__init__.py`` (its version), which everybody may import.
+ALLOWED: dict[str, set[str]] = {
+    "": set(),
+    "errors": set(),
+    "seeding": set(),
+    "types": {"errors"},
+    "experiment": {"errors", "types"},
+    "environment": LEAVES,
+    "agent": LEAVES,
+    "simulation": LEAVES | {"experiment", "environment", "agent"},
+    "store": LEAVES | {"experiment"},
+    "run": LEAVES | {"experiment", "environment", "agent", "simulation", "store"},
+    "design": LEAVES | {"experiment"},
+    "execution": LEAVES | {"experiment", "run", "store"},
+    "analysis": LEAVES | {"experiment", "design", "store"},
+    "testing": LEAVES | {"environment", "agent", "simulation"},
+    "cli": LEAVES | {"experiment", "simulation", "run", "store", "design", "execution", "analysis"},
+}
+
+#: what is not of this package: only these may import it
+ONLY = {"mosaik": {"simulation"}, "mosaik_api_v3": {"simulation", "environment"}}
+
+#: packages of documents: beside the standard library they use only these
+PLAIN = {"experiment": {"yaml", "numpy"}}
+
+
+@dataclass(frozen=True)
+class Import:
+    """``file`` (relative to the package) imports the module ``target`` in ``line``."""
+
+    file: str
+    line: int
+    target: str
+
+    @property
+    def source(self) -> str:
+        """The package or module of the top level that imports."""
+        return _part(Path(self.file).with_suffix("").parts)
+
+    @property
+    def ours(self) -> str | None:
+        """The package or module of the top level that is imported, ``None`` if it is not ours."""
+        first, *rest = self.target.split(".")
+        return (rest[0] if rest else "") if first == NAME else None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.target}"
+
+
+def _part(parts: tuple[str, ...]) -> str:
+    return "" if parts == ("__init__",) else parts[0]
+
+
+def imports_of(root: Path) -> Iterator[Import]:
+    """Yield all imports below ``root``, also those in functions and for type checking."""
+    for path in sorted(root.rglob("*.py")):
+        file = path.relative_to(root)
+        package = [NAME, *file.parent.parts]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(str(file), node.lineno, alias.name)
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+                for alias in node.names:
+                    # ``from palaestrai_mosaik import seeding`` imports a module
+                    yield Import(str(file), node.lineno, _module(root, module, alias.name))
+
+
+def _module(root: Path, module: str, name: str) -> str:
+    first, *way = module.split(".")
+    if first != NAME:
+        return module
+    place = root.joinpath(*way, name)
+    return f"{module}.{name}" if place.is_dir() or place.with_suffix(".py").is_file() else module
+
+
+def violations(root: Path) -> list[str]:
+    """Return what breaks the rules, one line each."""
+    found = []
+    for one in imports_of(root):
+        source, target = one.source, one.ours
+        outside = one.target.split(".")[0]
+        if source not in ALLOWED:
+            found.append(f"{one.file}: {source!r} has no rule, add it to this test")
+        elif target is not None:
+            if target not in {source, "", *ALLOWED[source]}:
+                found.append(f"{one}: {source or NAME} may import {', '.join(sorted(ALLOWED[source]))}")
+        elif source not in ONLY.get(outside, {source}):
+            found.append(f"{one}: only {', '.join(sorted(ONLY[outside]))} may")
+        elif source in PLAIN and outside not in {*PLAIN[source], *sys.stdlib_module_names}:
+            found.append(f"{one}: {source} uses the standard library and {', '.join(sorted(PLAIN[source]))}")
+    return found
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return the nodes of a cycle of ``graph``, first and last the same; nothing if there is none."""
+    done: set[str] = set()
+
+    def visit(node: str, way: list[str]) -> list[str]:
+        if node in way:
+            return [*way[way.index(node) :], node]
+        if node in done:
+            return []
+        for following in sorted(graph.get(node, ())):
+            found = visit(following, [*way, node])
+            if found:
+                return found
+        done.add(node)
+        return []
+
+    return next((found for node in sorted(graph) if (found := visit(node, []))), [])
+
+
+def graph_of(root: Path) -> dict[str, set[str]]:
+    """Return which package imports which others, with the modules of the top level as packages."""
+    graph: dict[str, set[str]] = {}
+    for one in imports_of(root):
+        others = graph.setdefault(one.source, set())
+        if one.ours not in {None, "", one.source}:
+            others.add(str(one.ours))
+    return graph
+
+
+def test_imports_follow_the_rules() -> None:
+    found = violations(ROOT)
+    assert not found, "\n".join(found)
+
+
+def test_packages_do_not_import_each_other_in_circles() -> None:
+    assert cycle(graph_of(ROOT)) == []
+
+
+def test_the_rules_themselves_have_no_circle() -> None:
+    assert cycle(ALLOWED) == []
+
+
+def test_the_walk_sees_the_package() -> None:
+    """Were nothing found, the tests above could not fail."""
+    graph = graph_of(ROOT)
+    assert {"agent", "environment", "errors", "types", "seeding"} <= graph["simulation"]
+    assert {"experiment", "simulation"} <= graph["run"]
+    assert any(one.target.startswith("mosaik.") for one in imports_of(ROOT) if one.source == "simulation")
+    assert len({one.file for one in imports_of(ROOT)}) > 50
+
+
+def plant(root: Path, files: dict[str, str]) -> Path:
+    """Write a small package that keeps the rules, and the given ``files``."""
+    sound = {
+        "__init__.py": "__version__ = '1'",
+        "errors.py": "import enum",
+        "types/__init__.py": "from palaestrai_mosaik.errors import Error",
+        "agent/__init__.py": "from .muscle import Muscle",
+        "agent/muscle.py": "from palaestrai_mosaik import __version__, seeding\nimport numpy as np",
+        "seeding.py": "import numpy as np",
+        "simulation/world.py": "from mosaik.async_scenario import AsyncWorld\nfrom ..agent import Muscle",
+        "cli/main.py": "def main():\n    from palaestrai_mosaik import run",
+        "run/__init__.py": "",
+    }
+    for name, text in {**sound, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+    return root
+
+
+def test_a_sound_package_has_no_violation(tmp_path: Path) -> None:
+    root = plant(tmp_path, {})
+    assert violations(root) == []
+    assert cycle(graph_of(root)) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("agent/bad.py", "from palaestrai_mosaik.simulation.world import Episode", "agent may import"),
+        (
+            "agent/bad.py",
+            "from ..simulation import world",
+            "bad.py:1 imports palaestrai_mosaik.simulation.world",
+        ),
+        ("agent/library/bad.py", "from ...run import execute", "imports palaestrai_mosaik.run"),
+        ("environment/bad.py", "import palaestrai_mosaik.store.query", "environment may import"),
+        ("experiment/bad.py", "from palaestrai_mosaik import run", "experiment may import errors, types"),
+        ("experiment/bad.py", "def f():\n    import networkx", "bad.py:2 imports networkx: experiment uses"),
+        ("simulation/bad.py", "from palaestrai_mosaik.cli.main import main", "simulation may import"),
+        ("store/bad.py", "from palaestrai_mosaik.run import records", "store may import"),
+        ("types/bad.py", "from palaestrai_mosaik.seeding import generator", "types may import errors"),
+        ("run/bad.py", "import mosaik", "only simulation may"),
+        ("environment/bad.py", "from mosaik import World", "only simulation may"),
+        ("run/bad.py", "import mosaik_api_v3", "only environment, simulation may"),
+        ("__init__.py", "from .run import execute", "palaestrai_mosaik may import"),
+        (
+            "agent/bad.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from palaestrai_mosaik.store import Store",
+            "bad.py:3 imports palaestrai_mosaik.store",
+        ),
+        ("novelty/new.py", "import os", "'novelty' has no rule"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path: Path, file: str, text: str, message: str) -> None:
+    found = violations(plant(tmp_path, {file: text}))
+    assert len(found) == 1
+    assert message in found[0]
+
+
+def test_a_planted_circle_is_found(tmp_path: Path) -> None:
+    root = plant(tmp_path, {"run/a.py": "from ..store import b", "store/b.py": "from ..run import a"})
+    assert cycle(graph_of(root)) == ["run", "store", "run"]
