@@ -1,1 +1,8 @@
-""""""
+"""One episode as one run of a mosaik world: the bridge between environments and agents.
+
+``world`` builds the world (the only owner of ``mosaik.AsyncWorld``), ``bridge`` has our
+mosaik simulators, ``director`` says who acts when and when it ends, ``body`` is an agent
+in a world, ``ports`` the wiring between vectors, ``conditions`` the termination
+conditions, ``graph`` draws a world, and ``mosaik_internals`` holds everything that leans
+on undocumented parts of mosaik.
+"""
