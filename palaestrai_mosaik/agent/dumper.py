@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,6 +12,9 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from palaestrai_mosaik.errors import BrainDumpError
+
+#: file systems allow 255 bytes; a prefix and an ending are added
+_LONGEST = 180
 
 
 class BrainDumper(ABC):
@@ -45,7 +49,10 @@ class BrainDumper(ABC):
 
 
 class FileBrainDumper(BrainDumper):
-    """Keeps dumps as files ``<base>/<experiment run>/<phase>/<agent>/<tag>.bin``."""
+    """Keeps dumps as files ``<base>/<experiment run>/<phase>/<agent>/brain.bin``.
+
+    A dump with a tag is ``brain-<tag>.bin``.
+    """
 
     def __init__(self, base: str | Path, experiment_run: str, phase: str, agent: str):
         self.directory = Path(base).joinpath(*(_file_name(p) for p in (experiment_run, phase, agent)))
@@ -67,7 +74,7 @@ class FileBrainDumper(BrainDumper):
         return BytesIO(path.read_bytes())
 
     def _path(self, tag: str) -> Path:
-        return self.directory / f"{_file_name(tag or 'brain')}.bin"
+        return self.directory / (f"brain-{_file_name(tag)}.bin" if tag else "brain.bin")
 
     def _what_exists(self) -> str:
         directory = self.directory
@@ -79,4 +86,9 @@ class FileBrainDumper(BrainDumper):
 
 def _file_name(name: str) -> str:
     """Return ``name`` as one harmless path component, distinct for distinct names."""
-    return quote(name, safe=" ").replace(".", "%2E")
+    safe = quote(name, safe=" ").replace(".", "%2E")
+    if len(safe) > _LONGEST:
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        safe = f"{safe[: _LONGEST - 33]}-{digest[:32]}"
+    # no quoted name is a lone percent sign
+    return safe or "%"

@@ -98,6 +98,8 @@ class Memory:
 
     def close(self, objective: float) -> None:
         """Set the objective of the newest row."""
+        if self._end == self._start:
+            raise IndexError("the memory is empty: there is no row to close")
         self._objective[self._end - 1] = objective
 
     def mark_end(self, *, terminated: bool, truncated: bool) -> None:
@@ -125,7 +127,9 @@ class Memory:
         )
 
     def truncate(self, n: int) -> None:
-        """Forget all but the last ``n`` rows."""
+        """Forget all but the last ``n`` rows (``n`` is not negative)."""
+        if n < 0:
+            raise ValueError(f"n must not be negative, not {n}")
         self._start = max(self._start, self._end - n)
 
     def clear(self) -> None:

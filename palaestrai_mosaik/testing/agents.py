@@ -204,7 +204,7 @@ class _Actor:
         self.actuators = self._actuators.bound(rng)
 
     def act(self, readings: FloatVector, when: str) -> tuple[FloatVector, Any]:
-        """Ask for set-points and check the answer; what it is good for is NaN if it is not."""
+        """Ask for set-points and check the answer; return set-points and data."""
         findings, given = self.findings, readings.copy()
         with findings.calling(when):
             answer = self.muscle.propose_actions(

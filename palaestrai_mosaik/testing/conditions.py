@@ -38,11 +38,7 @@ class _View:
         self.worker, self.episode, self.time = worker, episode, step
         values = story.objectives[worker, episode]
         self.values = {a: values[:step, i].copy() for i, a in enumerate(story.agents)}
-        ended = step == len(values)
-        self.states = dict.fromkeys(story.environments, (ended, False))
-
-    def ended(self) -> dict[str, tuple[bool, bool]]:
-        return self.states
+        self.ended = dict.fromkeys(story.environments, (step == len(values), False))
 
     def objectives(self, agent: str) -> FloatArray:
         return self.values.get(agent, np.empty(0))

@@ -7,6 +7,7 @@ An agent that works on vectors pays for no object at all; one that works on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
@@ -152,12 +153,13 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
             layout.check(vector)
             return vector
         objects: Any = actions._objects or ()
-        if layout.scalar:
+        if layout.scalar and objects:
             values = [a.value for a in objects]
-            if not values:
-                return np.full(layout.size, np.nan)
-            # float(None) cannot be: None becomes NaN in a float array
-            return np.array(values, dtype=np.float64)
+            # None becomes NaN in a float array; what is not a plain number goes the long way
+            with suppress(ValueError):
+                vector = np.array(values, dtype=np.float64)
+                if vector.shape == (layout.size,):
+                    return vector
     else:
         objects = actions
     vector = np.full(layout.size, np.nan)

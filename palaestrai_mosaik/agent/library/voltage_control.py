@@ -57,10 +57,11 @@ class IntegratingVoltageController(InverterMuscle):
     """Integrates the voltage error: ``q[t] = q[t-1] - gain * rating * (V[t] - target)``.
 
     It settles where the error is zero or the inverter is at its limit, and does so
-    whatever the delay of its readings, if ``gain`` is small enough: with readings one
-    step old, the loop of an inverter that moves its voltage by ``s`` p.u. over its whole
-    range is stable for ``gain < 1 / s``. ``gain`` is the share of the rating per step
-    and p.u. of error.
+    whatever the delay of its readings, if ``gain`` is small enough. For an inverter that
+    moves its voltage by ``s`` p.u. with its whole rating, the loop is stable for
+    ``gain < 2 / s`` in vanilla (a set-point shows in the next reading), and for
+    ``gain < 1 / s`` with one more step of delay. ``gain`` is the share of the rating per
+    step and p.u. of error.
     """
 
     def __init__(self, gain: float = 10.0, target: float = 1.0):
