@@ -159,7 +159,7 @@ def test_what_is_missing_and_what_exists_is_said(tmp_path: Path) -> None:
     with pytest.raises(BrainDumpError) as tag_error:
         one.load("actr")
     assert str(one.directory / "brain-actr.bin") in str(tag_error.value)
-    assert "holds actor.bin, critic.bin" in str(tag_error.value)
+    assert "holds brain-actor.bin, brain-critic.bin" in str(tag_error.value)
     with pytest.raises(BrainDumpError, match="phase_0' holds agent"):
         dumper(tmp_path, agent="agnt").load()
     with pytest.raises(BrainDumpError, match="holds run"):
