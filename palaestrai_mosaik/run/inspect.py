@@ -8,7 +8,7 @@ from dataclasses import replace
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument, check_classes
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
-from palaestrai_mosaik.simulation.ports import EnvironmentPort, match, match_all
+from palaestrai_mosaik.simulation.ports import EnvironmentPort, match, match_all, shared_actuators
 
 from .parts import BASES, make_conditions, make_port
 
@@ -100,6 +100,8 @@ class Inspection:
                     "agents",
                     j,
                 )
+        for j, told in shared_actuators(ports, [(a.name, a.actuators) for a in agents]):
+            self._report(told, i, "agents", j, "actuators")
         self.phases.append(replace(phase, agents=tuple(agents)))
         self._look_for_the_end(i, phase, ports)
 

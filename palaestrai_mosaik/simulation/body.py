@@ -84,9 +84,11 @@ class Body:
         self.rows = 0
         #: a row is open (waits for its reward), or closed and not yet settled
         self.open = self.pending = False
-        #: the settled row, as the stream takes it
-        self.settled: tuple[Any, ...] | None = None
+        #: the settled row, as the stream takes it, and what was reported with it
+        self.settled: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self.row: tuple[Any, ...] = ()
+        #: what muscle and brain report about themselves at the newest row
+        self.told: dict[str, Any] = {}
         self._history = np.empty((256, 1 + len(self.reward_names)))
 
     @staticmethod
@@ -123,7 +125,7 @@ class Body:
     def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask the muscle for set-points at ``time`` and lay them out for mosaik."""
         if self.pending:
-            self.settled, self.pending = self.row, False
+            self.settled, self.pending = (self.row, self.told), False
         alone = self.alone
         if alone is not None:
             (vector,) = inputs[alone.attribute].values()
@@ -134,6 +136,7 @@ class Body:
         started = perf_counter()
         answer = self.muscle.propose_actions(SensorReadings(self.sensors, readings), available)
         self.wall = perf_counter() - started
+        self.told = self.muscle.pop_statistics() if self.muscle._statistics else {}
         try:
             actions, self.data = answer
         except (TypeError, ValueError):
@@ -207,6 +210,8 @@ class Body:
             if terminated or truncated:
                 memory.mark_end(terminated=terminated, truncated=truncated)
             update = brain.thinking(self.muscle.uid, self.data)
+            if brain._statistics:
+                self.told |= brain.pop_statistics()
             if update is not None and (isinstance(update, np.ndarray) or update):
                 self.muscle.update(update)
 
@@ -228,21 +233,20 @@ class Body:
             self.learn(terminated, truncated)
         elif self.brain is not None:
             self.brain._memory.mark_end(terminated=terminated, truncated=truncated)
-        self.settled, self.pending = (*self.row[:8], terminated, truncated, self.row[10]), False
+        row = (*self.row[:8], terminated, truncated, self.row[10])
+        self.settled, self.pending = (row, self.told), False
         self.record()
 
     def record(self) -> None:
         """Record the settled row, and what muscle and brain report about themselves."""
-        row, self.settled = self.settled, None
-        if row is None:
+        if self.settled is None:
             return
+        (row, told), self.settled = self.settled, None
         if self.stream is not None:
             self.stream.append(*row)
         if self.statistic is not None:
-            for source in (self.muscle, self.brain):
-                if source is not None and source._statistics:
-                    for key, value in source.pop_statistics().items():
-                        self.statistic(row[0], row[1], row[2], key, value)
+            for key, value in told.items():
+                self.statistic(row[0], row[1], row[2], key, value)
 
     def objectives(self) -> FloatVector:
         """(n,): the objective of this episode's closed rows."""

@@ -203,6 +203,32 @@ def match_all(ports: Sequence[EnvironmentPort], kind: str, names: Sequence[str])
     return tuple(dict.fromkeys(uid for name in names for uid in match(ports, kind, name) or [name]))
 
 
+def shared_actuators(
+    ports: Sequence[EnvironmentPort], owned: Sequence[tuple[str, Sequence[str]]]
+) -> list[tuple[int, str]]:
+    """Return what is wrong with the actuators of co-simulations that several agents own.
+
+    ``owned``: name and actuators of every agent. Each problem comes with the place in
+    ``owned`` of the agent that is one too many.
+    """
+    owners: dict[str, str] = {}
+    problems = []
+    for place, (name, uids) in enumerate(owned):
+        shared = [uid for uid in uids if uid in owners]
+        if shared:
+            more = f" (and {len(shared) - 1} more)" if len(shared) > 1 else ""
+            problems.append(
+                (
+                    place,
+                    f"actuator {shared[0]!r}{more} belongs to {owners[shared[0]]!r} and to {name!r}; in a co-simulation "
+                    "an actuator has one owner, because mosaik gives both values to the entity without an order",
+                )
+            )
+        in_groups = {u for p in ports if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
+        owners |= dict.fromkeys((uid for uid in uids if uid in in_groups), name)
+    return problems
+
+
 def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:
     """Gather a vector of length ``size`` from mosaik's inputs of one entity; not to be written to."""
     if len(wires) == 1 and wires[0].whole and wires[0].take is not None:

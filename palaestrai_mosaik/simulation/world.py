@@ -33,7 +33,7 @@ from .bridge import (
     EnvironmentSimulator,
 )
 from .director import Director
-from .ports import EnvironmentPort, InputWire, Link, plans_of, wire_sensors
+from .ports import EnvironmentPort, InputWire, Link, plans_of, shared_actuators, wire_sensors
 
 _OURS = "ours"
 
@@ -94,7 +94,8 @@ class WorldBuilder:
             if isinstance(port.domain, CoSimulation):
                 port.domain.reset()
         self.plans = plans_of(self.ports)
-        self._refuse_shared_actuators()
+        for problem in shared_actuators(self.ports, [(b.name, b.actuator_uids) for b in director.bodies]):
+            raise ContractError(problem[1])
         links = []
         for body in director.bodies:
             links.append(body.wire(self.ports, self.plans))
@@ -134,21 +135,6 @@ class WorldBuilder:
             graph.add_edge(source.split(".", 1)[0], target.split(".", 1)[0])
         fed = {self.lead} | networkx.descendants(graph, self.lead) if self.lead in graph else set()
         return not fed.issuperset(self.simulators)
-
-    def _acted_upon(self, uids: Sequence[str]) -> set[int]:
-        return {e for e, port in enumerate(self.ports) for uid in uids if uid in port.actuators.index}
-
-    def _refuse_shared_actuators(self) -> None:
-        owners: dict[str, str] = {}
-        for body in self.episode.director.bodies:
-            for uid in body.actuator_uids:
-                (e,) = self._acted_upon([uid])
-                if uid in owners and self.plans[e] is not None:
-                    raise ContractError(
-                        f"actuator {uid!r} belongs to {owners[uid]!r} and to {body.name!r}; in a co-simulation an "
-                        "actuator has one owner, because mosaik gives both values to the entity without an order"
-                    )
-                owners[uid] = body.name
 
     def _director_wires(self) -> tuple[list[Sequence[InputWire]], list[Link]]:
         wires: list[Sequence[InputWire]] = []

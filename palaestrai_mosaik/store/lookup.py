@@ -108,7 +108,9 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
     """Return rows of the database as a frame that has the columns even without a row."""
     import pandas as pd
 
-    return pd.DataFrame.from_records([tuple(row) for row in rows], columns=list(columns))
+    # text stays as it is, and what is missing stays None: pandas 3 would make it NaN
+    with pd.option_context("future.infer_string", False):
+        return pd.DataFrame.from_records([tuple(row) for row in rows], columns=list(columns))
 
 
 def unknown(what: str, name: str, names: Iterable[str], place: str) -> StoreError:

@@ -115,7 +115,7 @@ class Trajectories(Queries):
         rows = Rows(worker, episode, start, stop)
         result = self._frames(run, phase, ("environment", environment), rows, columns)
         if "state" in result:
-            states = [None if text is None else json.loads(text) for text in result["state"]]
+            states = [json.loads(text) if isinstance(text, str) else None for text in result["state"]]
             result["state"] = pd.Series(states, dtype=object)
         return result
 

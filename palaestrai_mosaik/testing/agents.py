@@ -120,6 +120,7 @@ def check_brain(
                     memory.mark_end(terminated=True, truncated=False)
             with findings.calling(f"step {step}, thinking"):
                 updates.append(brain.thinking(_UID, data))
+            brain.pop_statistics()
             update = updates[-1]
             if update is not None and (isinstance(update, np.ndarray) or update):
                 with findings.calling(f"step {step}, update of the muscle"):
@@ -210,6 +211,7 @@ class _Actor:
             answer = self.muscle.propose_actions(
                 SensorReadings(self.sensors, given), ActuatorSetpoints(self.actuators)
             )
+            self.muscle.pop_statistics()
         if not same(given, readings):
             findings.add("changes the readings that it is given", when)
         if not isinstance(answer, tuple | list) or len(answer) != 2:

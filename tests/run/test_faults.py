@@ -197,3 +197,17 @@ def test_patterns_name_sensors_and_actuators(tmp_path):
     assert [c for c in columns if c.startswith("setpoint")] == [f"setpoint.myenv.{i}" for i in range(10)]
     with pytest.raises(DocumentError, match=r"no sensor 'myenv.x\*'"):
         run(tmp_path, phase(agents=[agent("a", sensors=["myenv.x*"])]))
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_statistics_are_recorded_or_dropped(tmp_path, stored):
+    telling = agent("a", muscle=named(f"{PARTS}:Telling"))
+    doc = document(phase(agents=[telling]))
+    if not stored:
+        execute(doc)
+        return
+    with Store(tmp_path) as store:
+        execute(doc, store=store)
+        found = store.statistics("latest")
+    assert found["value"].tolist() == list(range(10))
+    assert found["step"].tolist() == list(range(10))

@@ -15,7 +15,7 @@ import pytest
 from support.documents import ENVIRONMENT_ENDS, agent, document, environment, named, phase
 
 from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.errors import ContractError, DocumentError, SimulatorError
+from palaestrai_mosaik.errors import DocumentError, SimulatorError
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store import Store
 
@@ -111,7 +111,7 @@ def test_an_actuator_of_a_cosimulation_has_one_owner():
             [charger("c"), charger("d", first=1, count=1)],
         )
     )
-    with pytest.raises(ContractError, match=r"'co.p1' belongs to 'c' and to 'd'"):
+    with pytest.raises(DocumentError, match=r"agents.1.actuators: .*'co.p1' belongs to 'c' and to 'd'"):
         execute(doc)
 
 

@@ -116,6 +116,14 @@ class Raising(DummyMuscle):
         return super().propose_actions(sensors, actuators_available)
 
 
+class Telling(DummyMuscle):
+    """Reports the reading of its first sensor."""
+
+    def propose_actions(self, sensors: Any, actuators_available: Any) -> Any:
+        self.add_statistics("reading", sensors.vector[0])
+        return super().propose_actions(sensors, actuators_available)
+
+
 class Returning(Muscle):
     """Returns whatever ``what`` names, to break the contract."""
 

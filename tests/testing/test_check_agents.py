@@ -530,3 +530,27 @@ def test_what_is_wrong_with_a_condition_is_found(broken: Any, text: str) -> None
 )
 def test_sound_conditions_pass(factory: Any) -> None:
     check_termination_condition(factory, steps=30)
+
+
+class Reporting(DummyBrain):
+    """Reports a figure at every step."""
+
+    def thinking(self, muscle_id, data_from_muscle):
+        self.add_statistics("count", self.count)
+        return super().thinking(muscle_id, data_from_muscle)
+
+
+class ReportingMuscle(DummyMuscle):
+    """Reports a figure at every step, too."""
+
+    def propose_actions(self, sensors, actuators_available):
+        self.add_statistics("iter", self.iter)
+        return super().propose_actions(sensors, actuators_available)
+
+
+def test_parts_that_report_statistics_pass():
+    space = Discrete(5)
+    sensors = [SensorInformation(0, space, "e.s")]
+    actuators = [ActuatorInformation(None, space, "e.a")]
+    check_muscle(ReportingMuscle, sensors, actuators)
+    check_brain(Reporting, ReportingMuscle, sensors, actuators)

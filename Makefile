@@ -1,0 +1,49 @@
+# make run    the main job: agents in a medium-voltage grid for one day
+# make test   the test suite
+# Both make the virtual environment .venv on first use; pip is all that needs a network.
+# PYTHON=/path/to/python3.12 chooses the interpreter that .venv is made with.
+
+PYTHON ?= python3
+RESULTS := palaestrai-results
+BIN := .venv/bin
+THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+.DELETE_ON_ERROR:
+.PHONY: run test lint bench clean
+
+run: .venv/ready-run
+	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
+	$(BIN)/palaestrai-mosaik show latest --store $(RESULTS)
+	$(BIN)/palaestrai-mosaik plot latest --store $(RESULTS) \
+	    --sensors 'grid.bus-*.vm_pu' --output $(RESULTS)/cigre_mv_day.png
+
+test: .venv/ready-test
+	$(THREADS) $(BIN)/python -m pytest -q -n 2
+
+lint: .venv/ready-lint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: .venv/ready-run
+	$(THREADS) $(BIN)/python tests/benchmarks/engine.py
+	$(THREADS) $(BIN)/python tests/benchmarks/grid_solver.py
+	$(THREADS) $(BIN)/python tests/benchmarks/flagship.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+
+# One environment; each stamp says that its extras are installed as pyproject.toml has them.
+.venv/ready-run: EXTRAS := grid
+.venv/ready-test: EXTRAS := grid,test
+.venv/ready-lint: EXTRAS := grid,dev
+.venv/ready-%: pyproject.toml | .venv/bin/pip
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[$(EXTRAS)]'
+	touch $@
+
+.venv/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Python 3.11 or newer is needed; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
+	        "Try: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
+	    echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }

@@ -1,0 +1,82 @@
+"""What holds for all tests: parts that must not be skipped, and services that tests share.
+
+``PALAESTRAI_MOSAIK_REQUIRE=postgresql,grid`` says that these parts have been set up: a
+test that is skipped for the lack of one of them then fails. Continuous integration sets
+it, so that a part that is missing by accident cannot go unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Generator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VARIABLE = "PALAESTRAI_MOSAIK_REQUIRE"
+#: holds the URL of a PostgreSQL that tests may empty
+POSTGRESQL = "PALAESTRAI_MOSAIK_TEST_POSTGRESQL"
+#: part -> words of which one stands in the reason of a skip for the lack of it
+PARTS = {
+    "postgresql": ("postgresql", "psycopg"),
+    "grid": ("pandapower", "simbench", "lightsim2grid", "numba", "grid"),
+}
+
+
+def _required() -> list[str]:
+    return [part.strip() for part in os.environ.get(VARIABLE, "").split(",") if part.strip()]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    unknown = sorted(set(_required()) - set(PARTS))
+    if unknown:
+        raise pytest.UsageError(f"{VARIABLE}: unknown part {unknown[0]!r}; allowed are {', '.join(PARTS)}")
+
+
+def _refuse_skip(report: Any) -> None:
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+    for part in _required():
+        if any(word in reason.lower() for word in PARTS[part]):
+            report.outcome = "failed"
+            report.longrepr = f"{report.nodeid}: {VARIABLE} asks for {part}, but: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+def _shares_postgresql(item: pytest.Item) -> bool:
+    reasons = (str(mark.kwargs.get("reason", "")) for mark in item.iter_markers("skipif"))
+    return any(POSTGRESQL in reason for reason in reasons)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let one process at a time use the one PostgreSQL: each test begins by emptying it.
+
+    (xdist's groups would do, but its 3.8 does not find them with pytest 9.)
+    """
+    url = os.environ.get(POSTGRESQL)
+    if not url or not _shares_postgresql(item):
+        return (yield)
+    import fcntl
+
+    name = f"palaestrai-mosaik-tests-{sha256(url.encode()).hexdigest()[:16]}.lock"
+    with open(Path(tempfile.gettempdir()) / name, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return (yield)

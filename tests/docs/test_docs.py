@@ -1,0 +1,282 @@
+"""Every command and snippet of the documentation is executed, every link followed.
+
+The blocks of a page run from top to bottom in one temporary directory that holds a copy of
+``scenarios/``:
+
+* ``python`` in one namespace per page; ``bash`` with ``-e``, the package's commands on PATH;
+* ``yaml`` must be a complete run document and pass the check; ``yaml fragment`` must parse;
+* a block of any language with ``file=NAME`` is written to that file instead (and checked
+  as well, if it is a run document);
+* ``text output`` must equal what the block before it printed (``...`` stands for anything).
+
+A block below a comment ``<!-- not run: reason -->`` is left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palaestrai_mosaik.cli.main import parser
+from palaestrai_mosaik.environment.grid.channels import ACTUATOR_GROUPS, SENSOR_GROUPS
+from palaestrai_mosaik.environment.grid.rewards import _TERMS
+from palaestrai_mosaik.experiment import loads, vocabulary
+from palaestrai_mosaik.experiment.yaml_text import read
+from palaestrai_mosaik.run import inspect
+from palaestrai_mosaik.simulation import conditions
+from palaestrai_mosaik.store.models import Base
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+_FENCE = re.compile(r"^```(?P<info>.*)$")
+_NOT_RUN = re.compile(r"^<!-- not run: \S.* -->$")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_SAME_BUT_FOR_DOTS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block; ``line`` is that of its first line of text."""
+
+    line: int
+    words: tuple[str, ...]
+    text: str
+    runs: bool
+
+    @property
+    def language(self) -> str:
+        return self.words[0] if self.words else ""
+
+    @property
+    def file(self) -> str | None:
+        names = [word.removeprefix("file=") for word in self.words if word.startswith("file=")]
+        return names[0] if names else None
+
+
+def blocks_of(page: str) -> list[Block]:
+    """Return the fenced blocks of a page in order."""
+    blocks = []
+    opened: tuple[int, str, bool] | None = None
+    lines = page.split("\n")
+    for number, line in enumerate(lines, start=1):
+        fence = _FENCE.match(line)
+        if fence is None:
+            continue
+        if opened is None:
+            before = lines[number - 2] if number > 1 else ""
+            opened = (number, fence["info"], not _NOT_RUN.match(before))
+        else:
+            start, info, runs = opened
+            text = "\n".join(lines[start : number - 1]) + "\n"
+            blocks.append(Block(start + 1, tuple(info.split()), text, runs))
+            opened = None
+    assert opened is None, f"the block that begins in line {opened[0] if opened else 0} has no end"
+    return blocks
+
+
+class Page:
+    """Executes the blocks of one page."""
+
+    def __init__(self, name: str, directory: Path):
+        self.name = name
+        self.directory = directory
+        self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self.printed = ""
+
+    def run(self, block: Block) -> None:
+        if block.file is not None:
+            (self.directory / block.file).write_text(block.text, encoding="utf-8")
+        if block.language == "yaml":
+            self._yaml(block)
+        elif block.file is not None:
+            return
+        elif block.language == "python":
+            self._python(block)
+        elif block.language == "bash":
+            self._bash(block)
+        elif block.words == ("text", "output"):
+            same = doctest.OutputChecker().check_output(block.text, self.printed, _SAME_BUT_FOR_DOTS)
+            assert same, f"printed was\n{self.printed}"
+        else:
+            assert block.words in ((), ("text",)), f"a block of {' '.join(block.words)!r} is not executed"
+
+    def _python(self, block: Block) -> None:
+        # line numbers of a traceback are then those of the page
+        code = compile("\n" * (block.line - 1) + block.text, self.name, "exec")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, self.namespace)
+        self.printed = printed.getvalue()
+
+    def _bash(self, block: Block) -> None:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.text],
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        self.printed = done.stdout
+
+    def _yaml(self, block: Block) -> None:
+        if "fragment" in block.words:
+            assert not read(block.text, self.name).problems
+            return
+        value = read(block.text, self.name).value
+        assert isinstance(value, dict) and {"uid", "schedule"} <= set(value), (
+            "no complete run document: tag the block 'yaml fragment'"
+        )
+        problems = inspect(loads(block.text, self.name))
+        assert not problems, "\n".join(map(str, problems))
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory from which modules are imported and the commands are found."""
+    shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("PALAESTRAI_MOSAIK_STORE", raising=False)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_blocks_of_a_page_work(name: str, directory: Path) -> None:
+    page = Page(name, directory)
+    for block in blocks_of((ROOT / name).read_text(encoding="utf-8")):
+        if block.runs:
+            try:
+                page.run(block)
+            except BaseException as error:
+                error.add_note(f"in the block of {name}, line {block.line}")
+                raise
+
+
+def test_a_block_that_does_not_work_is_found(directory: Path) -> None:
+    fence = "`" * 3
+    for block, what in (
+        (f"{fence}python\nassert False, 'planted'\n{fence}", "planted"),
+        (f"{fence}bash\nfalse; true\n{fence}", "exit code 1"),
+        (f"{fence}yaml fragment\na: 1\na: 2\n{fence}", "given twice"),
+        (f"{fence}yaml\na: 1\n{fence}", "no complete run document"),
+        (f"{fence}text output\nsomething\n{fence}", "printed was"),
+        (f"{fence}cobol\n{fence}", "is not executed"),
+    ):
+        (found,) = blocks_of(block)
+        with pytest.raises(AssertionError, match=what):
+            Page("planted", directory).run(found)
+    (skipped,) = blocks_of(f"<!-- not run: planted -->\n{fence}bash\nfalse\n{fence}")
+    assert not skipped.runs
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors that a page's headings have on the usual hosts."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in _LINK.findall(text):
+        if re.match(r"https?:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        if anchor:
+            assert anchor in anchors_of(target), f"{link}: {target.name} has no such heading"
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = set(_LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    assert {page.name for page in PAGES[1:]} - {"index.md"} <= listed
+
+
+def _commands() -> Iterator[str]:
+    (commands,) = [action for action in parser()._actions if hasattr(action, "choices") and action.choices]
+    for name, sub in dict(commands.choices or {}).items():
+        yield f"palaestrai-mosaik {name}"
+        for action in sub._actions:
+            yield from (option for option in action.option_strings if option.startswith("--"))
+
+
+def _keys() -> Iterator[str]:
+    for section in vars(vocabulary).values():
+        if isinstance(section, vocabulary.Section):
+            yield from section.words
+
+
+#: page -> what the code offers and the page must name
+NAMED = {
+    "cli.md": set(_commands()),
+    "run-document.md": {*_keys(), *vocabulary.MODES, *vocabulary.BRIDGES},
+    "flow-control.md": {
+        name for name, found in vars(conditions).items() if name.endswith("TerminationCondition") and found
+    },
+    "store.md": {
+        name
+        for table in Base.metadata.tables.values()
+        for name in (table.name, *(column.name for column in table.columns))
+    },
+    "grid.md": {*SENSOR_GROUPS, *ACTUATOR_GROUPS, *_TERMS},
+}
+
+
+@pytest.mark.parametrize("page", NAMED)
+def test_a_reference_page_names_all_that_there_is(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    words = set(re.findall(r"--?[\w-]+|[\w.]+", text)) | {
+        f"palaestrai-mosaik {name}" for name in re.findall(r"palaestrai-mosaik ([a-z]+)", text)
+    }
+    missing = sorted(name for name in NAMED[page] if name not in words and f"`{name}`" not in text)
+    assert not missing
+
+
+def _texts_of_the_package() -> str:
+    """Return all texts that the package could print, what is inserted into them left out."""
+    texts = [(ROOT / "Makefile").read_text(encoding="utf-8")]
+    for module in sorted((ROOT / "palaestrai_mosaik").rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [n.value if isinstance(n, ast.Constant) else "\0" for n in node.values]
+                texts.append("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return "\n".join(texts)
+
+
+def test_the_messages_of_troubleshooting_exist() -> None:
+    texts = _texts_of_the_package()
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    messages = re.findall(r"\*\*`([^`]+)`\*\*", page)
+    assert len(messages) > 25
+    for message in messages:
+        # names in quotes, numbers and the kind of a channel are inserted
+        fragments = [part.strip(" ;:,()?'") for part in re.split(r"\.\.\.|'[^']*'|[\d.]+|sensor", message)]
+        for fragment in fragments:
+            assert len(fragment) < 4 or fragment in texts, f"{message!r}: no text has {fragment!r}"
