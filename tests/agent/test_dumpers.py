@@ -87,7 +87,10 @@ def test_plain_names_are_readable(tmp_path: Path) -> None:
     one = dumper(tmp_path, "my run-1", "phase_0", "agent_a")
     one.save(BytesIO(b"x"))
     one.save(BytesIO(b"y"), "actor")
-    assert files(tmp_path) == ["my run-1/phase_0/agent_a/brain-actor.bin", "my run-1/phase_0/agent_a/brain.bin"]
+    assert files(tmp_path) == [
+        "my run-1/phase_0/agent_a/brain-actor.bin",
+        "my run-1/phase_0/agent_a/brain.bin",
+    ]
 
 
 def test_a_dump_is_replaced(tmp_path: Path) -> None:
