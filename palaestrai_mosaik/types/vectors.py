@@ -42,8 +42,9 @@ class Layout:
         self.index = {uid: i for i, uid in enumerate(self.uids)}
         self.scalar = all(space.shape == () for space in self.spaces)
         self.integral = np.concatenate([s.flat_integral for s in self.spaces] or [np.empty(0, bool)])
+        self.any_integral = bool(self.integral.any())
         #: every channel is one real number
-        self.plain = self.scalar and not self.integral.any()
+        self.plain = self.scalar and not self.any_integral
         self.low = np.concatenate([s.flat_low for s in self.spaces] or [np.empty(0)])
         self.high = np.concatenate([s.flat_high for s in self.spaces] or [np.empty(0)])
 
@@ -55,12 +56,12 @@ class Layout:
 
     def check(self, vector: FloatVector) -> None:
         """Raise :class:`ActionError` naming the first set-point outside its space (NaN: none)."""
-        good = (vector >= self.low) & (vector <= self.high)
-        if self.integral.any():
-            good &= ~self.integral | (vector == np.floor(vector))
-        good |= np.isnan(vector)
-        if not good.all():
-            place = int(np.argmin(good))
+        # every comparison with NaN is false, so that it is never outside
+        wrong = (vector < self.low) | (vector > self.high)
+        if self.any_integral:
+            wrong |= self.integral & (np.abs(vector - np.rint(vector)) > 0)
+        if wrong.any():
+            place = int(np.argmax(wrong))
             channel = next(i for i, part in enumerate(self.slices) if part.start <= place < part.stop)
             raise ActionError(
                 f"set-point {vector[self.slices[channel]].tolist()!r} of actuator "

@@ -44,7 +44,7 @@ def test_what_cigre_offers() -> None:
     assert [s.uid for s in plan.simulators] == ["profiles", "inverters", "powergrid"]
     sensors = {s.uid: s for s in baseline.sensors}
     # 1 + 15 buses, 15 lines, 2 transformers, 1 external grid, 18 loads, 9 generators
-    assert len(sensors) == 1 + 15 + 15 + 2 + 2 * 1 + 18 + 2 * 9
+    assert len(sensors) == 1 + 15 + 15 + 2 + 2 * 1 + 18 + 3 * 9
     assert list(sensors)[:2] == ["grid.converged", "bus-0.vm_pu"]
     assert sensors["bus-0.vm_pu"].value == pytest.approx(1.03)
     assert all(s.space.contains(s.value) for s in baseline.sensors)

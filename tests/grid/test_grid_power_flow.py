@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
 import sys
 from typing import Any
 
@@ -11,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.environment.grid import slowflow
+from palaestrai_mosaik.environment.grid import kernels
+from palaestrai_mosaik.environment.grid.equations import Equations
+from palaestrai_mosaik.environment.grid.fastflow import FastPowerFlow
+from palaestrai_mosaik.environment.grid.fixed_point import FixedPoint
 from palaestrai_mosaik.environment.grid.network import load_grid
-from palaestrai_mosaik.environment.grid.newton import NewtonPowerFlow
+from palaestrai_mosaik.environment.grid.newton import Newton
 from palaestrai_mosaik.environment.grid.powerflow import PowerFlowResult
 from palaestrai_mosaik.environment.grid.slowflow import (
     PandapowerPowerFlow,
@@ -22,6 +27,7 @@ from palaestrai_mosaik.environment.grid.slowflow import (
 )
 from palaestrai_mosaik.errors import PowerFlowError
 
+SOLVE_BY_NEWTON = Newton.solve
 GRIDS = (
     "cigre_mv",
     "simbench:1-MV-rural--2-sw",
@@ -61,24 +67,111 @@ def assert_same(found: PowerFlowResult, expected: PowerFlowResult) -> None:
     assert found.losses_mw == pytest.approx(expected.losses_mw, rel=1e-5, abs=1e-6)
 
 
+METHODS = pytest.mark.parametrize("newton_only", [False, True], ids=["fixed_point", "newton"])
+
+
+@pytest.fixture
+def no_newton(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make sure that an answer is the fixed-point iteration's own."""
+
+    def solve(self: Any, start: Any, power: Any) -> Any:
+        raise AssertionError("Newton's method was asked")
+
+    monkeypatch.setattr(Newton, "solve", solve)
+
+
+@METHODS
 @pytest.mark.parametrize("name", GRIDS)
-def test_agrees_with_pandapower(name: str) -> None:
+def test_agrees_with_pandapower(name: str, newton_only: bool, request: pytest.FixtureRequest) -> None:
     net = load_grid(name).net
-    fast = make_power_flow(net)
-    assert isinstance(fast, NewtonPowerFlow)
+    fast = FastPowerFlow(net, newton_only)
+    if not newton_only and name != "case2869":  # which has PV buses
+        request.getfixturevalue("no_newton")
     rng = np.random.default_rng(1)
     own = powers_of(net)
     for factor in (0.7, 0.95):
         powers = [p * factor * rng.uniform(0.9, 1.1, len(p)) for p in own]
         powers[3] = powers[3] + rng.uniform(-0.1, 0.1, len(powers[3]))
         found = fast.solve(*powers)
-    assert_same(found, oracle(net, powers))
+    expected = oracle(net, powers)
+    assert_same(found, expected)
+    np.testing.assert_allclose(found.vm_pu, expected.vm_pu, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["cigre_mv", "simbench:1-MV-rural--2-sw"])
+def test_both_methods_agree_along_a_day(name: str, no_newton: None) -> None:
+    """Each state is solved from the one before; the last states of 1e-9 MVA mismatch agree to 1e-9 p.u."""
+    grid = load_grid(name)
+    fixed_point = FastPowerFlow(grid.net)
+    q = powers_of(grid.net)[3]
+    found, powers = [], []
+    for row in range(17_000, 17_096):
+        load_p, load_q, sgen_p, storage_p = grid.profiles.at(row)
+        powers.append((load_p, load_q, sgen_p, q, storage_p))
+        found.append(fixed_point.solve(*powers[-1]).vm_pu)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Newton, "solve", SOLVE_BY_NEWTON)
+        newton = FastPowerFlow(grid.net, newton_only=True)
+        expected = [newton.solve(*p).vm_pu for p in powers]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def factor_at_the_limit(net: Any) -> float:
+    """How much of ``net``'s own load is close to the most that the line can carry (pandapower)."""
+    low, high = 1.0, 1000.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        net.load["scaling"] = middle
+        try:
+            pp.runpp(net, numba=False)
+            low = middle
+        except pp.LoadflowNotConverged:
+            high = middle
+    net.load["scaling"] = 1.0
+    return low
+
+
+def test_what_the_iteration_cannot_solve_is_solved_by_newton(two_bus_net: Any) -> None:
+    """Near the nose of the P-V curve the fixed point contracts by next to nothing per step."""
+    factor = factor_at_the_limit(two_bus_net) * (1.0 - 1e-4)
+    powers = powers_of(two_bus_net)
+    powers[0], powers[1] = powers[0] * factor, powers[1] * factor
+    fast = FastPowerFlow(two_bus_net)
+    equations = Equations(two_bus_net)
+    iteration = FixedPoint.of(equations)
+    assert iteration is not None
+    assert iteration.solve(equations.cold, equations.power(*powers)) is None
+    found = fast.solve(*powers)
+    assert found.vm_pu[1] < 0.6
+    assert_same(found, oracle(two_bus_net, powers))
+    # what comes next starts from Newton's solution
+    easy = [p * 0.5 for p in powers]
+    assert_same(fast.solve(*easy), oracle(two_bus_net, easy))
+
+
+@pytest.mark.parametrize("power", [complex(np.nan, 0.0), complex(0.0, np.inf), -1e6, -1e300])
+def test_the_iteration_never_takes_nonsense_for_a_solution(two_bus_net: Any, power: complex) -> None:
+    pp.runpp(two_bus_net)
+    equations = Equations(two_bus_net)
+    iteration = FixedPoint.of(equations)
+    assert iteration is not None
+    before = equations.cold.copy()
+    assert iteration.solve(equations.cold, np.full(equations.n, power, dtype=complex)) is None
+    np.testing.assert_array_equal(equations.cold, before)
+
+
+def test_the_iteration_is_not_for_pv_buses(two_bus_net: Any) -> None:
+    pp.create_gen(two_bus_net, 1, 1.0)
+    fast = FastPowerFlow(two_bus_net)
+    assert FixedPoint.of(Equations(two_bus_net)) is None
+    assert fast.solve_own().vm_pu[1] == pytest.approx(1.0, abs=1e-12)
+
+
+@METHODS
 @pytest.mark.parametrize("name", ["cigre_mv", "simbench:1-MV-rural--2-sw", "oberrhein"])
-def test_topology_and_taps(name: str) -> None:
+def test_topology_and_taps(name: str, newton_only: bool) -> None:
     net = load_grid(name).net
-    fast = make_power_flow(net)
+    fast = FastPowerFlow(net, newton_only)
     before = fast.solve_own()
     powers = powers_of(net)
     lines = net.line.in_service.to_numpy(dtype=bool).copy()
@@ -94,12 +187,13 @@ def test_topology_and_taps(name: str) -> None:
     assert_same(switched, oracle(net, powers))
 
 
-def test_a_bus_without_supply_is_dark(two_bus_net: Any) -> None:
+@METHODS
+def test_a_bus_without_supply_is_dark(two_bus_net: Any, newton_only: bool) -> None:
     net = two_bus_net
     third = pp.create_bus(net, 20.0)
     pp.create_line_from_parameters(net, 1, third, 1.0, 0.2, 0.3, 0.0, 0.4)
     pp.create_load(net, third, 0.3, 0.1)
-    fast = make_power_flow(net)
+    fast = FastPowerFlow(net, newton_only)
     supplied = fast.solve_own()
     fast.set_topology(np.array([1, 0]))
     dark = fast.solve_own()
@@ -118,9 +212,10 @@ def test_nothing_left_to_supply_is_an_error_and_can_be_undone(two_bus_net: Any) 
     np.testing.assert_array_equal(fast.solve_own().vm_pu, before.vm_pu)
 
 
-def test_by_hand(two_bus_net: Any) -> None:
+@METHODS
+def test_by_hand(two_bus_net: Any, newton_only: bool) -> None:
     """P = 2 - 1 - 0 MW, Q = 0.5 Mvar through Z = 2 + 3j ohm: the two-bus equation in closed form."""
-    found = make_power_flow(two_bus_net).solve_own()
+    found = FastPowerFlow(two_bus_net, newton_only).solve_own()
     p, q, r, x, u1 = 1.0, 0.5, 2.0, 3.0, 20.0
     b = u1**2 - 2 * (p * r + q * x)
     u2_squared = (b + np.sqrt(b**2 - 4 * (p**2 + q**2) * (r**2 + x**2))) / 2
@@ -168,9 +263,10 @@ def test_divergence_names_the_worst_bus_and_is_recovered_from(two_bus_net: Any) 
     np.testing.assert_allclose(fast.solve_own().vm_pu, good.vm_pu, atol=1e-10)
 
 
-def test_results_do_not_depend_on_the_past() -> None:
+@METHODS
+def test_results_do_not_depend_on_the_past(newton_only: bool) -> None:
     net = load_grid("cigre_mv").net
-    fast = make_power_flow(net)
+    fast = FastPowerFlow(net, newton_only)
     powers = powers_of(net)
 
     def run() -> bytes:
@@ -200,7 +296,7 @@ def test_zip_loads_are_solved_by_pandapower(two_bus_net: Any) -> None:
     assert v < 0.99
 
 
-@pytest.mark.parametrize("make", [NewtonPowerFlow, PandapowerPowerFlow])
+@pytest.mark.parametrize("make", [FastPowerFlow, PandapowerPowerFlow])
 def test_both_solvers_leave_the_net_as_it_was(two_bus_net: Any, make: Any) -> None:
     net = two_bus_net
     net.load["scaling"] = 0.5
@@ -225,24 +321,50 @@ def test_other_uncovered_features(two_bus_net: Any) -> None:
     assert uncovered_features(net) == ["1 xward", "several voltage-controlled sources at one bus"]
 
 
-def test_without_lightsim2grid_it_warns_and_agrees(two_bus_net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("missing", ["lightsim2grid", "numba"])
+def test_without_what_it_needs_it_warns_and_agrees(
+    two_bus_net: Any, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
     fast = make_power_flow(two_bus_net).solve_own()
-    monkeypatch.setitem(sys.modules, "lightsim2grid", None)
-    monkeypatch.setattr(slowflow.importlib.util, "find_spec", lambda name: None)
-    with pytest.warns(RuntimeWarning, match="lightsim2grid is not installed"):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == missing else find(n, *a))
+    with pytest.warns(RuntimeWarning, match=f"{missing} not installed"):
         slow = make_power_flow(two_bus_net)
+    assert isinstance(slow, PandapowerPowerFlow)
     assert_same(slow.solve_own(), fast)
 
 
+def test_the_package_can_be_imported_without_numba() -> None:
+    code = (
+        "import sys, importlib.abc\n"
+        "class Refuse(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name in ('numba', 'lightsim2grid'): raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "import palaestrai_mosaik.environment.grid.slowflow\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_compiling_does_not_need_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def njit(cache: bool = False, **options: Any) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: ("compiled", function)
+
+    monkeypatch.setattr(kernels, "njit", njit)
+    assert kernels._compiled(abs) == ("compiled", abs)
+
+
 def test_a_wrong_fast_solver_is_noticed(two_bus_net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = NewtonPowerFlow.solve
+    honest = FastPowerFlow.solve
 
     def wrong(self: Any, *powers: Any) -> PowerFlowResult:
         result = honest(self, *powers)
         result.vm_pu[1] += 1e-5
         return result
 
-    monkeypatch.setattr(NewtonPowerFlow, "solve", wrong)
+    monkeypatch.setattr(FastPowerFlow, "solve", wrong)
     with pytest.warns(RuntimeWarning, match="disagrees with pandapower .*vm_pu differs by 1e-05"):
         assert isinstance(make_power_flow(two_bus_net), PandapowerPowerFlow)
 

@@ -47,4 +47,8 @@ class AggregateRewardsObjective(Objective):
             self._columns += matches
 
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float:
-        return self.factor * float(self._aggregate(memory.tail(1).rewards[-1, self._columns]))
+        row = memory.tail(1).rewards[-1]
+        if len(self._columns) == 1:
+            # sum, mean, min and max of one value are that value
+            return self.factor * float(row[self._columns[0]])
+        return self.factor * float(self._aggregate(row[self._columns]))

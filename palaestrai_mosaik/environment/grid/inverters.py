@@ -54,6 +54,6 @@ class Inverters:
             self.q = self.own_q.copy()
             return self.p, self.q
         limit = np.sqrt(np.maximum(self._rating_squared - self.p**2, 0.0))
-        wish = self.q_set.values
-        self.q = np.where(self.q_set.given, np.clip(wish, -limit, limit), self.own_q)
+        wish = np.minimum(np.maximum(self.q_set.values, -limit), limit)
+        self.q = np.where(self.q_set.given, wish, self.own_q)
         return self.p, self.q

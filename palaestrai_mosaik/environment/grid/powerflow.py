@@ -1,6 +1,6 @@
 """AC power flow of a pandapower net: what every solver offers.
 
-The fast solver (:mod:`.newton`) builds the equations once and solves them often; nets
+The fast solver (:mod:`.fastflow`) builds the equations once and solves them often; nets
 with a feature that it cannot express are solved by ``pandapower.runpp`` (:mod:`.slowflow`,
 whose :func:`~.slowflow.make_power_flow` chooses). Results follow pandapower's
 definitions: ``res_bus.vm_pu``, ``res_line.loading_percent`` of the larger end current,

@@ -77,7 +77,7 @@ class Profiles:
         else:
             if not 0 <= step < self.steps:
                 raise IndexError(f"profiles have steps 0 to {self.steps - 1}, step {step} was asked for")
-            values = self.table[step][self._columns]
+            values = self.table[step].take(self._columns)
             if self._any_constant:
                 values[self._constant] = 1.0
             values *= self._factors

@@ -41,9 +41,9 @@ class Setpoints:
                 raise SimulationError(
                     f"set-points from {sender} have shape {vector.shape}, expected {self.values.shape}"
                 )
-            given = ~np.isnan(vector)
-            if given.any():
-                self.values = np.where(given, vector, self.values)
+            missing = np.isnan(vector)
+            if np.count_nonzero(missing) < len(vector):
+                self.values = np.where(missing, self.values, vector)
                 news = True
         if news:
             self.given = ~np.isnan(self.values)

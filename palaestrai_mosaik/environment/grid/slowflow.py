@@ -13,7 +13,6 @@ import pandas as pd
 
 from palaestrai_mosaik.errors import PowerFlowError
 
-from .newton import NewtonPowerFlow
 from .powerflow import (
     FloatVector,
     PowerFlow,
@@ -27,6 +26,8 @@ logger = logging.getLogger(__name__)
 #: largest difference to pandapower that the start-up check lets pass
 CHECK_VOLTAGE_PU = 1e-6
 CHECK_LOADING_PERCENT = 1e-3
+#: what the fast power flow is made of
+_NEEDED = ("lightsim2grid", "numba")
 #: Tables whose elements make the equations more than admittances and constant powers.
 _NONLINEAR_TABLES = ("xward", "svc", "ssc", "tcsc", "vsc", "bus_dc", "line_dc", "dcline", "b2b_vsc")
 _ZIP_COLUMNS = (
@@ -147,22 +148,26 @@ def make_power_flow(net: Any, enforce_q_lims: bool = False) -> PowerFlow:
     """Return the fastest power flow that covers ``net``, checked against pandapower.
 
     Falls back to ``pandapower.runpp`` for features that the fast one lacks (logged), and
-    with a warning where lightsim2grid is missing or the check fails. Raises
+    with a warning where what it needs is not installed or the check fails. Raises
     :class:`PowerFlowError` if not even pandapower solves the net.
     """
     features = uncovered_features(net, enforce_q_lims)
     if features:
         logger.info("solved by pandapower.runpp, because the net has %s", ", ".join(features))
         return PandapowerPowerFlow(net, enforce_q_lims)
-    if importlib.util.find_spec("lightsim2grid") is None:
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing)
         warnings.warn(
-            "lightsim2grid is not installed: every power flow is solved by pandapower, some hundred times "
-            "slower (pip install lightsim2grid)",
+            f"{names} not installed: every power flow is solved by pandapower, some hundred times slower "
+            f"(pip install {' '.join(missing)})",
             RuntimeWarning,
             stacklevel=2,
         )
         return PandapowerPowerFlow(net)
-    fast = NewtonPowerFlow(net)
+    from .fastflow import FastPowerFlow
+
+    fast = FastPowerFlow(net)
     difference = check_against_pandapower(fast)
     if difference:
         warnings.warn(

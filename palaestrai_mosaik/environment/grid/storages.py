@@ -106,9 +106,9 @@ class Storages:
         given = self.p_set.given
         most = np.minimum(self.rating, np.maximum(self.capacity - self.energy, 0.0) / self._charge)
         least = -np.minimum(self.rating, np.maximum(self.energy - self.minimum, 0.0) / self._discharge)
-        p = np.clip(np.where(given, self.p_set.values, 0.0), least, most)
+        p = np.minimum(np.maximum(np.where(given, self.p_set.values, 0.0), least), most)
         change = np.where(p > 0, p * self._charge, p * self._discharge)
-        # The clip keeps rounding from leaving the limits by an ulp.
-        self.energy = np.clip(self.energy + change, self.minimum, self.capacity)
+        # Rounding must not leave the limits by an ulp.
+        self.energy = np.minimum(np.maximum(self.energy + change, self.minimum), self.capacity)
         self.p = np.where(given, p, profile)
         return self.p, soc
