@@ -59,7 +59,7 @@ class Layout:
         # every comparison with NaN is false, so that it is never outside
         wrong = (vector < self.low) | (vector > self.high)
         if self.any_integral:
-            wrong |= self.integral & (np.abs(vector - np.rint(vector)) > 0)
+            wrong |= self.integral & (vector != np.rint(vector)) & ~np.isnan(vector)
         if wrong.any():
             place = int(np.argmax(wrong))
             channel = next(i for i, part in enumerate(self.slices) if part.start <= place < part.stop)
