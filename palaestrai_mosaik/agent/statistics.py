@@ -13,13 +13,20 @@ class StatisticsMixin:
     def add_statistics(self, key: str, value: Any, allow_overwrite: bool = False) -> None:
         """Report ``value`` under ``key`` for the current step.
 
-        Raises ``KeyError`` if the step has that key already, unless ``allow_overwrite``.
+        ``value`` is a number. Raises ``TypeError`` if it is not, and ``KeyError`` if the
+        step has that key already, unless ``allow_overwrite``.
         """
+        try:
+            number = float(value) if not isinstance(value, str | bytes) else None
+        except (TypeError, ValueError):
+            number = None
+        if number is None:
+            raise TypeError(f"statistic {key!r} must be a number, not {value!r}")
         if self._statistics is None:
             self._statistics = {}
         if not allow_overwrite and key in self._statistics:
             raise KeyError(f"statistic {key!r} was already reported in this step")
-        self._statistics[key] = value
+        self._statistics[key] = number
 
     def pop_statistics(self) -> dict[str, Any]:
         """Return what was reported since the last call, and forget it."""

@@ -69,6 +69,8 @@ class World(ABC):
     uid: str = ""
     #: the environment's own random generator, new for every episode
     rng: np.random.Generator
+    #: what :meth:`setup` returned
+    baseline: EnvironmentBaseline | None = None
     #: whether an episode can end by this environment's own doing
     ends: bool = True
     #: worker index and episode number of the running episode
@@ -98,7 +100,8 @@ class Environment(World):
 
         The default returns the baseline's readings; override it where there is state.
         """
-        parts = [s.space.flatten(s.value) for s in self.setup().sensors]
+        baseline = self.setup() if self.baseline is None else self.baseline
+        parts = [s.space.flatten(s.value) for s in baseline.sensors]
         return EnvironmentState(np.concatenate(parts) if parts else np.empty(0))
 
     @abstractmethod

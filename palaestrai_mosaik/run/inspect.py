@@ -81,6 +81,14 @@ class Inspection:
             ports.append(self.port(spec))
         if len(ports) < len(phase.environments):
             return
+        for kind in ("sensors", "actuators"):
+            offered = [uid for port in ports for uid in getattr(port, kind).uids]
+            for uid in sorted(
+                {u for u in offered if offered.count(u) > 1} if len(set(offered)) < len(offered) else ()
+            ):
+                self._report(
+                    f"several environments offer a {kind[:-1]} {uid!r}; choose other uids", i, "environments"
+                )
         agents = []
         for j, agent in enumerate(phase.agents):
             for kind, named in (("sensors", agent.sensors), ("actuators", agent.actuators)):

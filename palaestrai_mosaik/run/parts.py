@@ -10,7 +10,7 @@ from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import Brain, Memory, Muscle, Objective
 from palaestrai_mosaik.agent.dumper import BrainDumper
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
 from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
@@ -50,7 +50,11 @@ def make_port(spec: EnvironmentSpec) -> EnvironmentPort:
     transformer = (
         make(spec.state_transformer, "state_transformer") if spec.state_transformer is not None else None
     )
-    return EnvironmentPort(domain, reward, transformer)
+    try:
+        return EnvironmentPort(domain, reward, transformer)
+    except BaseException:
+        domain.shutdown()
+        raise
 
 
 def make_conditions(specs: Sequence[ClassSpec]) -> list[TerminationCondition]:
@@ -115,6 +119,11 @@ class Agent:
         ]
         brain.setup()
         if self.spec.load is not None:
+            if type(brain).load is Brain.load and type(body.muscle).prepare_model is Muscle.prepare_model:
+                raise BrainDumpError(
+                    f"agent {self.spec.name!r} has 'load', but neither {type(brain).__name__}.load nor "
+                    f"{type(body.muscle).__name__}.prepare_model is there to do it"
+                )
             brain.load()
         self._set_up = True
 

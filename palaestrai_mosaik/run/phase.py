@@ -70,6 +70,9 @@ class _Worker:
         self.bodies = bodies
         self.director = director
         self.done = False
+        #: why it is done
+        self.reason = ""
+        self._closed = False
 
     def reset(self) -> None:
         """Tell the muscles that an episode is over and another one follows."""
@@ -77,7 +80,10 @@ class _Worker:
             body.muscle.reset()
 
     def close(self) -> None:
-        """Let everything go."""
+        """Let everything go, once."""
+        if self._closed:
+            return
+        self._closed = True
         all_of([*(b.muscle.teardown for b in self.bodies), *(p.domain.shutdown for p in self.ports)])
 
 
@@ -147,9 +153,7 @@ class PhaseRunner:
             interrupt=self.context.interrupt,
         )
         director.on_step = partial(self._on_step, index, director)
-        worker = _Worker(index, ports, bodies, director)
-        self._attach_streams(worker)
-        return worker
+        return _Worker(index, ports, bodies, director)
 
     def _on_step(self, index: int, director: Director, steps: int) -> None:
         self.context.progress.step(index, director.episode, steps)
@@ -175,17 +179,27 @@ class PhaseRunner:
                 if flow >= SimulationFlowControl.STOP_PHASE:
                     return by, flow
                 if flow is SimulationFlowControl.STOP_SIMULATION:
-                    worker.done = True
-                if limit is not None and len(self.history[worker.index]) >= limit:
-                    worker.done = True
+                    worker.done, worker.reason = True, by
+                elif limit is not None and len(self.history[worker.index]) >= limit:
+                    worker.done, worker.reason = True, "episodes"
                 if not worker.done:
                     if flow is SimulationFlowControl.RESTART:
-                        worker.close()
-                        self.workers[worker.index] = self._make_worker(worker.index)
+                        self._rebuild(worker)
                     else:
                         worker.reset()
             if all(worker.done for worker in self.workers):
-                return "episodes", SimulationFlowControl.CONTINUE
+                reasons = {worker.reason for worker in self.workers}
+                return (reasons.pop() if len(reasons) == 1 else "episodes"), SimulationFlowControl.CONTINUE
+
+    def _rebuild(self, worker: _Worker) -> None:
+        worker.close()
+        self.workers[worker.index] = new = self._make_worker(worker.index)
+        self._attach_streams(new)
+        for old, body in zip(worker.bodies, new.bodies, strict=True):
+            # the brain lives on, and with it what the muscle has learned from it
+            if old.update is not None:
+                body.update = old.update
+                body.muscle.update(old.update)
 
     def _run_episode(self, worker: _Worker) -> EpisodeOutcome:
         context, director = self.context, worker.director
@@ -201,10 +215,13 @@ class PhaseRunner:
                 self.phase.simulation.bridge,
                 lambda: context.interrupt.requested,
             ).run(context.loop)
-        except BaseException:
-            if director.episode == number:
-                director.abandon("failed")
-                self._record_episode(worker, number, perf_counter() - started)
+        except BaseException as error:
+            try:
+                if director.episode == number:
+                    director.abandon("failed")
+                    self._record_episode(worker, number, perf_counter() - started)
+            except Exception as second:
+                error.add_note(f"what was left to record could not be recorded: {second!r}")
             raise
         if not director.over:
             # the user asked for the end while a simulator was busy

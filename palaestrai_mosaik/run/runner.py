@@ -55,10 +55,10 @@ def execute(
     """
     progress = progress or Progress()
     with ExitStack() as stack:
+        interrupt = stack.enter_context(interrupt or Interrupt())
         inspection = Inspection(document)
         inspection.raise_problems()
         stack.callback(inspection.close)
-        interrupt = stack.enter_context(interrupt or Interrupt())
         recorder = None
         if store is not None:
             recorder = store.begin_run(

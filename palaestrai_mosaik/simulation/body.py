@@ -87,6 +87,12 @@ class Body:
         #: the settled row, as the stream takes it, and what was reported with it
         self.settled: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self.row: tuple[Any, ...] = ()
+        #: the rewards that the open row has got so far
+        self.collected: FloatVector | None = None
+        #: the brain's latest update
+        self.update: Any = None
+        #: the episode is over for this agent: what it watches has ended
+        self.out = False
         #: what muscle and brain report about themselves at the newest row
         self.told: dict[str, Any] = {}
         self._history = np.empty((256, 1 + len(self.reward_names)))
@@ -119,7 +125,8 @@ class Body:
         self.muscle.rng = rng
         self.actuators = self._actuators.bound(rng)
         self.rows = 0
-        self.open = self.pending = False
+        self.open = self.pending = self.out = False
+        self.settled = None
         self.values: dict[str, Any] = {wire.attribute: wire.initial for wire in self.outputs}
 
     def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
@@ -129,7 +136,8 @@ class Body:
         alone = self.alone
         if alone is not None:
             (vector,) = inputs[alone.attribute].values()
-            readings = vector[alone.take]
+            readings = np.asarray(vector, dtype=np.float64)[alone.take]
+            readings.flags.writeable = False
         else:
             readings = read(self.inputs, inputs, self.sensors.size)
         available = ActuatorSetpoints(self.actuators)
@@ -145,7 +153,7 @@ class Body:
             ) from None
         setpoints = collect_setpoints(self.actuators, actions)
         self.time, self.readings, self.setpoints = time, readings, setpoints
-        self.open = True
+        self.open, self.collected = True, None
         values: dict[str, Any] = {}
         for wire in self.outputs:
             chosen = setpoints if wire.whole else setpoints[wire.take]
@@ -163,20 +171,30 @@ class Body:
                 values[wire.attribute] = wire.unflatten(chosen)
         self.values = values
 
-    def close(self, fresh: Sequence[EnvironmentPort]) -> None:
-        """Close the open row with the rewards of the environments that are ``fresh``.
+    def collect(self, fresh: Sequence[EnvironmentPort]) -> FloatVector:
+        """Add the rewards of the ``fresh`` environments to those of the open row; return the sum.
 
         An environment that has no new state gives no reward: 0.
         """
         parts = [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.ports]
-        rewards = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        rewards: FloatVector = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self.collected = rewards if self.collected is None else self.collected + rewards
+        return self.collected
+
+    def close(self, fresh: Sequence[EnvironmentPort]) -> None:
+        """Close the open row with the rewards since the action, those of ``fresh`` included."""
+        port = self.ports[0]
+        if len(self.ports) == 1 and port in fresh and self.collected is None:
+            rewards = port.vector[port.n_readings : -2]
+        else:
+            rewards = self.collect(fresh)
         memory = self.memory
         memory.append(self.readings, self.setpoints, rewards, self.data)
         if self.objective is None:
             value = float(rewards.sum())
         else:
             answer = self.objective.internal_reward(memory)
-            value = math.nan if answer is None else float(answer)
+            value = answer if type(answer) is float else self._number(answer)
         memory.close(value)
         history = self._history
         if self.rows == len(history):
@@ -211,8 +229,9 @@ class Body:
                 memory.mark_end(terminated=terminated, truncated=truncated)
             update = brain.thinking(self.muscle.uid, self.data)
             if brain._statistics:
-                self.told |= brain.pop_statistics()
-            if update is not None and (isinstance(update, np.ndarray) or update):
+                self._tell(brain.pop_statistics())
+            if update is not None and (_is_given(update) if hasattr(update, "__array__") else update):
+                self.update = update
                 self.muscle.update(update)
 
     def finish(self, *, learns: bool) -> None:
@@ -237,6 +256,24 @@ class Body:
         self.settled, self.pending = (row, self.told), False
         self.record()
 
+    def _number(self, answer: Any) -> float:
+        if answer is None:
+            return math.nan
+        if isinstance(answer, bool) or not isinstance(answer, int | float | np.number | np.ndarray):
+            raise ContractError(
+                f"{type(self.objective).__name__}.internal_reward of agent {self.name!r} must return a number or "
+                f"None, not {answer!r}"
+            )
+        return float(answer)
+
+    def _tell(self, reported: dict[str, Any]) -> None:
+        twice = sorted(self.told.keys() & reported.keys())
+        if twice:
+            raise ContractError(
+                f"muscle and brain of agent {self.name!r} both report the statistic {twice[0]!r}"
+            )
+        self.told |= reported
+
     def record(self) -> None:
         """Record the settled row, and what muscle and brain report about themselves."""
         if self.settled is None:
@@ -259,6 +296,14 @@ class Body:
             "objective": _aggregate(rows[:, 0]),
             "rewards": {name: _aggregate(rows[:, 1 + i]) for i, name in enumerate(self.reward_names)},
         }
+
+
+def _is_given(update: Any) -> bool:
+    try:
+        return bool(update)
+    except ValueError:
+        # arrays and frames have no truth value; they are an update
+        return True
 
 
 def _aggregate(values: FloatVector) -> dict[str, float]:

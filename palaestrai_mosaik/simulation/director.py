@@ -3,7 +3,8 @@
 At every time at which an environment has a new state, in this order:
 
 1. the new states are taken over;
-2. every agent that waits for a reward closes its row;
+2. every agent whose row is open and that watches an environment with a new state closes
+   its row; rewards of environments in which it only acts are added up until then;
 3. the conditions are asked; if the episode ends, rows are recorded with the reason and
    nobody acts;
 4. the brains of the agents that closed a row think;
@@ -96,6 +97,7 @@ class Director:
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
         self.ended = {port.uid: (False, False) for port in self.ports}
+        self.some_done = False
 
     def observe(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[Body]:
         """Take in the states of ``time``; return the agents that act now, in order."""
@@ -111,33 +113,44 @@ class Director:
             port.steps += 1
             if vector[-2] or vector[-1]:
                 self.ended[port.uid] = port.end()
+                self.some_done = True
         everyone = len(fresh) == len(self.ports)
         closed = []
         for body in self.bodies:
-            if body.open and (everyone or not body.around.isdisjoint(fresh)):
-                body.close(fresh)
-                closed.append(body)
+            if body.open:
+                if everyone or not body.watched.isdisjoint(fresh):
+                    body.close(fresh)
+                    closed.append(body)
+                elif not body.around.isdisjoint(fresh):
+                    body.collect(fresh)
         self.steps += 1
         self.flow, self.ended_by = ask(self.conditions, "episode_flow_control", self)
-        if self.interrupt is not None and self.interrupt.requested:
-            self.interrupted = self.over = True
-            self.ended_by = INTERRUPTED
-        elif self.flow is not SimulationFlowControl.CONTINUE:
-            self.over = True
-        elif all([port.done for port in self.ports]):  # noqa: C419 (called at every step)
-            # an environment that has ended cannot be stepped, whatever the conditions say
-            self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
-        if self.over:
+        interrupted = self.interrupt is not None and self.interrupt.requested
+        if (self.flow or self.some_done or interrupted) and self._ends(interrupted):
             self._finish(fresh, closed)
             return ()
+        if self.some_done:
+            self._let_go(closed)
         for body in closed:
             if body.brain is not None:
                 body.learn()
         if self.taking_turns:
             return self._turn(fresh)
-        if everyone:
+        if everyone and not self.some_done:
             return self.bodies
-        return [body for body in self.bodies if not body.watched.isdisjoint(fresh)]
+        return [body for body in self.bodies if not body.out and not body.watched.isdisjoint(fresh)]
+
+    def _ends(self, interrupted: bool) -> bool:
+        """Return whether the episode is over, now that the conditions were asked; keep why."""
+        if interrupted:
+            self.interrupted = self.over = True
+            self.ended_by = INTERRUPTED
+        elif self.flow:
+            self.over = True
+        elif all(port.done for port in self.ports):
+            # an environment that has ended cannot be stepped, whatever the conditions say
+            self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
+        return self.over
 
     def settle(self) -> None:
         """Record what can be recorded, and show progress; once all have acted."""
@@ -155,17 +168,25 @@ class Director:
             raise ContractError(
                 f"environment {port.uid!r} returned {type(state).__name__}, not EnvironmentState"
             )
-        n = port.n_readings
-        vector = np.empty(n + port.n_rewards + 2)
-        rewards = state.rewards if port.reward is None else port.reward(state)
-        try:
-            vector[:n] = state.readings
-            vector[n:-2] = rewards
-        except ValueError as error:
+        n, k = port.n_readings, port.n_rewards
+        vector = np.empty(n + k + 2)
+        readings = np.asarray(state.readings)
+        rewards = np.asarray(state.rewards if port.reward is None else port.reward(state))
+        if readings.shape != (n,) or (rewards.shape != (k,) and (k != 1 or rewards.shape)):
             raise ContractError(
-                f"environment {port.uid!r} returned readings of shape {np.shape(state.readings)} and rewards of "
-                f"shape {np.shape(rewards)}; declared are {n} readings and {port.n_rewards} rewards"
-            ) from error
+                f"environment {port.uid!r} returned readings of shape {readings.shape} and rewards of shape "
+                f"{rewards.shape}; declared are {n} readings and {k} rewards"
+            )
+        for what, values in (("readings", readings), ("rewards", rewards)):
+            if values.dtype.kind not in "fiub":
+                raise ContractError(
+                    f"environment {port.uid!r} returned {what} that are no numbers: {values!r}"
+                )
+        for what, flag in (("terminated", state.terminated), ("truncated", state.truncated)):
+            if not isinstance(flag, bool | np.bool_):
+                raise ContractError(f"environment {port.uid!r}: {what} must be True or False, not {flag!r}")
+        vector[:n] = readings
+        vector[n:-2] = rewards
         vector[-2] = state.terminated
         vector[-1] = state.truncated
         # all agents see this one vector
@@ -213,9 +234,24 @@ class Director:
         if not self.bodies or any(p not in self.stepped and not p.done for p in self.ports):
             return ()
         self.stepped.clear()
-        body = self.bodies[self.turn % len(self.bodies)]
-        self.turn += 1
-        return (body,)
+        for _ in self.bodies:
+            body = self.bodies[self.turn % len(self.bodies)]
+            self.turn += 1
+            if not body.out:
+                return (body,)
+        return ()
+
+    def _let_go(self, closed: list[Body]) -> None:
+        """End the episode for the agents who watch only environments that have ended."""
+        for body in self.bodies:
+            if not body.out and all(port.done for port in body.watched):
+                body.out = True
+                if body.open:
+                    body.close(())
+                    closed.append(body)
+                body.finish(learns=body in closed)
+                if body in closed:
+                    closed.remove(body)
 
     def _finish(self, fresh: Sequence[EnvironmentPort], closed: list[Body]) -> None:
         for body in self.bodies:
@@ -232,6 +268,10 @@ def ask(
     flow, by = SimulationFlowControl.CONTINUE, ""
     for condition in conditions:
         answer = getattr(condition, hook)(view)
+        if not isinstance(answer, SimulationFlowControl):
+            raise ContractError(
+                f"{type(condition).__name__}.{hook} must return a SimulationFlowControl, not {answer!r}"
+            )
         if answer > flow:
-            flow, by = SimulationFlowControl(answer), type(condition).__name__
+            flow, by = answer, type(condition).__name__
     return flow, by

@@ -18,7 +18,7 @@ from palaestrai_mosaik.environment.environment import (
     Reward,
     World,
 )
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.errors import ContractError, SpaceError
 from palaestrai_mosaik.types import RewardInformation
 from palaestrai_mosaik.types.vectors import Layout
 
@@ -60,7 +60,7 @@ class EnvironmentPort:
         self.uid = domain.uid
         self.reward = reward
         self.transformer = transformer
-        self.baseline = domain.setup()
+        self.baseline = domain.baseline = domain.setup()
         self.step_size = int(domain.step_size)
         if self.step_size < 1:
             raise ContractError(
@@ -141,16 +141,14 @@ class InputWire:
 
     ``attribute`` is the input's name at the receiving entity; ``take`` the places of the
     source vector (``None``: the source is one plain value, flattened by ``flatten``),
-    ``put`` the places in the receiver's vector; ``whole``: they are all of its places.
+    ``put`` the places in the receiver's vector.
     """
 
     attribute: str
     take: Places | None
     put: Places
-    whole: bool
     flatten: Any = None
-    #: reading is no more than ``source[take]``: this wire fills the vector in its order,
-    #: from a state vector (which nobody can write to)
+    #: reading is no more than ``source[take]``: this wire fills the vector in its order
     alone: bool = False
 
 
@@ -231,21 +229,18 @@ def shared_actuators(
 
 def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:
     """Gather a vector of length ``size`` from mosaik's inputs of one entity; not to be written to."""
-    if len(wires) == 1 and wires[0].whole and wires[0].take is not None:
-        wire = wires[0]
-        (value,) = inputs[wire.attribute].values()
-        # the places may be a permutation, so that ``put`` counts even here
-        if isinstance(wire.put, slice):
-            found: FloatVector = np.asarray(value, dtype=np.float64)[wire.take]
-            found.flags.writeable = False
-            return found
     vector = np.empty(size)
     for wire in wires:
         (value,) = inputs[wire.attribute].values()
-        if wire.take is None:
-            vector[wire.put] = wire.flatten(value)
-        else:
-            vector[wire.put] = np.asarray(value, dtype=np.float64)[wire.take]
+        try:
+            if wire.take is None:
+                vector[wire.put] = wire.flatten(value)
+            else:
+                vector[wire.put] = np.asarray(value, dtype=np.float64)[wire.take]
+        except (SpaceError, TypeError, ValueError, IndexError) as error:
+            raise ContractError(
+                f"what came from {wire.attribute!r} is no reading: {value!r} ({error})"
+            ) from error
     vector.flags.writeable = False
     return vector
 
@@ -278,7 +273,8 @@ def wire_sensors(
     links: list[Link] = []
     for (e, entity, attribute), (take, put, flatten) in groups.items():
         source = attribute.split("\0")[0]
-        target = ".".join(part for part in (ports[e].uid, entity, source) if part)
+        # with the index, because uids and entities may contain dots themselves
+        target = ".".join(part for part in (f"{e}-{ports[e].uid}", entity, source) if part)
         if not take:
             target += f"#{len(wires)}"
         wires.append(
@@ -286,9 +282,8 @@ def wire_sensors(
                 target,
                 places(take) if take else None,
                 places(put),
-                len(put) == position,
                 flatten,
-                alone=not entity and put == list(range(position)),
+                alone=bool(take) and put == list(range(position)),
             )
         )
         links.append(Link(e, entity, source, target))
@@ -326,7 +321,7 @@ def wire_actuators(
         taken += take
         placed += put
     for (e, entity, attribute), (taken, placed, size) in groups.items():
-        name = ".".join(part for part in (ports[e].uid, entity, attribute) if part)
+        name = ".".join(part for part in (f"{e}-{ports[e].uid}", entity, attribute) if part)
         kind = "vector" if entity else "packet"
         initial = np.full(size, np.nan) if entity else ()
         wires.append(

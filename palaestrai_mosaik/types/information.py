@@ -62,14 +62,19 @@ class ActuatorInformation:
     ``None`` means that there is no set-point.
     """
 
-    __slots__ = ("_value", "space", "uid")
+    __slots__ = ("_space", "_value", "uid")
 
     def __init__(self, value: Any = None, space: Space | None = None, uid: str = ""):
         if space is None:
             raise ActionError(f"actuator {uid!r} has no space")
-        self.space = space
+        self._space = space
         self.uid = uid
         self.value = value
+
+    @property
+    def space(self) -> Space:
+        """The space of the set-points; it cannot be exchanged, because values are checked against it."""
+        return self._space
 
     @property
     def value(self) -> Any:
@@ -78,12 +83,12 @@ class ActuatorInformation:
 
     @value.setter
     def value(self, value: Any) -> None:
-        if value is not None and not self.space.contains(value):
-            raise ActionError(f"set-point {value!r} of actuator {self.uid!r} is not in {self.space}")
+        if value is not None and not self._space.contains(value):
+            raise ActionError(f"set-point {value!r} of actuator {self.uid!r} is not in {self._space}")
         self._value = value
 
     setpoint = _alias("value")
-    action_space = _alias("space")
+    action_space = space
     actuator_id = _alias("uid")
     id = _alias("uid")
 

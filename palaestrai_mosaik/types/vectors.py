@@ -164,6 +164,7 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
     else:
         objects = actions
     vector = np.full(layout.size, np.nan)
+    seen: set[str] = set()
     for actuator in objects:
         if not isinstance(actuator, ActuatorInformation):
             raise ContractError(f"propose_actions must return actuators, not {actuator!r}")
@@ -173,6 +174,11 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
                 f"actuator {actuator.uid!r} is not one of the agent's"
                 + did_you_mean(actuator.uid, layout.uids)
             )
+        if actuator.uid in seen:
+            raise ContractError(f"actuator {actuator.uid!r} was returned twice")
+        seen.add(actuator.uid)
         if actuator.value is not None:
             vector[layout.slices[place]] = layout.spaces[place].flatten(actuator.value)
+    # an object of the muscle's own making may have another space
+    layout.check(vector)
     return vector

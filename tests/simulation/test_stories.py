@@ -64,19 +64,26 @@ VANILLA_TWO = """
 
     At t=2, B gets what a set at t=1 and what b set at t=0.
     At t=1, a's row is closed by A's reward alone: B has none to give (0).
+    b acts again when B has a new state, so its row gets all that A gave until then.
 """
 VANILLA_TWO_TRACE = [
     ["A resets", "B resets", "a sees 0 0 sets 100", "b sees 0 sets 200"],
-    ["A steps to 1 with 100 200", "a gets 10 0 for 100", "b gets 10 0 for 200", "a sees 1 0 sets 101"],
+    ["A steps to 1 with 100 200", "a gets 10 0 for 100", "a sees 1 0 sets 101"],
     [
         "A steps to 2 with 101 200",
         "B steps to 1 with 101 200",
         "a gets 20 10 for 101",
+        "b gets 30 10 for 200",
         "a sees 2 1 sets 102",
         "b sees 1 sets 201",
     ],
-    ["A steps to 3 with 102 201", "a gets 30 0 for 102", "b gets 30 0 for 201", "a sees 3 1 sets 103"],
-    ["A steps to 4 with 103 201", "B steps to 2 with 103 201", "a gets 40 20 for 103"],
+    ["A steps to 3 with 102 201", "a gets 30 0 for 102", "a sees 3 1 sets 103"],
+    [
+        "A steps to 4 with 103 201",
+        "B steps to 2 with 103 201",
+        "a gets 40 20 for 103",
+        "b gets 70 20 for 201",
+    ],
 ]
 
 TURNS_TWO = """
@@ -92,8 +99,8 @@ TURNS_TWO_TRACE = [
     ["A resets", "B resets", "a sees 0 0 sets 100"],
     ["A steps to 1 with 100 -", "a gets 10 0 for 100"],
     ["A steps to 2 with 100 -", "B steps to 1 with 100 -", "b sees 1 sets 201"],
-    ["A steps to 3 with 100 201", "b gets 30 0 for 201"],
-    ["A steps to 4 with 100 201", "B steps to 2 with 100 201"],
+    ["A steps to 3 with 100 201"],
+    ["A steps to 4 with 100 201", "B steps to 2 with 100 201", "b gets 70 20 for 201"],
 ]
 
 
