@@ -94,11 +94,11 @@ def edges(graph):
 def test_the_graph_has_what_mosaik_connects():
     env, agents = "0-myenv.myenv", "agents."
     assert edges(world_graph(load(DUMMY))) == {
-        (env, agents + "@director", "state", "myenv.state", False, None),
-        (env, agents + "mighty_defender", "state", "myenv.state", False, 5),
-        (env, agents + "evil_attacker", "state", "myenv.state", False, 5),
-        (agents + "mighty_defender", env, "myenv.setpoints", "setpoints", True, 5),
-        (agents + "evil_attacker", env, "myenv.setpoints", "setpoints", True, 5),
+        (env, agents + "@director", "state", "0-myenv.state", False, None),
+        (env, agents + "mighty_defender", "state", "0-myenv.state", False, 5),
+        (env, agents + "evil_attacker", "state", "0-myenv.state", False, 5),
+        (agents + "mighty_defender", env, "0-myenv.setpoints", "setpoints", True, 5),
+        (agents + "evil_attacker", env, "0-myenv.setpoints", "setpoints", True, 5),
     }
 
 
