@@ -24,7 +24,8 @@ class SimulatorSpec:
     ``%(addr)s`` (and ``%(python)s``); ``connect``: ``host:port`` of a running one;
     ``factory``: a function that returns a ``mosaik_api_v3.Simulator`` (for simulators
     that share objects with the environment). ``params`` go to the simulator's ``init``.
-    ``timeout``: seconds that one answer of a remote simulator may take.
+    ``timeout``: seconds that one answer of a remote simulator (``cmd``, ``connect``) may
+    take; to start, and for ``init``, it has at least 10.
     """
 
     uid: str
@@ -82,6 +83,9 @@ class ActuatorPort:
     the places that it does not set, and the entity keeps what it had there. Without it
     the attribute takes the plain value, and the information's value is what it gets
     until an agent has acted.
+
+    Vectors and values of spaces that hold several numbers are numpy arrays. A remote
+    simulator (``cmd``, ``connect``) gets them as JSON: lists, with null in place of NaN.
     """
 
     information: ActuatorInformation

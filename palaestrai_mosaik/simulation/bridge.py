@@ -3,18 +3,24 @@
 By default one simulator, ``agents``, holds the director and every agent as entities
 (``bridge: agents``). With ``bridge: per_agent`` the director and every agent are
 simulators of their own; the director then tells each agent whether it acts.
+
+mosaik has words of its own for some exceptions (``TypeError``, ``ConnectionError``), and
+asyncio has for others (``SystemExit``, ``StopIteration``). What users' code raises is
+therefore kept here, and mosaik sees no more than :class:`Stopped`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import mosaik_api_v3
 import numpy as np
 
 from palaestrai_mosaik.environment.environment import Environment
+from palaestrai_mosaik.errors import SimulationError
 
 from .body import Body
 from .director import Director
@@ -22,12 +28,39 @@ from .ports import EnvironmentPort
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
-#: cannot be the name of an agent in a document
+# An entity and attributes of our own. With the sign they are no names of agents.
 DIRECTOR = "@director"
-TURN = "turn"
-CLOCK = "clock"
-#: what the director sends at first: (time, acts, next time)
-NO_TURN = (-1, False, None)
+TURN = "@turn"
+CLOCK = "@clock"
+
+_T = TypeVar("_T")
+
+#: they would end the loop or a task instead of the run, or be taken for something else
+_MISLEADING = (SystemExit, GeneratorExit, StopIteration, asyncio.CancelledError)
+
+
+class Stopped(Exception):
+    """Raised into mosaik in the stead of what users' code raised."""
+
+
+def ordinary(error: BaseException, where: str) -> BaseException:
+    """Return an error that fails the run: ``error``, or one that tells of it.
+
+    ``where``: what raised it, for the message.
+    """
+    if not isinstance(error, _MISLEADING):
+        return error
+    mended = SimulationError(f"{where} raised {error!r}")
+    mended.__cause__ = error
+    return mended
+
+
+def guarded(call: Callable[[], _T], where: str) -> _T:
+    """Call users' code from within a coroutine; see :func:`ordinary`."""
+    try:
+        return call()
+    except _MISLEADING as error:
+        raise ordinary(error, where) from error
 
 
 def _meta(models: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -41,12 +74,22 @@ def _meta(models: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     }
 
 
-class _Shell(mosaik_api_v3.Simulator):
-    """What the three simulators share: entities are created under a given id."""
+class Shell(mosaik_api_v3.Simulator):
+    """What these simulators share: entities are created under a given id, failures kept."""
 
-    def __init__(self, models: Mapping[str, Sequence[str]]):
+    def __init__(self, models: Mapping[str, Sequence[str]], name: str):
         super().__init__(_meta(models))
+        self.name = name
         self.outputs: dict[str, dict[str, Any]] = {}
+        #: what users' code raised; one list for all simulators of a world
+        self.failures: list[BaseException] = []
+
+    def keep(self, error: BaseException) -> BaseException:
+        """Keep what users' code raised; return what to raise into mosaik."""
+        if isinstance(error, KeyboardInterrupt):
+            return error
+        self.failures.append(ordinary(error, self.name))
+        return Stopped(self.name)
 
     def init(self, sid: str, time_resolution: float = 1.0, **params: Any) -> Any:
         return self.meta
@@ -61,11 +104,11 @@ class _Shell(mosaik_api_v3.Simulator):
         return {eid: {attr: data[eid][attr] for attr in attrs} for eid, attrs in outputs.items()}
 
 
-class EnvironmentSimulator(_Shell):
+class EnvironmentSimulator(Shell):
     """Steps one environment: set-points in, one state vector out."""
 
     def __init__(self, port: EnvironmentPort, environment: Environment, director: Director):
-        super().__init__({"Environment": ("state", "setpoints", CLOCK)})
+        super().__init__({"Environment": ("state", "setpoints", CLOCK)}, f"environment {port.uid!r}")
         self.port = port
         self.environment = environment
         self.director = director
@@ -76,8 +119,11 @@ class EnvironmentSimulator(_Shell):
         port, director = self.port, self.director
         if director.over or port.done:
             return None
-        state = self.environment.reset() if time == 0 else self.environment.step(self._apply(inputs))
-        vector = director.pack(port, state)
+        try:
+            state = self.environment.reset() if time == 0 else self.environment.step(self._apply(inputs))
+            vector = director.pack(port, state)
+        except BaseException as error:
+            raise self.keep(error) from None
         self.outputs = {port.uid: {"state": vector}}
         if vector[-2] or vector[-1]:
             return None
@@ -100,56 +146,67 @@ class EnvironmentSimulator(_Shell):
             if math.isnan(values.dot(values)):
                 values = np.where(np.isnan(values), held[put], values)
             held[put] = values
+        # what an environment wrote here would be held as if an agent had set it
+        held.flags.writeable = False
         self.setpoints = held
         return held
 
 
-class AgentsSimulator(_Shell):
+class AgentsSimulator(Shell):
     """The director and all agents of a world."""
 
     def __init__(self, director: Director, stop: Callable[[int], None], attributes: Sequence[str]):
-        super().__init__({"Director": [*attributes, CLOCK], "Agent": attributes})
+        super().__init__({"Director": [*attributes, CLOCK], "Agent": attributes}, "an agent or a condition")
         self.director = director
         self.stop = stop
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         director = self.director
-        for body in director.observe(time, inputs.get(DIRECTOR, {})):
-            body.act(time, inputs.get(body.name, {}))
+        try:
+            for body in director.observe(time, inputs.get(DIRECTOR, {})):
+                body.act(time, inputs.get(body.name, {}))
+            director.settle()
+        except BaseException as error:
+            raise self.keep(error) from None
         self.outputs = {body.name: body.values for body in director.bodies}
         self.outputs[DIRECTOR] = {CLOCK: time}
-        director.settle()
         if director.over:
             self.stop(time)
             return None
         return director.next_time()
 
 
-class DirectorSimulator(_Shell):
+class DirectorSimulator(Shell):
     """The director as a simulator of its own: tells every agent whether it acts."""
 
     def __init__(self, director: Director, stop: Callable[[int], None], attributes: Sequence[str]):
-        super().__init__({"Director": [*attributes, CLOCK, *(body.name for body in director.bodies)]})
+        super().__init__(
+            {"Director": [*attributes, CLOCK, *(body.name for body in director.bodies)]},
+            "an objective, a brain or a condition",
+        )
         self.director = director
         self.stop = stop
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         director = self.director
-        acting = director.observe(time, inputs.get(DIRECTOR, {}))
+        try:
+            acting = director.observe(time, inputs.get(DIRECTOR, {}))
+            director.settle()
+        except BaseException as error:
+            raise self.keep(error) from None
         following = None if director.over else director.next_time()
         self.outputs = {DIRECTOR: {b.name: (time, b in acting, following) for b in director.bodies}}
         self.outputs[DIRECTOR][CLOCK] = time
-        director.settle()
         if director.over:
             self.stop(time)
         return following
 
 
-class AgentSimulator(_Shell):
+class AgentSimulator(Shell):
     """One agent as a simulator of its own."""
 
     def __init__(self, body: Body, attributes: Sequence[str]):
-        super().__init__({"Agent": [*attributes, TURN]})
+        super().__init__({"Agent": [*attributes, TURN]}, f"agent {body.name!r}")
         self.body = body
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
@@ -158,6 +215,9 @@ class AgentSimulator(_Shell):
         (turn,) = mine[TURN].values()
         at, acts, following = turn
         if acts and at == time:
-            body.act(time, mine)
+            try:
+                body.act(time, mine)
+            except BaseException as error:
+                raise self.keep(error) from None
         self.outputs = {body.name: body.values}
         return following

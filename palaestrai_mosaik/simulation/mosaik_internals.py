@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from inspect import isfunction, signature
 from typing import Any
 
 import mosaik_api_v3
+import numpy as np
 import psutil
 from mosaik.async_scenario import AsyncWorld
 
@@ -23,6 +25,14 @@ from palaestrai_mosaik.errors import SimulationError, SimulatorError
 #: end of a world's time that no episode reaches
 FOREVER = 2**53
 _POLL = 0.25
+#: seconds for a remote simulator to end its step, once the user wants the end
+_GRACE = 2.0
+#: seconds for all simulators to be finalized, and after a failure or an interruption
+_SHUTDOWN, _SHUTDOWN_HURRIED = 10.0, 2.0
+
+
+class EndWanted(Exception):
+    """The user asked for the end while a remote simulator was busy."""
 
 
 def _same(value: Any) -> Any:
@@ -35,6 +45,24 @@ CONNECT: dict[str, Any] = (
     if isfunction(signature(AsyncWorld.connect_one).parameters["transform"].default)
     else {"transform": _same}
 )
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` as what JSON knows: arrays as lists in which NaN is ``None``."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "f" and np.isnan(value).any():
+            known = value.astype(object)
+            known[np.isnan(value)] = None
+            return known.tolist()
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    return value
+
 
 _handed_over: list[mosaik_api_v3.Simulator] = []
 
@@ -74,24 +102,76 @@ def _cancel_idle(world: AsyncWorld) -> None:
             runner.task.cancel()
 
 
+def hold_back(world: AsyncWorld, simulator: Any, lead: Any) -> None:
+    """Make ``simulator`` wait for ``lead`` (mosaik's factories), without any data flow.
+
+    One that is connected to nothing would step to the end of all time, and never let
+    anybody else step.
+    """
+    with warnings.catch_warnings():
+        # mosaik prefers connections; here is no attribute that could be connected
+        warnings.simplefilter("ignore", DeprecationWarning)
+        world.connect_async_requests(simulator, lead)
+
+
+async def answer(
+    request: Awaitable[Any], sid: str, during: str, *, limit: float, wants_end: Callable[[], bool]
+) -> Any:
+    """Return what a remote simulator answers to ``request``.
+
+    ``during``: what it was asked, for the message. Raises :class:`SimulatorError` if it
+    has not answered after ``limit`` seconds, raised or died, and :class:`EndWanted` if
+    the user wants the end.
+    """
+    task = asyncio.ensure_future(_without_exit(request))
+    waited = 0.0
+    try:
+        while not task.done():
+            await asyncio.wait([task], timeout=_POLL)
+            waited += _POLL
+            if wants_end():
+                raise EndWanted
+            if waited >= limit and not task.done():
+                raise SimulatorError(f"simulator {sid!r} has not answered for {limit:g} s, {during}")
+        try:
+            return task.result()
+        except Exception as error:
+            raise explain(sid, error, remote=True) from error
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _without_exit(request: Awaitable[Any]) -> Any:
+    # a task that raises SystemExit, as mosaik does, would end the loop
+    try:
+        return await request
+    except SystemExit as error:
+        raise SimulatorError(str(error)) from error
+
+
 async def run(
     world: AsyncWorld,
     *,
     lazy_stepping: bool,
     over: Callable[[], bool],
     wants_end: Callable[[], bool],
-    timeouts: dict[str, float],
+    timeouts: Mapping[str, float],
+    failures: Sequence[BaseException] = (),
 ) -> None:
     """Run ``world`` until :func:`stop` ends it.
 
     ``over``: whether the episode has ended as it should; ``wants_end``: whether the user
     asked for the end; ``timeouts``: seconds that an answer may take, for each remote
-    simulator (by mosaik's id).
+    simulator (by mosaik's id); ``failures``: where our own simulators keep what users'
+    code raised.
 
     Raises what a simulator in this process raised, and :class:`SimulatorError` for a
     remote simulator that raised, died, or did not answer in time. When it returns or
     raises, no task of the world is left.
     """
+    if timeouts:
+        _limit_setup(world, timeouts)
     main = asyncio.ensure_future(world.run(until=FOREVER, lazy_stepping=lazy_stepping))
     failure: BaseException | None = None
     try:
@@ -101,12 +181,22 @@ async def run(
             await asyncio.wait([main])
     except BaseException as error:
         failure = error
-    await _settle(main, world, timeouts, patient=over() and failure is None)
+    patience = 0.0
+    if failure is None and not failures:
+        if over():
+            patience = max(timeouts.values(), default=1.0)
+        elif wants_end():
+            patience = _GRACE
+    await _settle(main, world, patience)
     if failure is not None:
         raise failure
-    failed = next(iter(_failures(main, world)), None)
-    if failed is not None:
-        raise _explain(*failed)
+    if failures:
+        raise failures[0]
+    for sid, found in _failures(main, world):
+        mended = explain(sid, found, remote=sid in timeouts)
+        # Ctrl-C in a terminal reaches the processes of simulators, too
+        if not (wants_end() and isinstance(mended, SimulatorError)):
+            raise mended
     if not over() and not wants_end():
         raise SimulationError(
             f"the world came to a standstill before the episode ended (simulators: "
@@ -114,8 +204,23 @@ async def run(
         )
 
 
+def _limit_setup(world: AsyncWorld, timeouts: Mapping[str, float]) -> None:
+    """Make ``setup_done`` of remote simulators obey their time-outs, and name them."""
+
+    async def setup_done(ask: Callable[[], Awaitable[Any]], sid: str) -> Any:
+        # the wish to end is looked after by those who watch the whole world
+        return await answer(ask(), sid, "in setup_done", limit=timeouts[sid], wants_end=lambda: False)
+
+    for runner in runners(world):
+        if runner.sid in timeouts:
+            runner.setup_done = partial(setup_done, runner.setup_done, runner.sid)
+
+
 async def _watch(
-    main: asyncio.Future[Any], world: AsyncWorld, wants_end: Callable[[], bool], timeouts: dict[str, float]
+    main: asyncio.Future[Any],
+    world: AsyncWorld,
+    wants_end: Callable[[], bool],
+    timeouts: Mapping[str, float],
 ) -> None:
     # Counts polls, not seconds: a simulator in this process that computes for long keeps
     # the loop busy, and must not look like a remote one that hangs.
@@ -139,40 +244,50 @@ async def _watch(
                 )
 
 
-async def _settle(
-    main: asyncio.Future[Any], world: AsyncWorld, timeouts: dict[str, float], *, patient: bool
-) -> None:
+async def _settle(main: asyncio.Future[Any], world: AsyncWorld, patience: float) -> None:
     tasks = [r.task for r in runners(world) if r.task is not None]
-    rounds = max(timeouts.values(), default=1.0) / _POLL if patient else 0
-    while patient and rounds > 0 and not all(t.done() for t in tasks):
+    while patience > 0 and not all(t.done() for t in tasks):
         # a remote simulator may still be computing; it ends its step, and no more
         await asyncio.wait(tasks, timeout=_POLL)
         _cancel_idle(world)
-        rounds -= 1
+        patience -= _POLL
     for task in (*tasks, main):
         task.cancel()
     await asyncio.gather(*tasks, main, return_exceptions=True)
 
 
-def _failures(main: asyncio.Future[Any], world: AsyncWorld) -> Iterable[tuple[str, BaseException]]:
+def _failures(main: asyncio.Future[Any], world: AsyncWorld) -> Iterator[tuple[str, BaseException]]:
     tasks = [(r.sid, r.task) for r in runners(world) if r.task is not None]
+    seen: list[BaseException] = []
     for sid, task in (*tasks, ("?", main)):
         error = task.exception() if task.done() and not task.cancelled() else None
-        if error is not None:
+        if error is not None and error not in seen:
+            seen.append(error)
             yield sid, error
 
 
-def _explain(sid: str, error: BaseException) -> BaseException:
-    """Turn mosaik's words for a broken remote simulator into ours; leave others alone."""
-    name = type(error).__name__
+def explain(sid: str, error: BaseException, *, remote: bool) -> BaseException:
+    """Return what is to be raised for an exception that came through mosaik.
+
+    mosaik's words for a broken ``remote`` simulator are turned into ours. What a simulator
+    in this process raised is taken out of them.
+    """
+    name, context = type(error).__name__, error.__context__
+    of_mosaik = type(error).__module__.startswith("mosaik.")
+    if not remote and of_mosaik:
+        # mosaik takes a TypeError for one of JSON, a ConnectionError for one of its sockets
+        if name == "NonSerializableOutputsError" and isinstance(context, TypeError):
+            return context
+        if name == "SimulationError" and isinstance(context, ConnectionError):
+            return context
     if name == "RemoteException":
         said = getattr(error, "remote_msg", error)
         kind = getattr(error, "remote_type", "an error")
         details = "".join(f"\n{a}" for a in getattr(error, "further_args", ()))
         mended = SimulatorError(f"simulator {sid!r} raised {kind}: {said}{details}")
-    elif name == "ConnectionClosedError" or isinstance(error, ConnectionError | EOFError):
+    elif name == "ConnectionClosedError" or (remote and isinstance(error, ConnectionError | EOFError)):
         mended = SimulatorError(f"simulator {sid!r} closed its connection: {error}")
-    elif name == "SimulationError" and type(error).__module__.startswith("mosaik."):
+    elif name == "SimulationError" and of_mosaik:
         cause = error.args[1] if len(error.args) > 1 else None
         mended = SimulatorError(str(error.args[0]) if cause is None else f"{error.args[0]} ({cause!r})")
     else:
@@ -181,14 +296,37 @@ def _explain(sid: str, error: BaseException) -> BaseException:
     return mended
 
 
-async def shut_down(world: AsyncWorld, children: Iterable[psutil.Process]) -> None:
+def _expect_late_answers(world: AsyncWorld) -> None:
+    """Let the answers to requests that nobody waits for any more arrive without harm.
+
+    The task that reads from a simulator ends at the answer to a request that was
+    cancelled, and closing the connection would wait for it without end. A request that
+    could not be written as JSON would be reported when the connection is closed.
+    """
+    proxies = getattr(world, "_proxies", None)  # since 3.6; empty runners would be made of them
+    found = proxies.values() if proxies is not None else [r._proxy for r in runners(world)]
+    for proxy in found:
+        while hasattr(proxy, "_out"):
+            proxy = proxy._out
+        if not hasattr(proxy, "_channel"):
+            continue
+        requests = proxy._channel._outgoing_request_futures
+        for number, future in list(requests.items()):
+            if future.cancelled():
+                requests[number] = future = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda f: f.cancelled() or f.exception())
+
+
+async def shut_down(world: AsyncWorld, children: Iterable[psutil.Process], *, hurried: bool = False) -> None:
     """Finalize every simulator and end the processes that were started for them.
 
+    ``hurried``: the run has failed or was interrupted, so that a simulator may hang.
     Problems of simulators that are gone already are not reported again.
     """
+    _expect_late_answers(world)
     failure: BaseException | None = None
     try:
-        await asyncio.wait_for(world.shutdown(), timeout=10.0)
+        await asyncio.wait_for(world.shutdown(), timeout=_SHUTDOWN_HURRIED if hurried else _SHUTDOWN)
     except (TimeoutError, OSError, EOFError, RuntimeError, asyncio.IncompleteReadError):
         pass
     except Exception as error:

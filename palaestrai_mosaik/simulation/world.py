@@ -7,9 +7,10 @@ start afresh, the domain objects (environments, muscles, brains) live on.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,14 @@ import numpy as np
 from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.environment.cosimulation import CoSimulation, CoSimulationPlan, SimulatorSpec
+from palaestrai_mosaik.environment.cosimulation import (
+    CoSimulation,
+    CoSimulationPlan,
+    EntitySpec,
+    SimulatorSpec,
+)
 from palaestrai_mosaik.environment.environment import Environment
-from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
+from palaestrai_mosaik.errors import ContractError, SimulationError, SimulatorError, did_you_mean
 
 from . import mosaik_internals as internals
 from .bridge import (
@@ -31,11 +37,15 @@ from .bridge import (
     AgentsSimulator,
     DirectorSimulator,
     EnvironmentSimulator,
+    Shell,
+    guarded,
 )
 from .director import Director
-from .ports import EnvironmentPort, InputWire, Link, plans_of, shared_actuators, wire_sensors
+from .ports import InputWire, Link, plans_of, shared_actuators, wire_sensors
 
 _OURS = "ours"
+#: seconds that a process may take to start, however short the time-out of its answers is
+_START = 10.0
 
 
 @dataclass
@@ -55,8 +65,19 @@ class Episode:
     wants_end: Callable[[], bool] = lambda: False
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the episode to its end. The director then knows how it ended."""
-        loop.run_until_complete(_run(self))
+        """Run the episode to its end. The director then knows how it ended.
+
+        It does not if the user asked for the end while a remote simulator was busy.
+        """
+        task = loop.create_task(_run(self))
+        try:
+            loop.run_until_complete(task)
+        except (KeyboardInterrupt, SystemExit) as error:
+            # asyncio lets these two out at once, and leaves everything else standing
+            _clean_up(loop, task)
+            if isinstance(error, SystemExit):
+                raise SimulationError(f"a simulator raised {error!r}") from error
+            raise
 
     def generator(self, *names: str) -> np.random.Generator:
         """Return the generator of a part of this episode."""
@@ -75,17 +96,50 @@ class WorldBuilder:
         self.ports = episode.director.ports
         self.plans: Sequence[CoSimulationPlan | None] = ()
         self.world: AsyncWorld
-        self.before: set[Any] = set()
+        #: the processes that were started for simulators
+        self.children: set[Any] = set()
+        #: seconds that an answer may take, for mosaik's ids of remote simulators
         self.timeouts: dict[str, float] = {}
+        #: what users' code raised in our own simulators
+        self.failures: list[BaseException] = []
+        #: (environment index, simulator uid) -> mosaik's id; "" is the environment itself
+        self.sids: dict[tuple[int, str], str] = {}
         #: (environment index, entity uid) -> mosaik entity; "" is the environment itself
         self.entities: dict[tuple[int, str], Any] = {}
         self.connections: list[tuple[str, str, str, str, bool]] = []
-        #: mosaik's ids of all simulators, and of the one that holds the director
-        self.simulators: list[str] = []
+        #: mosaik's factories of all simulators by id, and the id of the director's
+        self.factories: dict[str, Any] = {}
         self.lead = ""
 
     async def build(self) -> None:
         """Start all simulators, create all entities and connect them."""
+        links, watching = guarded(self._prepare, "an environment or a muscle")
+        config: dict[str, Any] = {_OURS: internals.HANDED_OVER}
+        for e, plan in enumerate(self.plans):
+            for spec in plan.simulators if plan else ():
+                sid = self.sids[e, spec.uid]
+                config[sid] = _starter(sid, spec)
+                if spec.cmd or spec.connect:
+                    self.timeouts[sid] = spec.timeout
+        self.world = AsyncWorld(
+            config,
+            mosaik_config={"start_timeout": max([_START, *self.timeouts.values()])},
+            configure_logging=False,
+            skip_greetings=True,
+        )
+        for e, plan in enumerate(self.plans):
+            if plan is None:
+                await self._build_environment(e)
+            else:
+                await self._build_cosimulation(e, plan)
+        await self._build_agents(links, watching)
+        near = networkx.node_connected_component(self._flow().to_undirected(), self.lead)
+        for sid, factory in self.factories.items():
+            if sid not in near:
+                internals.hold_back(self.world, factory, self.factories[self.lead])
+
+    def _prepare(self) -> tuple[list[Any], list[Link]]:
+        """Begin the episode in all objects of ours; return the agents' and director's links."""
         episode, director = self.episode, self.episode.director
         for port in self.ports:
             port.begin()
@@ -102,27 +156,10 @@ class WorldBuilder:
             body.begin(episode.worker, episode.number, episode.generator("agent", body.name))
         wires, watching = self._director_wires()
         director.begin(episode.worker, episode.number, wires)
-        self.before = internals.children_of_this_process()
-        config: dict[str, Any] = {_OURS: internals.HANDED_OVER}
-        specs: dict[str, SimulatorSpec] = {}
         for e, plan in enumerate(self.plans):
-            for spec in plan.simulators if plan else ():
-                sid = self._sid(e, spec.uid)
-                specs[sid] = spec
-                config[sid] = _starter(sid, spec)
-        start_timeout = max([10.0, *(s.timeout for s in specs.values())])
-        self.world = AsyncWorld(
-            config,
-            mosaik_config={"start_timeout": start_timeout},
-            configure_logging=False,
-            skip_greetings=True,
-        )
-        for e, plan in enumerate(self.plans):
-            if plan is None:
-                await self._build_environment(e)
-            else:
-                await self._build_cosimulation(e, plan)
-        await self._build_agents(links, watching)
+            for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
+                self.sids[e, uid] = self._sid(e, uid)
+        return links, watching
 
     def lazy(self) -> bool:
         """Whether simulators must wait for those that they feed.
@@ -130,11 +167,16 @@ class WorldBuilder:
         They need not where every one of them waits for the agents anyway, because it is
         fed by them, directly or through others.
         """
-        graph = networkx.DiGraph()
+        graph = self._flow()
+        return not ({self.lead} | networkx.descendants(graph, self.lead)).issuperset(graph)
+
+    def _flow(self) -> networkx.DiGraph[str]:
+        """Return which simulator (by mosaik's id) feeds which."""
+        graph: networkx.DiGraph[str] = networkx.DiGraph()
+        graph.add_nodes_from(self.factories)
         for source, target, *_ in self.connections:
             graph.add_edge(source.split(".", 1)[0], target.split(".", 1)[0])
-        fed = {self.lead} | networkx.descendants(graph, self.lead) if self.lead in graph else set()
-        return not fed.issuperset(self.simulators)
+        return graph
 
     def _director_wires(self) -> tuple[list[Sequence[InputWire]], list[Link]]:
         wires: list[Sequence[InputWire]] = []
@@ -153,40 +195,62 @@ class WorldBuilder:
     def _sid(self, environment: int, simulator: str = "") -> str:
         # mosaik separates simulator and entity by the first dot
         parts = [self.ports[environment].uid, *([simulator] if simulator else [])]
-        return f"{environment}-" + "-".join(re.sub(r"[.\s]", "_", part) for part in parts)
+        name = f"{environment}-" + "-".join(re.sub(r"[.\s]", "_", part) for part in parts)
+        taken = set(self.sids.values())
+        numbered = (f"{name}-{i}" for i in itertools.count(2))
+        return next(sid for sid in itertools.chain([name], numbered) if sid not in taken)
 
-    async def _start(
-        self, sid: str, starter: str, simulator: Any, params: Mapping[str, Any], limit: float
-    ) -> Any:
-        self.simulators.append(sid)
-        if simulator is not None:
-            internals.hand_over(simulator)
+    async def _start_ours(self, sid: str, shell: Shell) -> Any:
+        """Start one of our own simulators; return mosaik's factory."""
+        shell.failures = self.failures
+        internals.hand_over(shell)
+        factory = self.factories[sid] = await self.world.start(_OURS, sim_id=sid)
+        return factory
+
+    async def _start_theirs(self, sid: str, spec: SimulatorSpec) -> Any:
+        """Start a simulator of a co-simulation; return mosaik's factory."""
+        if spec.factory is not None:
+            internals.hand_over(guarded(spec.factory, f"the factory of simulator {sid!r}"))
+            return await self.world.start(_OURS, sim_id=sid, **spec.params)
+        # only these are ended with the world, not what environments start for themselves
+        before = internals.children_of_this_process() if spec.cmd else set()
+        request = self.world.start(sid, sim_id=sid, **spec.params)
         try:
-            return await asyncio.wait_for(
-                self.world.start(starter, sim_id=sid, **params), timeout=limit + 5.0
+            if sid not in self.timeouts:
+                return await request
+            limit = max(_START, spec.timeout)
+            self.world.config["start_timeout"] = limit
+            # a little more, because mosaik closes the connection where it finds out itself
+            return await internals.answer(
+                request, sid, "while it started", limit=limit + 5.0, wants_end=self.episode.wants_end
             )
+        except internals.EndWanted:
+            raise
         except (Exception, SystemExit) as error:
-            if simulator is not None:
-                raise
             raise internals.describe_start_failure(sid, error) from error
+        finally:
+            if spec.cmd:
+                self.children |= internals.children_of_this_process() - before
+
+    async def _create(self, sid: str, entity: EntitySpec) -> Any:
+        request = getattr(self.factories[sid], entity.model)(**entity.params)
+        limit = self.timeouts.get(sid)
+        if limit is None:
+            return await request
+        during = f"in create of entity {entity.uid!r}"
+        return await internals.answer(request, sid, during, limit=limit, wants_end=self.episode.wants_end)
 
     async def _build_environment(self, e: int) -> None:
         port = self.ports[e]
         assert isinstance(port.domain, Environment)
         shell = EnvironmentSimulator(port, port.domain, self.episode.director)
-        factory = await self._start(self._sid(e), _OURS, shell, {}, 60.0)
+        factory = await self._start_ours(self.sids[e, ""], shell)
         self.entities[e, ""] = await factory.Environment(eid=port.uid)
 
     async def _build_cosimulation(self, e: int, plan: CoSimulationPlan) -> None:
-        factories: dict[str, Any] = {}
         for spec in plan.simulators:
-            sid = self._sid(e, spec.uid)
-            simulator = spec.factory() if spec.factory is not None else None
-            factories[spec.uid] = await self._start(
-                sid, _OURS if simulator is not None else sid, simulator, spec.params, spec.timeout
-            )
-            if spec.cmd or spec.connect:
-                self.timeouts[sid] = spec.timeout
+            sid = self.sids[e, spec.uid]
+            self.factories[sid] = await self._start_theirs(sid, spec)
         for entity in plan.entities:
             if entity.parent is not None:
                 children = {child.eid: child for child in self.entities[e, entity.parent].children}
@@ -198,8 +262,7 @@ class WorldBuilder:
                     )
                 self.entities[e, entity.uid] = children[entity.eid]
             else:
-                model = getattr(factories[entity.simulator], entity.model)
-                self.entities[e, entity.uid] = await model(**entity.params)
+                self.entities[e, entity.uid] = await self._create(self.sids[e, entity.simulator], entity)
         for connection in plan.connections:
             for source, target in connection.attributes:
                 self._connect(
@@ -224,18 +287,16 @@ class WorldBuilder:
         self.lead = "agents" if self.episode.bridge == "agents" else "director"
         if self.episode.bridge == "agents":
             simulator = AgentsSimulator(director, stop, sorted({*targets, *sources}))
-            factory = await self._start("agents", _OURS, simulator, {}, 60.0)
+            factory = await self._start_ours("agents", simulator)
             lead = await factory.Director(eid=DIRECTOR)
             for body in director.bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))
         else:
-            factory = await self._start(
-                "director", _OURS, DirectorSimulator(director, stop, targets), {}, 60.0
-            )
+            factory = await self._start_ours("director", DirectorSimulator(director, stop, targets))
             lead = await factory.Director(eid=DIRECTOR)
             for i, body in enumerate(director.bodies):
                 shell = AgentSimulator(body, sorted({*targets, *sources}))
-                factory = await self._start(f"agent-{i}", _OURS, shell, {}, 60.0)
+                factory = await self._start_ours(f"agent-{i}", shell)
                 agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
             self._connect(self.entities[link.environment, link.entity], lead, (link.source, link.target), 0)
@@ -268,6 +329,10 @@ class WorldBuilder:
         # attribute by attribute: mosaik puts several into a set, whose order depends on
         # the hash seed. Initial data is for attributes that do not trigger only.
         arguments: dict[str, Any] = dict(internals.CONNECT)
+        if target.sid in self.timeouts:
+            # what goes to another process is written as JSON
+            arguments["transform"] = internals.plain
+            initial = internals.plain(initial)
         if shift:
             arguments["time_shifted"] = shift
             if attributes[1] in target.model_mock.measurement_inputs:
@@ -310,19 +375,23 @@ async def _run(episode: Episode) -> None:
             over=lambda: director.over,
             wants_end=episode.wants_end,
             timeouts=builder.timeouts,
+            failures=builder.failures,
         )
+    except internals.EndWanted:
+        pass  # the director's episode is not over, which tells the caller
     finally:
         if hasattr(builder, "world"):
-            children = (
-                internals.children_of_this_process() - builder.before
-                if builder.timeouts or _has_cmd(builder.plans)
-                else set()
-            )
-            await internals.shut_down(builder.world, children)
+            hurried = bool(builder.failures) or not director.over or episode.wants_end()
+            await internals.shut_down(builder.world, builder.children, hurried=hurried)
 
 
-def _has_cmd(plans: Sequence[CoSimulationPlan | None]) -> bool:
-    return any(spec.cmd for plan in plans if plan is not None for spec in plan.simulators)
-
-
-__all__ = ["EnvironmentPort", "Episode", "WorldBuilder"]
+def _clean_up(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+    """Let ``task`` end what it has begun, after an exception that went past it."""
+    task.cancel()
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except (KeyboardInterrupt, SystemExit):
+            continue  # the same one again, from a task that waited for the one that raised it
+        except (Exception, asyncio.CancelledError):
+            return  # the caller raises what came first

@@ -94,7 +94,7 @@ def edges(graph):
 def test_the_graph_has_what_mosaik_connects():
     env, agents = "0-myenv.myenv", "agents."
     assert edges(world_graph(load(DUMMY))) == {
-        (env, agents + "@director", "state", "0-myenv.state", False, None),
+        (env, agents + "@director", "state", "myenv.state", False, None),
         (env, agents + "mighty_defender", "state", "0-myenv.state", False, 5),
         (env, agents + "evil_attacker", "state", "0-myenv.state", False, 5),
         (agents + "mighty_defender", env, "0-myenv.setpoints", "setpoints", True, 5),
