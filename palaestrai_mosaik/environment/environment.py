@@ -109,7 +109,8 @@ class Environment(World):
         """Advance by :attr:`step_size` ticks and return the new state.
 
         ``setpoints``: shape ``(n_setpoints,)``, float64: the flattened set-points of all
-        actuators in the order of the baseline; NaN where no set-point was ever given.
+        actuators in the order of the baseline, read-only; NaN where no set-point was ever
+        given.
         """
 
 

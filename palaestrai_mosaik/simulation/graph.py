@@ -239,13 +239,12 @@ def _port(spec: EnvironmentSpec) -> EnvironmentPort:
 
 async def _build(episode: Episode, spec: PhaseSpec) -> nx.MultiDiGraph:
     builder = WorldBuilder(episode)
-    before = internals.children_of_this_process()
     try:
         await builder.build()
         return _graph(builder, spec)
     finally:
         if hasattr(builder, "world"):
-            await internals.shut_down(builder.world, internals.children_of_this_process() - before)
+            await internals.shut_down(builder.world, builder.children)
 
 
 def _graph(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:

@@ -287,6 +287,8 @@ def explain(sid: str, error: BaseException, *, remote: bool) -> BaseException:
         mended = SimulatorError(f"simulator {sid!r} raised {kind}: {said}{details}")
     elif name == "ConnectionClosedError" or (remote and isinstance(error, ConnectionError | EOFError)):
         mended = SimulatorError(f"simulator {sid!r} closed its connection: {error}")
+    elif name == "NonSerializableOutputsError" and of_mosaik:
+        mended = SimulatorError(str(error))
     elif name == "SimulationError" and of_mosaik:
         cause = error.args[1] if len(error.args) > 1 else None
         mended = SimulatorError(str(error.args[0]) if cause is None else f"{error.args[0]} ({cause!r})")
