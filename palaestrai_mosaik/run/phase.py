@@ -15,8 +15,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from palaestrai_mosaik.errors import RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec, RunDocument
 from palaestrai_mosaik.simulation.body import Body
@@ -228,12 +226,13 @@ class PhaseRunner:
             director.abandon(INTERRUPTED)
         steps = self._record_episode(worker, number, perf_counter() - started)
         objectives = {body.name: director.objectives(body.name).copy() for body in worker.bodies}
-        means = {name: float(np.mean(v)) if len(v) else float("nan") for name, v in objectives.items()}
+        outcome = EpisodeOutcome(worker.index, number, steps, director.flow, director.ended_by, objectives)
+        means = {name: outcome.mean_objective(name) for name in objectives}
         context.progress.episode(worker.index, number, steps, means)
         if director.interrupted:
             raise RunInterrupted(f"interrupted in phase {self.phase.name!r}, episode {number}")
         self.history[worker.index].append(means)
-        return EpisodeOutcome(worker.index, number, steps, director.flow, director.ended_by, objectives)
+        return outcome
 
     def _record_episode(self, worker: _Worker, number: int, duration: float) -> int:
         """Record how the episode went; return its number of steps."""

@@ -209,6 +209,7 @@ def shared_actuators(
     ``owned``: name and actuators of every agent. Each problem comes with the place in
     ``owned`` of the agent that is one too many.
     """
+    in_groups = {u for p in ports if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
     owners: dict[str, str] = {}
     problems = []
     for place, (name, uids) in enumerate(owned):
@@ -222,7 +223,6 @@ def shared_actuators(
                     "an actuator has one owner, because mosaik gives both values to the entity without an order",
                 )
             )
-        in_groups = {u for p in ports if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
         owners |= dict.fromkeys((uid for uid in uids if uid in in_groups), name)
     return problems
 

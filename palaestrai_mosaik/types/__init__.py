@@ -1,9 +1,8 @@
-"""Leaf types: spaces, readings, set-points, rewards, mode, flow control, simulated time."""
+"""Leaf types: spaces, readings, set-points, rewards, mode, flow control."""
 
 from .flow_control import SimulationFlowControl
 from .information import ActuatorInformation, RewardInformation, SensorInformation
 from .mode import Mode
-from .simtime import SimTime
 from .spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "MultiDiscrete",
     "RewardInformation",
     "SensorInformation",
-    "SimTime",
     "SimulationFlowControl",
     "Space",
     "Tuple",

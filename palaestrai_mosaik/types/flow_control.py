@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -25,8 +24,3 @@ class SimulationFlowControl(IntEnum):
     STOP_SIMULATION = 3
     STOP_PHASE = 4
     SHUTDOWN = 5
-
-    @classmethod
-    def strongest(cls, wishes: Iterable[SimulationFlowControl]) -> SimulationFlowControl:
-        """Return the strongest of ``wishes`` (``CONTINUE`` if there are none)."""
-        return max(wishes, default=cls.CONTINUE)

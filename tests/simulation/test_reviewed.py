@@ -143,9 +143,6 @@ def test_readings_cannot_be_written_to(sensors):
 
 
 def test_an_ambiguous_name_is_refused():
-    class Dotted:
-        pass
-
     one = environment("a.b", "support.parts:Ramp", max_steps=3)
     two = environment("a", f"{__name__}:DottedRamp", max_steps=3)
     with pytest.raises(DocumentError, match=r"several environments offer a sensor 'a\.b\.x'"):
