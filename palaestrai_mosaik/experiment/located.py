@@ -13,7 +13,6 @@ from .vocabulary import Section
 # The line tree: a leaf is its line; a collection is (line, children), its children a
 # dict or a list of such nodes. Aliases share their children, so the tree is as small as
 # the text, however much it would expand to.
-Leaf = int
 Tree = Any
 
 
