@@ -2,8 +2,18 @@
 
 from .brain import Brain
 from .dumper import BrainDumper, FileBrainDumper
+from .experience import Experience
 from .memory import Memory, MemoryShard
 from .muscle import Muscle
 from .objective import Objective
 
-__all__ = ["Brain", "BrainDumper", "FileBrainDumper", "Memory", "MemoryShard", "Muscle", "Objective"]
+__all__ = [
+    "Brain",
+    "BrainDumper",
+    "Experience",
+    "FileBrainDumper",
+    "Memory",
+    "MemoryShard",
+    "Muscle",
+    "Objective",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,11 @@ class Brain(StatisticsMixin, ABC):
 
     The constructor receives the document's ``params``; a subclass need not call
     ``super().__init__()``. The framework sets the attributes below before
-    :meth:`setup`. An agent has one brain, whatever the number of workers.
+    :meth:`setup`. An agent has one brain, whatever the number of workers. Calling order:
+    ``setup``, ``load`` (where the document says ``load``), ``pretrain`` (where it says
+    ``replay``), then ``thinking`` for every row; after each evaluation ``evaluated``;
+    ``store`` for every snapshot and at the end of the phase. All but ``setup``, ``load`` and
+    ``store`` are called in train mode only.
     """
 
     #: the agent's name
@@ -32,6 +36,10 @@ class Brain(StatisticsMixin, ABC):
     #: what the agent's muscles can read and set
     sensors: Sequence[SensorInformation] = ()
     actuators: Sequence[ActuatorInformation] = ()
+    #: Whether an update goes to all muscles of the agent. Of several updates that are made
+    #: before the muscles hear from the brain, they get the newest one. If false, a muscle
+    #: gets only what :meth:`thinking` returned for that muscle.
+    shared_updates: bool = True
     #: where :meth:`store` writes and :meth:`load` reads
     _dumpers: Sequence[BrainDumper] = ()
     _memory: Memory
@@ -51,6 +59,16 @@ class Brain(StatisticsMixin, ABC):
         ``data_from_muscle`` is the second result of the muscle's ``propose_actions``. What
         is returned goes to :meth:`Muscle.update`, unless it is ``None``, or false.
         """
+
+    def pretrain(self) -> None:
+        """Learn offline from :attr:`memory`, which holds the trajectories of ``replay``."""
+
+    def evaluated(self, metrics: Mapping[str, float]) -> Mapping[str, float] | None:
+        """Take note of an evaluation's ``metrics``; return further ones, if any.
+
+        See :class:`~palaestrai_mosaik.simulation.conditions.EvaluationView` for what they are.
+        """
+        return None
 
     def load(self) -> None:
         """Restore the model through ``self._dumpers``."""

@@ -16,6 +16,8 @@ from palaestrai_mosaik.types.mode import Mode
 
 #: The version of the run-document format; ``major.minor`` are compared with a document's.
 DOCUMENT_VERSION = "3.5"
+#: steps that each of several workers makes before it hears from the brains
+DEFAULT_SYNC_EVERY = 32
 
 Controller = Literal["vanilla", "taking_turns"]
 Bridge = Literal["agents", "per_agent"]
@@ -45,6 +47,35 @@ class EnvironmentSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaySpec:
+    """Stored trajectories that fill a brain's memory before a run.
+
+    ``agent`` (``None``: the same), ``experiment_run`` (``None``: this one), ``instance``
+    (``None``: the newest that finished), ``phase`` (index or name, ``None``: all), ``mode``
+    (``"train"`` or ``"test"``, ``None``: both) say which; ``repeat`` is how often they are
+    taken. ``sensors`` and ``actuators`` name the channels to take where the other agent's
+    differ (``None``: those of this agent).
+    """
+
+    agent: str | None = None
+    experiment_run: str | None = None
+    instance: str | None = None
+    phase: int | str | None = None
+    mode: str | None = None
+    repeat: int = 1
+    sensors: tuple[str, ...] | None = None
+    actuators: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSpec:
+    """When a brain is dumped during a phase: every so many episodes, and whenever it is best."""
+
+    every: int | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSpec:
     """One agent of a phase.
 
@@ -52,7 +83,8 @@ class AgentSpec:
     document's order. Without ``brain`` the agent does not learn, without ``objective``
     nothing is made of its rewards. ``load`` says which brain to start from: ``None`` for
     none, an empty mapping for the same agent of the previous phase, else any of the keys
-    ``agent``, ``experiment_run``, ``phase`` (index), ``phase_name``, ``base``.
+    ``agent``, ``experiment_run``, ``phase`` (index), ``phase_name``, ``base``, ``snapshot``.
+    ``filters`` stand between environment and muscle, the first one next to the environment.
     """
 
     name: str
@@ -62,6 +94,9 @@ class AgentSpec:
     sensors: tuple[str, ...] = ()
     actuators: tuple[str, ...] = ()
     load: dict[str, Any] | None = None
+    filters: tuple[ClassSpec, ...] = ()
+    replay: tuple[ReplaySpec, ...] = ()
+    snapshots: SnapshotSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +113,10 @@ class SimulationSpec:
 class PhaseSpec:
     """One phase, complete: what earlier phases define is already in it.
 
-    ``episodes`` is ``None`` where the document gives no number.
+    ``episodes`` is ``None`` where the document gives no number. Every worker runs an
+    evaluation episode after each ``evaluate_every`` training episodes (``None``: never).
+    Several workers hear from the brains every ``sync_every`` steps, all at the same one, or
+    (``asynchronous``) each at its own.
     """
 
     index: int
@@ -89,6 +127,9 @@ class PhaseSpec:
     mode: Mode = Mode.TRAIN
     workers: int = 1
     episodes: int | None = None
+    evaluate_every: int | None = None
+    sync_every: int = DEFAULT_SYNC_EVERY
+    asynchronous: bool = False
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,31 @@ class PhaseView:
     history: list[list[Mapping[str, float]]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class EvaluationView:
+    """What a condition may know about an evaluation: one episode per worker, in test mode.
+
+    ``number`` counts the phase's evaluations from 0. ``metrics`` gives for each agent
+    ``objective`` (the mean over workers of an episode's mean objective), ``objective_sum``
+    (of its sum), ``steps`` (of its length), and whatever the brain's ``evaluated`` adds.
+    """
+
+    mode: Mode
+    workers: int
+    episodes: int | None
+    agents: Sequence[str]
+    number: int
+    outcomes: Sequence[EpisodeOutcome]
+    metrics: Mapping[str, Mapping[str, float]]
+
+
 class TerminationCondition:
     """Base of all conditions; a subclass overrides what it needs.
 
-    The constructor receives the document's ``params`` as keywords. One object serves
-    one phase (all its workers); build state per ``(worker, episode)`` if there is any.
+    The constructor receives the document's ``params`` as keywords. Where a phase has one
+    worker, one object serves all of it. Of several workers, each has an object of its own
+    that is asked after every step, and one more is asked about the phase. Objects are
+    pickled with a checkpoint.
     """
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
@@ -84,6 +104,10 @@ class TerminationCondition:
 
     def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
         """Say how to go on after an episode. ``STOP_PHASE`` ends the phase."""
+        return SimulationFlowControl.CONTINUE
+
+    def evaluation_flow_control(self, view: EvaluationView) -> SimulationFlowControl:
+        """Say how to go on after an evaluation. ``STOP_PHASE`` ends the phase."""
         return SimulationFlowControl.CONTINUE
 
     def can_end_phase(self, episodes: int | None) -> bool:
