@@ -12,6 +12,7 @@
     │   ├── SimulatorError       a mosaik simulator raised, died or stopped answering
     │   └── PowerFlowError       a power flow diverged and the document says to fail
     ├── BrainDumpError           a brain's dump is missing or damaged
+    ├── CheckpointError          a checkpoint cannot be written, or the run cannot go on from it
     ├── StoreError               results cannot be written, opened or found
     └── RunInterrupted           the user ended the run (Ctrl-C); what was recorded is kept
 
@@ -89,6 +90,10 @@ class PowerFlowError(SimulationError):
 
 class BrainDumpError(PalaestraiMosaikError):
     """A brain's dump is missing or damaged."""
+
+
+class CheckpointError(PalaestraiMosaikError):
+    """A checkpoint cannot be written, or the run cannot go on from it."""
 
 
 class StoreError(PalaestraiMosaikError):

@@ -60,8 +60,11 @@ class Brain(StatisticsMixin, ABC):
         is returned goes to :meth:`Muscle.update`, unless it is ``None``, or false.
         """
 
-    def pretrain(self) -> None:
-        """Learn offline from :attr:`memory`, which holds the trajectories of ``replay``."""
+    def pretrain(self) -> Any:
+        """Learn offline from :attr:`memory`, which holds the trajectories of ``replay``.
+
+        What is returned goes to all muscles before their first step, like an update.
+        """
 
     def evaluated(self, metrics: Mapping[str, float]) -> Mapping[str, float] | None:
         """Take note of an evaluation's ``metrics``; return further ones, if any.

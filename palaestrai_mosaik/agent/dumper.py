@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
-from urllib.parse import quote
+from typing import Any, BinaryIO
+from urllib.parse import quote, unquote
 
-from palaestrai_mosaik.errors import BrainDumpError
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from palaestrai_mosaik.errors import BrainDumpError, did_you_mean
 
 #: file systems allow 255 bytes; a prefix and an ending are added
 _LONGEST = 180
+_SNAPSHOT = "snapshot-"
+_MAGIC = "palaestrai-mosaik-brain"
+_HEAD = re.compile(_MAGIC.encode() + rb" sha256=([0-9a-f]{64}) bytes=([0-9]+)")
 
 
 class BrainDumper(ABC):
@@ -38,31 +47,52 @@ class BrainDumper(ABC):
 
     @staticmethod
     def load_brain_dump(dumpers: Sequence[BrainDumper], tag: str = "") -> BinaryIO:
-        """Return the dump of the first dumper that has it."""
+        """Return the dump of the first dumper that has it.
+
+        A dump that is damaged is an error, also where another dumper has one.
+        """
         failures = []
         for dumper in dumpers:
             try:
                 return dumper.load(tag)
+            except DamagedBrainDump:
+                raise
             except BrainDumpError as error:
                 failures.append(str(error))
         raise BrainDumpError("; ".join(failures) or "there is nowhere to load a brain from (no 'load')")
 
 
+class DamagedBrainDump(BrainDumpError):
+    """There is a dump, but it is not what was written."""
+
+
 class FileBrainDumper(BrainDumper):
     """Keeps dumps as files ``<base>/<experiment run>/<phase>/<agent>/brain.bin``.
 
-    A dump with a tag is ``brain-<tag>.bin``.
+    A dump with a tag is ``brain-<tag>.bin``; those of a snapshot lie in a folder
+    ``snapshot-<name>`` below the agent's. A file begins with one line of text that gives
+    the SHA-256 and the length of the dump, which follows; :meth:`load` checks both.
     """
 
-    def __init__(self, base: str | Path, experiment_run: str, phase: str, agent: str):
-        self.directory = Path(base).joinpath(*(_file_name(p) for p in (experiment_run, phase, agent)))
+    def __init__(self, base: str | Path, experiment_run: str, phase: str, agent: str, snapshot: str = ""):
+        self.base = Path(base)
+        self._place: tuple[tuple[str, str], ...] = (
+            ("experiment run", experiment_run),
+            ("phase", phase),
+            ("agent", agent),
+        )
+        if snapshot:
+            self._place += (("snapshot", snapshot),)
+        self.directory = self.base.joinpath(*(_folder(kind, name) for kind, name in self._place))
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self._path(tag)
+        content = dump.read()
+        head = f"{_MAGIC} sha256={hashlib.sha256(content).hexdigest()} bytes={len(content)}\n"
         temporary = path.with_suffix(f".tmp{os.getpid()}")
         try:
-            temporary.write_bytes(dump.read())
+            temporary.write_bytes(head.encode() + content)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -70,18 +100,79 @@ class FileBrainDumper(BrainDumper):
     def load(self, tag: str = "") -> BinaryIO:
         path = self._path(tag)
         if not path.is_file():
-            raise BrainDumpError(f"no brain dump {str(path)!r} ({self._what_exists()})")
-        return BytesIO(path.read_bytes())
+            raise BrainDumpError(f"no brain dump {str(path)!r}: {self._what_exists(tag)}")
+        head, _, content = path.read_bytes().partition(b"\n")
+        found = _HEAD.fullmatch(head)
+        if found is None:
+            raise self._damaged(path, f"it begins with {head[:20]!r} instead of {_MAGIC!r} and a SHA-256")
+        digest, length = found[1].decode(), int(found[2])
+        if len(content) != length:
+            raise self._damaged(path, f"it holds {len(content)} bytes, {length} were written")
+        actual = hashlib.sha256(content).hexdigest()
+        if actual != digest:
+            raise self._damaged(path, f"its SHA-256 is {actual}, but {digest} was written")
+        return BytesIO(content)
+
+    def _damaged(self, path: Path, why: str) -> DamagedBrainDump:
+        return DamagedBrainDump(
+            f"the brain dump of agent {self._place[2][1]!r} is damaged: {str(path)!r}: {why}"
+        )
 
     def _path(self, tag: str) -> Path:
         return self.directory / (f"brain-{_file_name(tag)}.bin" if tag else "brain.bin")
 
-    def _what_exists(self) -> str:
-        directory = self.directory
-        while not directory.is_dir() and directory != directory.parent:
-            directory = directory.parent
-        names = sorted(entry.name for entry in directory.iterdir())[:10]
-        return f"{str(directory)!r} holds {', '.join(names) or 'nothing'}"
+    def _what_exists(self, tag: str) -> str:
+        """Return how far the way to the dump goes, and what lies there instead."""
+        if not self.base.is_dir():
+            return f"there is no folder {str(self.base)!r}"
+        folder = self.base
+        for kind, name in self._place:
+            following = folder / _folder(kind, name)
+            if not following.is_dir():
+                names = [_name(kind, entry.name) for entry in folder.iterdir() if entry.is_dir()]
+                return f"{str(folder)!r} has no {kind} {name!r}{_instead(name, names)}"
+            folder = following
+        tags = [_name("tag", entry.stem) for entry in folder.glob("brain*.bin")]
+        snapshots = [_name("snapshot", entry.name) for entry in folder.glob(f"{_SNAPSHOT}*")]
+        result = f"{str(folder)!r} has no dump {_tagged(tag)}{_instead(tag, tags)}"
+        return result + (f"; it has the snapshots {_listed(snapshots)}" if snapshots else "")
+
+
+def dump_arrays(arrays: Mapping[str, ArrayLike], dumpers: Sequence[BrainDumper], tag: str = "") -> None:
+    """Save named arrays and numbers with every dumper, as an ``npz`` archive.
+
+    The same arrays give the same bytes. Raises ``ValueError`` for what is no array of
+    numbers, booleans or text.
+    """
+    archive = BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
+        for name in sorted(arrays):
+            array = np.asarray(arrays[name], order="C")
+            if array.dtype.hasobject:
+                raise ValueError(f"{name!r} is no array of numbers, booleans or text: {arrays[name]!r}")
+            content = BytesIO()
+            np.lib.format.write_array(content, array, allow_pickle=False)
+            # it tells what is in it, not when and on what system it was made
+            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            entry.create_system = 3
+            file.writestr(entry, content.getvalue())
+    archive.seek(0)
+    BrainDumper.store_brain_dump(archive, dumpers, tag)
+
+
+def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.NDArray[Any]]:
+    """Return what :func:`dump_arrays` saved, numbers as arrays without dimensions.
+
+    Nothing is unpickled. Raises :class:`BrainDumpError` if there is no such dump, or if it
+    holds something else.
+    """
+    dump = BrainDumper.load_brain_dump(dumpers, tag)
+    try:
+        with np.load(dump, allow_pickle=False) as archive:
+            return dict(archive)
+    # A single array is no archive (TypeError, AttributeError).
+    except (ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise BrainDumpError(f"the brain dump {_tagged(tag)} holds no named arrays (npz): {error}") from error
 
 
 def _file_name(name: str) -> str:
@@ -92,3 +183,29 @@ def _file_name(name: str) -> str:
         safe = f"{safe[: _LONGEST - 33]}-{digest[:32]}"
     # no quoted name is a lone percent sign
     return safe or "%"
+
+
+def _folder(kind: str, name: str) -> str:
+    return (_SNAPSHOT if kind == "snapshot" else "") + _file_name(name)
+
+
+def _name(kind: str, file_name: str) -> str:
+    """Return the name that a folder, or a file without its ending, stands for."""
+    if kind == "snapshot":
+        file_name = file_name.removeprefix(_SNAPSHOT)
+    elif kind == "tag":
+        file_name = file_name.removeprefix("brain").removeprefix("-")
+    return unquote(file_name)
+
+
+def _tagged(tag: str) -> str:
+    return f"with the tag {tag!r}" if tag else "without a tag"
+
+
+def _instead(name: str, names: list[str]) -> str:
+    return f"{did_you_mean(name, names)}; it has {_listed(names)}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(repr(name) if name else "one without a tag" for name in sorted(names)[:10]) or "none"
+    return shown + (", ..." if len(names) > 10 else "")

@@ -33,6 +33,8 @@ class Experience:
     terminated: bool = False
     truncated: bool = False
     final_observations: FloatVector | None = None
+    #: the row's number in its episode
+    step: int = 0
 
     @property
     def done(self) -> bool:

@@ -2,62 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from .experience import Experience
+from .memory_shard import Columns, FloatArray, MemoryShard, Places
 
-
-@dataclass(slots=True)
-class MemoryShard:
-    """The last ``n`` rows of a memory, oldest first. Arrays are read-only views.
-
-    ======================= ====================== =======================================
-    ``sensor_readings``     (n, readings) float64  what the agent saw
-    ``actuator_setpoints``  (n, setpoints) float64 what it did
-    ``rewards``             (n, rewards) float64   the environment's answer
-    ``objective``           (n,) float64           the objective's value (NaN: none yet)
-    ``terminated``          (n,) bool              the world ended with this row
-    ``truncated``           (n,) bool              the episode was cut after this row
-    ``additional_data``     list of length n       second result of ``propose_actions``
-    ======================= ====================== =======================================
-    """
-
-    sensor_readings: FloatArray
-    actuator_setpoints: FloatArray
-    rewards: FloatArray
-    objective: FloatArray
-    terminated: npt.NDArray[np.bool_]
-    truncated: npt.NDArray[np.bool_]
-    additional_data: list[Any] = field(default_factory=list)
-
-    @property
-    def dones(self) -> npt.NDArray[np.bool_]:
-        """(n,) bool: the episode ended with this row, for either reason."""
-        return self.terminated | self.truncated
-
-    def __len__(self) -> int:
-        return len(self.objective)
+#: rows that a memory has room for at first
+_FIRST_CAPACITY = 64
 
 
 class Memory:
-    """Rows of one body in numpy buffers; appending and ``tail`` do not depend on its size.
+    """Rows in numpy buffers; appending and ``tail`` do not depend on its size.
 
-    ``size_limit`` rows are kept at least; older ones are dropped. The buffers hold up to
-    twice that, so that the tail is always one contiguous view.
+    The newest ``size_limit`` rows are kept; the buffers hold up to half as many more, so that
+    the tail is always one contiguous view. Rows may come from several muscles in turn.
+    ``rng`` is what :meth:`sample` draws from; the framework sets it.
     """
 
-    def __init__(self, size_limit: int = 100_000):
+    def __init__(self, size_limit: int = 100_000, rng: np.random.Generator | None = None):
+        self.rng = rng
         self._size_limit = 0
-        self._start = 0
-        self._end = 0
-        self._capacity = 0
+        self._start = self._end = self._capacity = 0
         self._widths: tuple[int, int, int] | None = None
-        self._data: list[Any] = []
-        self._arrays: list[npt.NDArray[Any]] = []
+        #: the only muscle (there is none yet, or there are several: None)
+        self._only: str | None = None
+        #: of several muscles: their numbers, and the places of their newest rows (-1: dropped)
+        self._codes: dict[str, int] = {}
+        self._newest: list[int] = []
+        self._install(Columns.of(0, (0, 0, 0)))
         self.size_limit = size_limit
 
     @property
@@ -72,59 +49,152 @@ class Memory:
         self._size_limit = int(rows)
         self.truncate(self._size_limit)
 
+    @property
+    def tags(self) -> set[str]:
+        """The ids of the muscles that have rows here."""
+        codes, names, live = self._columns.muscles, self._columns.names, slice(self._start, self._end)
+        if codes is None:
+            return set(names) if self else set()
+        return {names[code] for code in np.unique(codes[live]).tolist()}
+
     def __len__(self) -> int:
         return self._end - self._start
 
-    def append(
+    def __iter__(self) -> Iterator[MemoryShard]:
+        """Yield the rows, one shard for each, oldest first."""
+        seen, end = self._seen, self._end
+        for i in range(self._start, end):
+            yield MemoryShard(seen, slice(i, i + 1), end)
+
+    def append(  # noqa: PLR0913 (one argument per column)
         self,
         readings: FloatArray,
         setpoints: FloatArray,
         rewards: FloatArray,
         data: Any = None,
         objective: float = np.nan,
+        *,
+        muscle: str = "",
+        observations: FloatArray | None = None,
+        actions: FloatArray | None = None,
     ) -> None:
-        """Add a row; an objective that is computed from it is set by :meth:`close` later."""
-        if self._end == self._capacity:
-            self._make_room((len(readings), len(setpoints), len(rewards)))
+        """Add a row; an objective that is computed from it is set by :meth:`close` later.
+
+        ``observations`` and ``actions`` are given where they differ from ``readings`` and
+        ``setpoints``. All are copied. Lengths may change only while the memory is empty;
+        otherwise another length is a ``ValueError``.
+        """
         i = self._end
-        self._readings[i] = readings
-        self._setpoints[i] = setpoints
-        self._rewards[i] = rewards
-        self._objective[i] = objective
-        self._data.append(data)
+        widths = (len(readings), len(setpoints), len(rewards))
+        if i == self._capacity or widths != self._widths:
+            self._make_room(widths)
+            i = self._end
+        columns = self._columns
+        columns.readings[i] = readings
+        columns.setpoints[i] = setpoints
+        columns.rewards[i] = rewards
+        if observations is not None or columns.observations is not columns.readings:
+            self._fill("observations", "readings", observations)
+        if actions is not None or columns.actions is not columns.setpoints:
+            self._fill("actions", "setpoints", actions)
+        if objective == objective:  # noqa: PLR0124 (not NaN, which is there already)
+            columns.objective[i] = objective
+        if muscle != self._only:
+            self._belongs(muscle)
+        self._columns.data.append(data)
         self._end = i + 1
         if i + 1 - self._start > self._size_limit:
             self._start += 1
+
+    def append_experience(self, experience: Experience) -> None:
+        """Add ``experience`` as a row, and its end if the episode ended with it."""
+        e = experience
+        self.append(
+            e.readings,
+            e.setpoints,
+            e.rewards,
+            e.data,
+            e.objective,
+            muscle=e.muscle,
+            observations=None if e.observations is e.readings else e.observations,
+            actions=None if e.actions is e.setpoints else e.actions,
+        )
+        if e.done:
+            self.mark_end(
+                terminated=e.terminated,
+                truncated=e.truncated,
+                muscle=e.muscle,
+                final_observations=e.final_observations,
+            )
 
     def close(self, objective: float) -> None:
         """Set the objective of the newest row."""
         if self._end == self._start:
             raise IndexError("the memory is empty: there is no row to close")
-        self._objective[self._end - 1] = objective
+        self._columns.objective[self._end - 1] = objective
 
-    def mark_end(self, *, terminated: bool, truncated: bool) -> None:
-        """Say that the episode ended with the newest row."""
-        if self._end > self._start:
-            self._flags[self._end - 1] = (terminated, truncated)
+    def mark_end(
+        self,
+        *,
+        terminated: bool,
+        truncated: bool,
+        muscle: str | None = None,
+        final_observations: FloatArray | None = None,
+    ) -> None:
+        """Say that the episode ended with the newest row (of ``muscle``, if given).
 
-    def tail(self, n: int = 1) -> MemoryShard:
-        """Return the last ``n`` rows (fewer if there are fewer)."""
+        ``final_observations``, of the length of a row's observations, is what the muscle
+        would have seen next. Nothing happens if the memory does not have the row any more.
+        """
+        place = self._end - 1 if muscle is None else self._newest_of(muscle)
+        if place < self._start:
+            return
+        columns = self._columns
+        if final_observations is not None:
+            width = columns.observations.shape[1]
+            if np.shape(final_observations) != (width,):
+                raise ValueError(
+                    f"final observations have shape {np.shape(final_observations)}, but a row has ({width},)"
+                )
+            columns.finals[place] = np.array(final_observations, dtype=np.float64)
+        columns.flags[place] = (terminated, truncated)
+
+    def tail(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
+        """Return the last ``n`` rows (fewer if there are fewer), oldest first.
+
+        ``include_only``: count and return only rows of muscles with these ids.
+        """
+        if n < 0:
+            raise ValueError(f"n must not be negative, not {n}")
         end = self._end
-        if end == self._start:
-            none = np.empty((0, 0))
-            off = np.empty(0, dtype=bool)
-            return MemoryShard(none, none, none, np.empty(0), off, off)
-        start = max(self._start, end - n)
-        readings, setpoints, rewards, objective, flags = self._views
-        return MemoryShard(
-            readings[start:end],
-            setpoints[start:end],
-            rewards[start:end],
-            objective[start:end],
-            flags[start:end, 0],
-            flags[start:end, 1],
-            self._data[start:end],
-        )
+        if include_only is not None and not self._includes_all(include_only):
+            return MemoryShard(self._seen, self._places_of(include_only, n), end)
+        return MemoryShard(self._seen, slice(max(self._start, end - n), end), end)
+
+    def sample(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
+        """Return ``n`` different rows, drawn at random from all that are complete.
+
+        A row is complete when its muscle has acted again, or the episode ended with it. All
+        complete rows are returned, in random order, where there are no more than ``n``.
+        ``include_only`` is as for :meth:`tail`. Raises ``RuntimeError`` if there is no
+        :attr:`rng`.
+        """
+        if self.rng is None:
+            raise RuntimeError("this memory has no generator to sample with: set memory.rng")
+        if n < 0:
+            raise ValueError(f"n must not be negative, not {n}")
+        newest = self._newest if self._columns.muscles is not None else [self._end - 1]
+        waiting = sorted(i for i in newest if i >= self._start and not self._columns.flags[i].any())
+        if include_only is not None and not self._includes_all(include_only):
+            found = np.setdiff1d(self._places_of(include_only, len(self)), waiting, assume_unique=True)
+            return MemoryShard(
+                self._seen, self.rng.choice(found, min(n, len(found)), replace=False), self._end
+            )
+        complete = len(self) - len(waiting)
+        places = self._start + self.rng.choice(complete, min(n, complete), replace=False)
+        for i in waiting:  # ascending: leave out each
+            places[places >= i] += 1
+        return MemoryShard(self._seen, places, self._end)
 
     def truncate(self, n: int) -> None:
         """Forget all but the last ``n`` rows (``n`` is not negative)."""
@@ -136,32 +206,125 @@ class Memory:
         """Forget everything."""
         self._start = self._end
 
+    def __getstate__(self) -> dict[str, Any]:
+        live = slice(self._start, self._end)
+        newest = [i - self._start if i >= self._start else -1 for i in self._newest]
+        state = {name: value for name, value in vars(self).items() if name != "_seen"}
+        columns = self._columns.moved(live, len(self))
+        return state | {
+            "_columns": columns,
+            "_newest": newest,
+            "_codes": dict(self._codes),
+            "_start": 0,
+            "_end": len(self),
+            "_capacity": len(self),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._install(self._columns)
+
+    def _install(self, columns: Columns) -> None:
+        def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            view = array.view()
+            view.flags.writeable = False
+            return view
+
+        self._columns = columns
+        #: what shards show
+        self._seen = columns.each(read_only)
+
     def _make_room(self, widths: tuple[int, int, int]) -> None:
-        keep = slice(self._start, self._end)
+        """Make the columns ready for one row more, of these ``widths``."""
         rows = self._end - self._start
-        if self._widths is None:
-            self._widths = widths
-        # Half empty (the limit moved the start on): move down in place. Else grow.
-        if self._capacity and rows <= self._capacity // 2:
-            for array in self._arrays:
-                array[:rows] = array[keep].copy()
+        most = self._size_limit + max(self._size_limit // 2, 1)
+        wanted = self._capacity if rows <= self._capacity // 2 else 2 * rows
+        capacity = max(min(wanted, most), _FIRST_CAPACITY)
+        if widths == self._widths:
+            # New arrays, as there may be shards that look at the old ones.
+            columns = self._columns.moved(slice(self._start, self._end), capacity)
+            self._newest = [i - self._start if i >= self._start else -1 for i in self._newest]
+        elif rows:
+            raise ValueError(
+                f"a row of (readings, set-points, rewards) of lengths {widths} does not go with the rows of "
+                f"this memory, which have {self._widths}; only an empty memory takes other lengths"
+            )
         else:
-            self._capacity = max(64, 2 * rows)
-            old = self._arrays if rows else None
-            shapes: list[tuple[tuple[int, ...], type]] = [
-                *(((self._capacity, w), np.float64) for w in self._widths),
-                ((self._capacity,), np.float64),
-                ((self._capacity, 2), np.bool_),
-            ]
-            self._arrays = [np.empty(shape, dtype) for shape, dtype in shapes]
-            if old is not None:
-                for new, array in zip(self._arrays, old, strict=True):
-                    new[:rows] = array[keep]
-            self._readings, self._setpoints, self._rewards, self._objective, self._flags = self._arrays
-            self._views = [array.view() for array in self._arrays]
-            for view in self._views:
-                view.flags.writeable = False
-        # rows to come end nothing, until they are said to
-        self._flags[rows:] = False
-        self._data = self._data[keep]
+            self._widths = widths
+            self._only, self._codes, self._newest = None, {}, []
+            columns = Columns.of(capacity, widths)
+        self._capacity = capacity
         self._start, self._end = 0, rows
+        self._install(columns)
+
+    def _fill(self, name: str, common_name: str, values: FloatArray | None) -> None:
+        """Write ``values`` into the column ``name`` of the row that is being added.
+
+        Without ``values`` it is as in the column ``common_name``; until now all were.
+        """
+        column, common = getattr(self._columns, name), getattr(self._columns, common_name)
+        if values is None:
+            values = common[self._end]
+        width, has = len(values), column.shape[1]
+        if width != has and self._end > self._start:
+            raise ValueError(
+                f"a row with {width} {name} does not go with the rows of this memory, which have {has}; only "
+                f"an empty memory takes other lengths"
+            )
+        if column is common or width != has:
+            live = slice(self._start, self._end)
+            column = np.empty((self._capacity, width))
+            if width == has:
+                column[live] = common[live]
+            new: dict[str, Any] = {name: column}
+            self._install(replace(self._columns, **new))
+        column[self._end] = values
+
+    def _belongs(self, muscle: str) -> None:
+        """Note that the row that is being added is of ``muscle``, which is not the only one."""
+        columns, i = self._columns, self._end
+        if columns.muscles is None:
+            if self._end == self._start:
+                self._install(replace(columns, names=[muscle]))
+                self._only = muscle
+                return
+            numbers = np.zeros((2, self._capacity), dtype=np.int32)
+            # so far, each row is followed by the next one
+            numbers[1, : i - 1] = 1
+            columns = replace(columns, muscles=numbers[0], steps=numbers[1])
+            self._install(columns)
+            self._only, self._codes, self._newest = None, {columns.names[0]: 0}, [i - 1]
+        assert columns.muscles is not None and columns.steps is not None
+        code = self._codes.setdefault(muscle, len(columns.names))
+        if code == len(columns.names):
+            columns.names.append(muscle)
+            self._newest.append(-1)
+        before = self._newest[code]
+        if before >= 0:
+            columns.steps[before] = i - before
+        columns.muscles[i] = code
+        self._newest[code] = i
+
+    def _newest_of(self, muscle: str) -> int:
+        if self._columns.muscles is None:
+            return self._end - 1 if muscle == self._only else -1
+        return self._newest[self._codes[muscle]] if muscle in self._codes else -1
+
+    def _includes_all(self, muscles: Collection[str]) -> bool:
+        if isinstance(muscles, str):
+            raise TypeError(f"include_only takes a list of muscle ids, not the text {muscles!r}")
+        return self._columns.muscles is None and self._only in muscles
+
+    def _places_of(self, muscles: Collection[str], n: int) -> Places:
+        """Return the places of the last ``n`` rows of ``muscles``, oldest first."""
+        wanted = np.array([name in muscles for name in self._columns.names])
+        if n == 0 or self._columns.muscles is None or not wanted.any():
+            return np.empty(0, dtype=np.int64)
+        back = n
+        while True:
+            # most often they are near the end
+            start = max(self._start, self._end - back)
+            found = start + np.flatnonzero(wanted[self._columns.muscles[start : self._end]])
+            if len(found) >= n or start == self._start:
+                return found[-n:]
+            back *= 4

@@ -14,8 +14,10 @@ from .model import (
     ClassSpec,
     EnvironmentSpec,
     PhaseSpec,
+    ReplaySpec,
     RunDocument,
     SimulationSpec,
+    SnapshotSpec,
 )
 from .names import resolve, split_id
 from .schema import json_schema
@@ -27,8 +29,10 @@ __all__ = [
     "ClassSpec",
     "EnvironmentSpec",
     "PhaseSpec",
+    "ReplaySpec",
     "RunDocument",
     "SimulationSpec",
+    "SnapshotSpec",
     "canonical_json",
     "check_classes",
     "describe",

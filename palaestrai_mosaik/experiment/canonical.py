@@ -1,7 +1,8 @@
 """Plain data and the identity of a document: the hash of its canonical form.
 
-The canonical form is the cascaded document in one spelling, with every default written
-out. It does not know comments, anchors, the order of keys, or which of several names of
+The canonical form is the cascaded document in one spelling. It writes every default out
+but for those of keys that came later (:class:`_Later`): a document keeps its hash when the
+format gains a key that it does not use. It does not know comments, anchors, the order of keys, or which of several names of
 a class was used; any other difference in value is a difference in hash.
 """
 
@@ -15,7 +16,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from .located import Findings, show
-from .model import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, Place
+from .model import (
+    DEFAULT_SYNC_EVERY,
+    AgentSpec,
+    ClassSpec,
+    EnvironmentSpec,
+    PhaseSpec,
+    Place,
+    ReplaySpec,
+    SnapshotSpec,
+)
 from .names import canonical_name
 from .yaml_text import MAX_DEPTH
 
@@ -101,13 +111,38 @@ def canonical_class(spec: ClassSpec | None) -> dict[str, Any] | None:
     return {"name": canonical_name(spec.name), "params": sorted_copy(spec.params)}
 
 
-def canonical_phase(phase: PhaseSpec) -> dict[str, Any]:
-    """Return the canonical form of one phase, all defaults written out."""
+class _Later:
+    """The keys that the format gained later: written from the first phase on that uses them.
+
+    Before that, the default is left out. After that it is not, because what is left out
+    would be inherited when the canonical form is read.
+    """
+
+    def __init__(self) -> None:
+        self._used: set[tuple[str, ...]] = set()
+
+    def keys(self, *place: str, **keys: tuple[Any, Any]) -> dict[str, Any]:
+        """Return the keys (value, default) of the part ``place`` that are to be written."""
+        self._used |= {(*place, key) for key, (value, default) in keys.items() if value != default}
+        return {key: value for key, (value, _) in keys.items() if (*place, key) in self._used}
+
+
+def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
+    """Return the canonical form of one phase; the phases before it have been asked for before."""
     simulation = phase.simulation
     return {
-        "agents": [_agent(agent) for agent in phase.agents],
+        "agents": [_agent(agent, later) for agent in phase.agents],
         "environments": [_environment(environment) for environment in phase.environments],
-        "phase_config": {"episodes": phase.episodes, "mode": phase.mode.value, "workers": phase.workers},
+        "phase_config": {
+            "episodes": phase.episodes,
+            "mode": phase.mode.value,
+            "workers": phase.workers,
+            **later.keys(
+                asynchronous=(phase.asynchronous, False),
+                evaluate_every=(phase.evaluate_every, None),
+                sync_every=(phase.sync_every, DEFAULT_SYNC_EVERY),
+            ),
+        },
         "simulation": {
             "bridge": simulation.bridge,
             "conditions": [canonical_class(condition) for condition in simulation.conditions],
@@ -129,7 +164,7 @@ def _environment(spec: EnvironmentSpec) -> dict[str, Any]:
     }
 
 
-def _agent(spec: AgentSpec) -> dict[str, Any]:
+def _agent(spec: AgentSpec, later: _Later) -> dict[str, Any]:
     return {
         "actuators": list(spec.actuators),
         "brain": canonical_class(spec.brain),
@@ -138,16 +173,42 @@ def _agent(spec: AgentSpec) -> dict[str, Any]:
         "name": spec.name,
         "objective": canonical_class(spec.objective),
         "sensors": list(spec.sensors),
+        **later.keys(
+            "agent",
+            spec.name,
+            filters=([canonical_class(item) for item in spec.filters], []),
+            replay=([_replay(item) for item in spec.replay], []),
+            snapshots=(_snapshots(spec.snapshots), None),
+        ),
     }
+
+
+def _replay(spec: ReplaySpec) -> dict[str, Any]:
+    phase = "phase_name" if isinstance(spec.phase, str) else "phase"
+    return {
+        "actuators": None if spec.actuators is None else list(spec.actuators),
+        "agent": spec.agent,
+        "experiment_run": spec.experiment_run,
+        "instance": spec.instance,
+        "mode": spec.mode,
+        phase: spec.phase,
+        "repeat": spec.repeat,
+        "sensors": None if spec.sensors is None else list(spec.sensors),
+    }
+
+
+def _snapshots(spec: SnapshotSpec | None) -> dict[str, Any] | None:
+    return None if spec is None else {"best": spec.best, "every": spec.every}
 
 
 def canonical_document(
     uid: str, seed: int, version: str, phases: tuple[PhaseSpec, ...], conditions: tuple[ClassSpec, ...]
 ) -> dict[str, Any]:
     """Return the canonical form of a whole document."""
+    later = _Later()
     return {
         "run_config": {"conditions": [canonical_class(condition) for condition in conditions]},
-        "schedule": [{phase.name: canonical_phase(phase)} for phase in phases],
+        "schedule": [{phase.name: _phase(phase, later)} for phase in phases],
         "seed": seed,
         "uid": uid,
         "version": version,

@@ -15,6 +15,7 @@ from typing import Any
 from palaestrai_mosaik.errors import did_you_mean
 
 from .located import Findings, Located, show
+from .readers import identifier
 from .vocabulary import (
     AGENT,
     ENVIRONMENT,
@@ -282,12 +283,3 @@ def _give(found: Findings, given: dict[str, Entry], key: Located, entry: Entry, 
         found.error(key.place, f"the {what} {key.value!r} is given twice in this phase{where}")
         return
     given[key.value] = entry
-
-
-def identifier(found: Findings, at: Located, what: str) -> str | None:
-    """Return the non-empty string at ``at``; numbers are answered with how to quote them."""
-    if isinstance(at.value, str) and at.value:
-        return at.value
-    quotes = f'; put it in quotes: "{at.value}"' if isinstance(at.value, (int, float)) else ""
-    found.error(at.place, f"{what} must be a non-empty string, found {show(at.value)}{quotes}")
-    return None

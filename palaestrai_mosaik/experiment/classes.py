@@ -40,9 +40,11 @@ def _classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, Any], 
             yield "environment", environment.name, environment.params, place
             yield from _optional(environment, ("reward", "state_transformer"), place)
         for number, agent in enumerate(phase.agents):
-            yield from _optional(agent, ("brain", "muscle", "objective"), (*here, "agents", number))
-        yield from _conditions(phase.simulation.conditions, (*here, "simulation", "conditions"))
-    yield from _conditions(document.conditions, ("conditions",))
+            place = (*here, "agents", number)
+            yield from _optional(agent, ("brain", "muscle", "objective"), place)
+            yield from _listed("filter", agent.filters, (*place, "filters"))
+        yield from _listed("condition", phase.simulation.conditions, (*here, "simulation", "conditions"))
+    yield from _listed("condition", document.conditions, ("conditions",))
 
 
 def _optional(
@@ -54,11 +56,11 @@ def _optional(
             yield topic, spec.name, spec.params, (*place, topic)
 
 
-def _conditions(
-    specs: tuple[ClassSpec, ...], place: Place
+def _listed(
+    topic: str, specs: tuple[ClassSpec, ...], place: Place
 ) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
     for number, spec in enumerate(specs):
-        yield "condition", spec.name, spec.params, (*place, number)
+        yield topic, spec.name, spec.params, (*place, number)
 
 
 def _faults(topic: str, name: str, params: dict[str, Any], base: type | None) -> Iterator[tuple[str, Place]]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
-from .model import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, RunDocument
+from palaestrai_mosaik.types.mode import Mode
+
+from .model import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, RunDocument, SnapshotSpec
 
 _SHOWN = 8
 
@@ -27,13 +30,18 @@ def _phase(phase: PhaseSpec) -> Iterator[str]:
     episodes = "episodes not limited" if phase.episodes is None else _count(phase.episodes, "episode")
     workers = _count(phase.workers, "worker")
     yield f"phase {phase.index} {phase.name!r}: {phase.mode.value}, {workers}, {episodes}"
+    if phase.evaluate_every is not None and phase.mode is Mode.TRAIN:
+        yield f"  evaluation after every {_count(phase.evaluate_every, 'episode', '')}"
+    if phase.workers > 1 and phase.mode is Mode.TRAIN:
+        together = "each for itself" if phase.asynchronous else "all together"
+        yield f"  workers hear from the brains every {_count(phase.sync_every, 'step', '')}, {together}"
     simulation = phase.simulation
     yield f"  simulation {simulation.controller} ({simulation.name}), bridge {simulation.bridge}"
     yield from _conditions("conditions", simulation.conditions, "    ")
     for environment in phase.environments:
         yield from _environment(environment)
     for agent in phase.agents:
-        yield from _agent(agent)
+        yield from _agent(agent, phase.mode)
 
 
 def _environment(environment: EnvironmentSpec) -> Iterator[str]:
@@ -43,7 +51,7 @@ def _environment(environment: EnvironmentSpec) -> Iterator[str]:
     yield from _classes(environment, ("reward", "state_transformer"))
 
 
-def _agent(agent: AgentSpec) -> Iterator[str]:
+def _agent(agent: AgentSpec, mode: Mode) -> Iterator[str]:
     yield f"  agent {agent.name!r}"
     yield from _classes(agent, ("muscle", "brain", "objective"))
     for title, ids in (("sensors", agent.sensors), ("actuators", agent.actuators)):
@@ -52,6 +60,22 @@ def _agent(agent: AgentSpec) -> Iterator[str]:
     if agent.load is not None:
         where = ", ".join(f"{key} {value!r}" for key, value in agent.load.items())
         yield f"    load {where or 'itself from the previous phase'}"
+    for spec in agent.filters:
+        yield f"    filter {_call(spec.name, spec.params)}"
+    if mode is Mode.TEST:  # nothing is learned
+        return
+    for source in agent.replay:
+        given = ((key.name, getattr(source, key.name)) for key in fields(source))
+        yield f"    replay {', '.join(f'{key} {value!r}' for key, value in given if value is not None)}"
+    if agent.snapshots is not None:
+        yield f"    snapshots {' and '.join(_snapshots(agent.snapshots))}"
+
+
+def _snapshots(spec: SnapshotSpec) -> Iterator[str]:
+    if spec.every is not None:
+        yield f"every {_count(spec.every, 'episode', '')}"
+    if spec.best:
+        yield "of the best"
 
 
 def _classes(owner: EnvironmentSpec | AgentSpec, keys: tuple[str, ...]) -> Iterator[str]:
@@ -74,5 +98,5 @@ def _call(name: str, params: dict[str, Any]) -> str:
     return f"{name}({inner})"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+def _count(number: int, noun: str, one: str = "1 ") -> str:
+    return f"{one}{noun}" if number == 1 else f"{number} {noun}s"

@@ -10,9 +10,12 @@ from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
+from .agent_conditions import check_evaluations
 from .canonical import canonical_document, digest, plain_data
 from .cascade import Definitions, cascade
-from .check import ModelBuilder, check_loads, header, run_config_of
+from .check import ModelBuilder, header, run_config_of
+from .effects import warn_of_no_effect
+from .learning import check_sources, warn_of_snapshots
 from .located import Findings, Lines, Located, show
 from .model import RunDocument
 from .vocabulary import TOP
@@ -94,12 +97,16 @@ def _document(data: Any, found: Findings, text: str) -> RunDocument:
     raw = cascade(found, parts["schedule"], definitions) if "schedule" in parts else []
     builder = ModelBuilder(found)
     phases = [builder.phase(index, phase) for index, phase in enumerate(raw)]
-    check_loads(found, uid, raw)
+    check_sources(found, uid, raw)
     agents = raw[-1].agents if raw else ()
     conditions = builder.run_conditions(run_config_of(found, parts, definitions), agents, ("run_config",))
+    sound = tuple(phase for phase in phases if phase is not None)
+    if not found.errors:
+        check_evaluations(found, builder.run_condition_items, sound)
     if found.errors:
         raise DocumentError(found.errors)
-    sound = tuple(phase for phase in phases if phase is not None)
+    warn_of_no_effect(found, raw, sound)
+    warn_of_snapshots(found, uid, raw)
     canonical = canonical_document(uid, seed, version, sound, conditions)
     return RunDocument(
         uid=uid,

@@ -19,7 +19,9 @@ from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
 
 _ENVIRONMENT = "palaestrai_mosaik.environment.dummy"
 _LIBRARY = "palaestrai_mosaik.agent.library"
+_FILTERS = "palaestrai_mosaik.agent.filters"
 _CONDITIONS = "palaestrai_mosaik.simulation.conditions"
+_EVALUATION = "palaestrai_mosaik.simulation.evaluation"
 
 
 def _palaestrai_names() -> dict[str, str]:
@@ -47,6 +49,26 @@ def _palaestrai_names() -> dict[str, str]:
     ):
         for package in ("palaestrai.experiment", "palaestrai.simulation"):
             add(package, module, name, _CONDITIONS)
+    add(
+        "palaestrai.experiment",
+        "agent_evaluation_objective_termination_condition",
+        "AgentEvaluationObjectiveTerminationCondition",
+        _EVALUATION,
+    )
+    for module, name in (
+        ("absolute_deviation_filter", "AbsoluteDeviationFilter"),
+        ("action_time_shift_filter", "ActionTimeShiftFilter"),
+        ("delta_action_filter", "DeltaActionFilter"),
+        ("delta_obs_filter", "DeltaObsFilter"),
+        ("delta_step_filter", "DeltaStepFilter"),
+        ("merge_steps_filter", "MergeStepsFilter"),
+        ("normalization_filter", "NormFilter"),
+        ("quadratic_penalty_filter", "QuadraticPenaltyFilter"),
+    ):
+        table[f"palaestrai.agent:{name}"] = f"{_FILTERS}:{name}"
+        add("palaestrai.agent.filters", module, name, _FILTERS)
+    for short in ("Norm", "DeltaStep", "MergeSteps", "DeltaObs"):
+        table[f"palaestrai.agent.filters:{short}"] = f"{_FILTERS}:{short}Filter"
     return table
 
 
@@ -54,7 +76,16 @@ def _palaestrai_names() -> dict[str, str]:
 PALAESTRAI_NAMES: Mapping[str, str] = _palaestrai_names()
 
 #: What a class can be named for; each has the entry-point group ``palaestrai_mosaik.<topic>``.
-TOPICS = ("environment", "reward", "state_transformer", "brain", "muscle", "objective", "condition")
+TOPICS = (
+    "environment",
+    "reward",
+    "state_transformer",
+    "brain",
+    "muscle",
+    "objective",
+    "filter",
+    "condition",
+)
 
 _IDENTIFIER = r"[^\W\d]\w*"
 _FULL_NAME = re.compile(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*:{_IDENTIFIER}")

@@ -20,8 +20,10 @@ from .vocabulary import (
     MODES,
     PHASE,
     PHASE_CONFIG,
+    REPLAY,
     RUN_CONFIG,
     SIMULATION,
+    SNAPSHOTS,
     TOP,
     Section,
 )
@@ -30,6 +32,9 @@ Schema = dict[str, Any]
 
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _COUNT: Schema = {"type": ["integer", "null"], "minimum": 1}
+_INDEX: Schema = {"type": "integer", "minimum": 0}
+_FLAG: Schema = {"type": ["boolean", "null"]}
+_MAYBE_TEXT: Schema = {"type": ["string", "null"], "minLength": 1}
 _IDS: Schema = {"type": "array", "items": _TEXT, "uniqueItems": True}
 
 
@@ -69,8 +74,12 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
+def _maybe(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
 def _optional(name: str) -> Schema:
-    return {"anyOf": [_ref(name), {"type": "null"}]}
+    return _maybe(_ref(name))
 
 
 def _or_name(name: str) -> Schema:
@@ -94,7 +103,7 @@ def _environment_entry() -> Schema:
 
 
 def _agent() -> Schema:
-    load: dict[str, Schema] = dict.fromkeys(LOAD.keys, _TEXT) | {"phase": {"type": "integer", "minimum": 0}}
+    load: dict[str, Schema] = dict.fromkeys(LOAD.keys, _MAYBE_TEXT) | {"phase": _maybe(_INDEX)}
     properties = {
         "name": _TEXT,
         "brain": _optional("class"),
@@ -102,9 +111,25 @@ def _agent() -> Schema:
         "objective": _optional("class"),
         "sensors": _IDS,
         "actuators": _IDS,
-        "load": {"anyOf": [_section(LOAD, load), {"type": "null"}]},
+        "load": _maybe(_section(LOAD, load)),
+        "filters": _maybe({"type": "array", "items": _ref("class")}),
+        "replay": _maybe({"type": "array", "items": _replay()}),
+        "snapshots": _maybe(_section(SNAPSHOTS, {"every": _COUNT, "best": _FLAG}) | {"minProperties": 1}),
     }
     return _section(AGENT, properties, ("name",))
+
+
+def _replay() -> Schema:
+    channels = _maybe(_IDS | {"minItems": 1})
+    properties: dict[str, Schema] = dict.fromkeys(REPLAY.keys, _MAYBE_TEXT) | {
+        "phase": {"anyOf": [_INDEX, _TEXT, {"type": "null"}]},
+        "mode": _maybe(_mode()),
+        "repeat": _COUNT,
+        "sensors": channels,
+        "actuators": channels,
+        "strict": _FLAG,
+    }
+    return _section(REPLAY, properties)
 
 
 def _simulation() -> Schema:
@@ -117,10 +142,21 @@ def _simulation() -> Schema:
     return _section(SIMULATION, properties)
 
 
-def _phase_config() -> Schema:
+def _mode() -> Schema:
     words = "|".join("".join(f"[{c}{c.upper()}]" for c in mode) for mode in MODES)
-    mode = {"type": "string", "pattern": f"^({words})$", "examples": list(MODES)}
-    return _section(PHASE_CONFIG, {"mode": mode, "workers": _COUNT, "episodes": _COUNT})
+    return {"type": "string", "pattern": f"^({words})$", "examples": list(MODES)}
+
+
+def _phase_config() -> Schema:
+    properties: dict[str, Schema] = {
+        "mode": _mode(),
+        "workers": _COUNT,
+        "episodes": _COUNT,
+        "evaluate_every": _COUNT | {"minimum": 0},
+        "sync_every": _COUNT,
+        "asynchronous": _FLAG,
+    }
+    return _section(PHASE_CONFIG, properties)
 
 
 def _run_config() -> Schema:

@@ -46,24 +46,52 @@ ENVIRONMENT = Section(
 )
 AGENT = Section(
     "an agent",
-    ("name", "brain", "muscle", "objective", "sensors", "actuators", "load"),
+    (
+        "name",
+        "brain",
+        "muscle",
+        "objective",
+        "sensors",
+        "actuators",
+        "load",
+        "filters",
+        "replay",
+        "snapshots",
+    ),
     required=("name", "muscle", "sensors", "actuators"),
-    ignored=("filters", "replay"),
 )
 SIMULATION = Section("simulation", ("name", "conditions", "bridge"), required=("name",))
 PHASE_CONFIG = Section(
     "phase_config",
-    ("mode", "workers", "episodes"),
+    ("mode", "workers", "episodes", "evaluate_every", "sync_every", "asynchronous"),
     spellings={"worker": "workers"},
-    ignored=("evaluate_every", "store_raw_actuators"),
+    ignored=("store_raw_actuators",),
 )
 RUN_CONFIG = Section("run_config", ("condition", "conditions"))
 CLASS = Section("a class", ("name", "params"), required=("name",), spellings=_PARAMS)
+_SOURCE = {"agent_name": "agent", "experiment_id": "experiment_run"}
 LOAD = Section(
     "load",
-    ("agent", "experiment_run", "phase", "phase_name", "base"),
-    spellings={"agent_name": "agent", "experiment_id": "experiment_run"},
+    ("agent", "experiment_run", "phase", "phase_name", "base", "snapshot"),
+    spellings=_SOURCE,
 )
+REPLAY = Section(
+    "an entry of replay",
+    (
+        "agent",
+        "experiment_run",
+        "instance",
+        "phase",
+        "phase_name",
+        "mode",
+        "repeat",
+        "sensors",
+        "actuators",
+        "strict",
+    ),
+    spellings=_SOURCE,
+)
+SNAPSHOTS = Section("snapshots", ("every", "best"))
 
 MODES: Mapping[str, str] = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 BRIDGES: tuple[Bridge, ...] = ("agents", "per_agent")
@@ -89,5 +117,7 @@ def _controllers() -> dict[str, Controller]:
 #: Every accepted name of a simulation controller.
 CONTROLLERS: Mapping[str, Controller] = _controllers()
 
-#: The condition whose params are keyed by agent (its one name, see ``names.canonical_name``).
+#: Conditions whose params name agents (their one name, see ``names.canonical_name``): the one
+#: with thresholds by agent, and the one with rules by agent below ``agents``.
 AGENT_KEYED_CONDITION = "palaestrai_mosaik.simulation.conditions:AgentObjectiveTerminationCondition"
+EVALUATION_CONDITION = "palaestrai_mosaik.simulation.evaluation:AgentEvaluationObjectiveTerminationCondition"

@@ -8,7 +8,9 @@ from dataclasses import replace
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument, check_classes
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
+from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
 from palaestrai_mosaik.simulation.ports import EnvironmentPort, match, match_all, shared_actuators
+from palaestrai_mosaik.types import Mode
 
 from .parts import BASES, make_conditions, make_port
 
@@ -127,10 +129,13 @@ class Inspection:
                         self.document.problem(f"condition {spec.name} cannot be made: {error}", *where, k)
                     )
         of_run = conditions[len(phase.simulation.conditions) :]
-        if phase.episodes is None and not any(c.can_end_phase(None) for c in of_run):
+        if phase.episodes is None and not any(
+            c.can_end_phase(None) or _ends_by_evaluations(c, phase) for c in of_run
+        ):
             self._report(
                 f"phase {phase.name!r} can never end: give phase_config.episodes, or a condition in run_config "
-                "that ends phases (such as AgentObjectiveTerminationCondition with phase_avgN)",
+                "that ends phases (such as AgentObjectiveTerminationCondition with phase_avgN, or "
+                "AgentEvaluationObjectiveTerminationCondition with evaluate_every)",
                 i,
             )
         if not any(port.domain.ends for port in ports) and not any(map(_can_end_episode, conditions)):
@@ -155,6 +160,15 @@ def _can_end_episode(condition: TerminationCondition) -> bool:
     if hook is EnvironmentTerminationCondition.episode_flow_control:
         return False
     return bool(getattr(condition, "brain", True))
+
+
+def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> bool:
+    """Whether evaluations of ``phase`` could make the condition end it."""
+    if not phase.evaluate_every or phase.mode is not Mode.TRAIN:
+        return False
+    if isinstance(condition, AgentEvaluationObjectiveTerminationCondition):
+        return set(condition.agents) <= {agent.name for agent in phase.agents}
+    return type(condition).evaluation_flow_control is not TerminationCondition.evaluation_flow_control
 
 
 def _offer(ports: Sequence[EnvironmentPort], kind: str, uid: str) -> str:

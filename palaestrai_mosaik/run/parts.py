@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.agent import Brain, Memory, Muscle, Objective
-from palaestrai_mosaik.agent.dumper import BrainDumper
+from palaestrai_mosaik.agent import Brain, Muscle, Objective
+from palaestrai_mosaik.agent.dumper import BrainDumper, load_arrays
+from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
-from palaestrai_mosaik.errors import BrainDumpError, ContractError
-from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
-from palaestrai_mosaik.simulation.body import Body
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, resolve
+from palaestrai_mosaik.simulation.body import Body, Learning
+from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
-from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+from palaestrai_mosaik.types import Mode
+
+if TYPE_CHECKING:
+    from .worker import WorkerPlan
+
+#: the tag of the dump that holds what filters have learned
+FILTERS = "filters"
 
 #: what a class named under each topic of a document must derive from
 BASES: dict[str, type] = {
@@ -25,6 +35,7 @@ BASES: dict[str, type] = {
     "brain": Brain,
     "muscle": Muscle,
     "objective": Objective,
+    "filter": Filter,
     "condition": TerminationCondition,
 }
 
@@ -62,75 +73,62 @@ def make_conditions(specs: Sequence[ClassSpec]) -> list[TerminationCondition]:
     return [make(spec, "condition") for spec in specs]
 
 
-class Agent:
-    """One agent of a phase: one brain, and a body for every worker.
+def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain | None:
+    """Return the filters of an agent, for one of its muscles or for its brain."""
+    if not spec.filters:
+        return None
+    chain = FilterChain([make(f, "filter") for f in spec.filters], channels.sensors, channels.actuators)
+    chain.mode = mode
+    return chain
 
-    ``seed`` is that of the run. ``dumper`` is where the brain is kept, and where it is
-    loaded from if the document says ``load``.
-    """
 
-    def __init__(self, spec: AgentSpec, phase: PhaseSpec, seed: int, dumper: BrainDumper | None):
-        self.spec = spec
-        self.mode = phase.mode
-        self._dumpers = [dumper] if dumper is not None else []
-        self.brain: Brain | None = make(spec.brain, "brain") if spec.brain is not None else None
-        if self.brain is not None:
-            self.brain.name = spec.name
-            self.brain.mode = phase.mode
-            self.brain.seed = seeding.integer_seed(seed, phase.name, "brain", spec.name)
-            self.brain.rng = seeding.generator(seed, phase.name, "brain", spec.name)
-            self.brain._memory = Memory()
-            self.brain._dumpers = self._dumpers
-        self._set_up = False
+def make_body(
+    spec: AgentSpec, plan: WorkerPlan, ports: Sequence[EnvironmentPort], learner: Learning | None
+) -> Body:
+    """Return the body of an agent in a worker, set up and loaded."""
+    mode = plan.phase.mode
+    channels = Channels(ports, spec.sensors, spec.actuators)
+    muscle: Muscle = make(spec.muscle, "muscle")
+    objective: Objective | None = None
+    if spec.objective is not None:
+        objective = make(spec.objective, "objective")
+    filters = make_filters(spec, channels, mode)
+    body = Body(spec.name, muscle, objective, channels, learner, filters)
+    keeper = plan.keepers[spec.name]
+    muscle.uid = muscle_uid(spec.name, plan.index)
+    muscle.mode = mode
+    muscle._memory = body.memory
+    muscle._memory.rng = seeding.generator(plan.seed, plan.phase.name, "memory", spec.name, plan.index)
+    muscle._dumpers = [keeper]
+    if objective is not None:
+        objective.setup(body.reward_names)
+    muscle.setup()
+    if spec.load is not None:
+        muscle.prepare_model()
+        load_filters(filters, keeper)
+    return body
 
-    def body(self, worker: int, ports: Sequence[EnvironmentPort]) -> Body:
-        """Return a new body for ``worker``; the first one completes the brain."""
-        muscle: Muscle = make(self.spec.muscle, "muscle")
-        objective: Objective | None = None
-        if self.spec.objective is not None:
-            objective = make(self.spec.objective, "objective")
-        learns = self.brain if self.mode is Mode.TRAIN else None
-        body = Body(
-            self.spec.name, muscle, objective, learns, ports, (self.spec.sensors, self.spec.actuators)
-        )
-        muscle.uid = f"{self.spec.name}.{worker}"
-        muscle.mode = self.mode
-        muscle._memory = body.memory
-        muscle._dumpers = self._dumpers
-        if objective is not None:
-            objective.setup(body.reward_names)
-        self._complete_brain(body)
-        muscle.setup()
-        if self.spec.load is not None:
-            muscle.prepare_model()
-        return body
 
-    def _complete_brain(self, body: Body) -> None:
-        brain = self.brain
-        if brain is None or self._set_up:
-            return
-        sensors, actuators = body.sensors, body.actuators
-        brain.sensors = [
-            SensorInformation(None, s, u) for s, u in zip(sensors.spaces, sensors.uids, strict=True)
-        ]
-        bound = actuators.bound(brain.rng)
-        brain.actuators = [
-            ActuatorInformation(None, s, u) for s, u in zip(bound.spaces, bound.uids, strict=True)
-        ]
-        brain.setup()
-        if self.spec.load is not None:
-            if type(brain).load is Brain.load and type(body.muscle).prepare_model is Muscle.prepare_model:
-                raise BrainDumpError(
-                    f"agent {self.spec.name!r} has 'load', but neither {type(brain).__name__}.load nor "
-                    f"{type(body.muscle).__name__}.prepare_model is there to do it"
-                )
-            brain.load()
-        self._set_up = True
+def muscle_uid(agent: str, worker: int) -> str:
+    """Return the uid of an agent's muscle."""
+    return f"{agent}.{worker}"
 
-    def store(self) -> None:
-        """Keep the brain, as every agent's at the end of a phase."""
-        if self.brain is not None:
-            self.brain.store()
+
+def load_filters(filters: FilterChain | None, dumper: BrainDumper) -> None:
+    """Restore what filters have learned, if they are of the kind that learns."""
+    if filters is None or not learned(filters):
+        return
+    states = filters.state()
+    for name, array in load_arrays([dumper], FILTERS).items():
+        place, key = name.split(".", 1)
+        states[int(place)][key] = array
+    filters.set_state(states)
+
+
+def learned(filters: FilterChain | None) -> dict[str, Any]:
+    """Return all arrays that filters have learned, by the filter's place and their name."""
+    states = [] if filters is None else filters.state()
+    return {f"{i}.{key}": np.asarray(value) for i, state in enumerate(states) for key, value in state.items()}
 
 
 def all_of(actions: Sequence[Callable[[], None]]) -> None:

@@ -1,88 +1,65 @@
-"""One phase: its workers' episodes, one after the other, until a condition ends it.
+"""One phase: rounds of episodes, evaluations, and the conditions that end it.
 
-Episodes are run in a fixed order: episode 0 of worker 0, episode 0 of worker 1, ...,
-episode 1 of worker 0, and so on, leaving out workers that are done. ``episodes`` of the
-document is the most that a worker runs.
+In a round, every worker that is not done runs one episode, and all begin together.
+``episodes`` of the document is the most training episodes that a worker runs.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from palaestrai_mosaik.errors import RunInterrupted
-from palaestrai_mosaik.experiment import PhaseSpec, RunDocument
-from palaestrai_mosaik.simulation.body import Body
-from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, PhaseView
-from palaestrai_mosaik.simulation.director import INTERRUPTED, Director, ask
+from palaestrai_mosaik.experiment import PhaseSpec
+from palaestrai_mosaik.simulation.body import Learner
+from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
+from palaestrai_mosaik.simulation.director import ask
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
-from palaestrai_mosaik.simulation.world import Episode
-from palaestrai_mosaik.types import SimulationFlowControl
+from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
-from .brains import brain_keeper
-from .inspect import Inspection
-from .interrupt import Interrupt
-from .parts import Agent, all_of, make_conditions
-from .progress import Progress
+from .brains import BrainKeeper, brain_keeper
+from .context import Context
+from .learners import make_learner, store_model
+from .parts import all_of, make_conditions
+from .replay import Standpoint
+from .team import LocalTeam, ProcessTeam, Team
+from .worker import EpisodeReport, EpisodeTask, WorkerPlan
 
-if TYPE_CHECKING:
-    from palaestrai_mosaik.store import InstanceRecorder, Store
+#: what a checkpoint keeps of a phase
+_LASTING = (
+    "learners",
+    "conditions",
+    "run_conditions",
+    "history",
+    "evaluations",
+    "active",
+    "reasons",
+    "best",
+    "steps",
+)
+#: why the phase ended, and what that means for the run
+Verdict = tuple[SimulationFlowControl, str]
 
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """How a phase went: why it ended, and how many episodes and steps there were."""
+    """How a phase went: why it ended, and how many episodes and steps there were.
+
+    Evaluations do not count.
+    """
 
     name: str
     reason: str
     episodes: int
     steps: int
     flow: SimulationFlowControl
-
-
-@dataclass
-class Context:
-    """What all phases of a run share."""
-
-    document: RunDocument
-    inspection: Inspection
-    directory: Path
-    store: Store | None
-    recorder: InstanceRecorder | None
-    progress: Progress
-    interrupt: Interrupt
-    loop: asyncio.AbstractEventLoop
-
-
-class _Worker:
-    """One world's lasting objects: environments, bodies, and the director."""
-
-    def __init__(self, index: int, ports: list[EnvironmentPort], bodies: list[Body], director: Director):
-        self.index = index
-        self.ports = ports
-        self.bodies = bodies
-        self.director = director
-        self.done = False
-        #: why it is done
-        self.reason = ""
-        self._closed = False
-
-    def reset(self) -> None:
-        """Tell the muscles that an episode is over and another one follows."""
-        for body in self.bodies:
-            body.muscle.reset()
-
-    def close(self) -> None:
-        """Let everything go, once."""
-        if self._closed:
-            return
-        self._closed = True
-        all_of([*(b.muscle.teardown for b in self.bodies), *(p.domain.shutdown for p in self.ports)])
+    globals_used: bool = False
 
 
 class PhaseRunner:
@@ -93,191 +70,310 @@ class PhaseRunner:
         self.phase = phase
         self.conditions = make_conditions(phase.simulation.conditions)
         self.run_conditions = make_conditions(context.document.conditions)
-        self.agents = [
-            Agent(
-                spec,
-                phase,
-                context.document.seed,
-                brain_keeper(spec, phase, context.document, context.directory, context.store),
-            )
+        self.keepers: dict[str, BrainKeeper] = {
+            spec.name: brain_keeper(spec, phase, context.document, context.directory, context.store)
             for spec in phase.agents
-        ]
-        self.workers: list[_Worker] = []
+        }
+        self.learners: dict[str, Learner] = {}
         self.recorder: Any = None
+        self.team: Team | None = None
         self.steps = 0
-        self.history: list[list[dict[str, float]]] = [[] for _ in range(phase.workers)]
+        #: for each worker, the agents' mean objectives in each of its training episodes
+        self.history: list[list[Mapping[str, float]]] = [[] for _ in range(phase.workers)]
+        #: the evaluations so far: for each, the reports that there are yet
+        self.evaluations: list[list[EpisodeReport]] = []
+        #: the workers that go on, and why the others do not
+        self.active = list(range(phase.workers))
+        self.reasons: dict[int, str] = {}
+        #: for each agent, its best figure so far, where it has snapshots of its best
+        self.best: dict[str, float] = {}
+        #: called between two rounds, when all workers are between two episodes
+        self.on_round: Callable[[], None] | None = None
 
-    def run(self) -> PhaseResult:
-        """Run the phase to its end."""
+    def run(self, state: Mapping[str, Any] | None = None) -> PhaseResult:
+        """Run the phase to its end, from its beginning or from a checkpoint's ``state``."""
         context, phase = self.context, self.phase
-        reason, flow = "failed", SimulationFlowControl.CONTINUE
+        reason, flow, used = "failed", SimulationFlowControl.CONTINUE, False
         context.progress.begin_phase(phase.name, phase.workers, phase.episodes)
         try:
-            for index in range(phase.workers):
-                self.workers.append(self._make_worker(index))
-            self._begin_recording()
-            reason, flow = self._episodes()
-            for agent in self.agents:
-                agent.store()
+            self._set_up(state)
+            assert self.team is not None
+            flow, reason = self._asynchronous() if phase.asynchronous else self._rounds()
+            for name, learner in self.learners.items():
+                store_model(learner, self.keepers[name])
+            self.team.finish()
+            used = self.team.globals_used
         except RunInterrupted:
             reason = "interrupted"
             raise
         finally:
-            self._end(reason)
+            endings: list[Callable[[], None]] = [] if self.team is None else [self.team.close]
+            if self.recorder is not None:
+                endings.append(partial(self.recorder.finish, reason))
+            all_of(endings)
         context.progress.end_phase(phase.name, reason)
-        return PhaseResult(phase.name, reason, sum(map(len, self.history)), self.steps, flow)
+        return PhaseResult(phase.name, reason, sum(map(len, self.history)), self.steps, flow, used)
 
-    def _end(self, reason: str) -> None:
-        endings: list[Callable[[], None]] = [worker.close for worker in self.workers]
-        if self.recorder is not None:
-            endings.append(partial(self.recorder.finish, reason))
-        all_of(endings)
+    def state(self) -> dict[str, Any]:
+        """Return, between two rounds, all that the rest of the phase depends on; to be pickled."""
+        assert self.team is not None
+        return {name: getattr(self, name) for name in _LASTING} | {"team": self.team.state()}
 
-    def _make_worker(self, index: int) -> _Worker:
-        ports: list[EnvironmentPort] = []
-        try:
-            for spec in self.phase.environments:
-                ports.append(self.context.inspection.take(spec))
-            bodies = [agent.body(index, ports) for agent in self.agents]
-        except BaseException:
-            for port in ports:
-                port.domain.shutdown()
-            raise
-        director = Director(
-            ports,
-            bodies,
-            [*self.conditions, *self.run_conditions],
-            taking_turns=self.phase.simulation.controller == "taking_turns",
-            interrupt=self.context.interrupt,
-        )
-        director.on_step = partial(self._on_step, index, director)
-        return _Worker(index, ports, bodies, director)
-
-    def _on_step(self, index: int, director: Director, steps: int) -> None:
-        self.context.progress.step(index, director.episode, steps)
-
-    def _episodes(self) -> tuple[str, SimulationFlowControl]:
-        limit = self.phase.episodes
-        while True:
-            for worker in self.workers:
-                if worker.done:
-                    continue
-                outcome = self._run_episode(worker)
-                view = PhaseView(
-                    self.phase.mode,
-                    self.phase.workers,
-                    limit,
-                    [agent.spec.name for agent in self.agents],
-                    outcome,
-                    self.history,  # type: ignore[arg-type]
+    def _set_up(self, state: Mapping[str, Any] | None) -> None:
+        """Make brains and workers, or put those of a checkpoint in place, and begin to record."""
+        context, phase = self.context, self.phase
+        ports = [context.inspection.port(spec) for spec in phase.environments]
+        channels = {spec.name: Channels(ports, spec.sensors, spec.actuators) for spec in phase.agents}
+        if state is not None:
+            for name in _LASTING:
+                setattr(self, name, state[name])
+            for name, learner in self.learners.items():
+                learner.brain._dumpers = [self.keepers[name]]
+        else:
+            instance = context.recorder.uid if context.recorder is not None else None
+            standpoint = Standpoint(context.document, phase, instance)
+            for spec in phase.agents:
+                made = make_learner(
+                    spec, standpoint, self.keepers[spec.name], channels[spec.name], context.store
                 )
-                flow, by = ask(self.run_conditions, "phase_flow_control", view)
-                if outcome.flow > flow:
-                    flow, by = outcome.flow, outcome.ended_by
-                if flow >= SimulationFlowControl.STOP_PHASE:
-                    return by, flow
-                if flow is SimulationFlowControl.STOP_SIMULATION:
-                    worker.done, worker.reason = True, by
-                elif limit is not None and len(self.history[worker.index]) >= limit:
-                    worker.done, worker.reason = True, "episodes"
-                if not worker.done:
-                    if flow is SimulationFlowControl.RESTART:
-                        self._rebuild(worker)
-                    else:
-                        worker.reset()
-            if all(worker.done for worker in self.workers):
-                reasons = {worker.reason for worker in self.workers}
-                return (reasons.pop() if len(reasons) == 1 else "episodes"), SimulationFlowControl.CONTINUE
+                if made is not None:
+                    self.learners[spec.name] = made
+        plans = [
+            WorkerPlan(phase, context.document.conditions, context.document.seed, index, self.keepers)
+            for index in range(phase.workers)
+        ]
+        learning = self.learners if phase.mode is Mode.TRAIN else {}
+        if phase.workers == 1:
+            self.team = LocalTeam(plans[0], context, learning, [*self.conditions, *self.run_conditions])
+        else:
+            self.team = ProcessTeam(plans, context, learning)
+        self.recorder = self._recorder(ports, channels, again=state is not None)
+        self.team.on_report = self._record
+        self.team.start(self.recorder)
+        if state is not None:
+            self.team.restore(state["team"])
 
-    def _rebuild(self, worker: _Worker) -> None:
-        worker.close()
-        self.workers[worker.index] = new = self._make_worker(worker.index)
-        self._attach_streams(new)
-        for old, body in zip(worker.bodies, new.bodies, strict=True):
-            # the brain lives on, and with it what the muscle has learned from it
-            if old.update is not None:
-                body.update = old.update
-                body.muscle.update(old.update)
-
-    def _run_episode(self, worker: _Worker) -> EpisodeOutcome:
-        context, director = self.context, worker.director
-        number = len(self.history[worker.index])
-        started = perf_counter()
-        try:
-            Episode(
-                director,
-                worker.index,
-                number,
-                context.document.seed,
-                (self.phase.name, "worker", worker.index, "episode", number),
-                self.phase.simulation.bridge,
-                lambda: context.interrupt.requested,
-            ).run(context.loop)
-        except BaseException as error:
-            try:
-                if director.episode == number:
-                    director.abandon("failed")
-                    self._record_episode(worker, number, perf_counter() - started)
-            except Exception as second:
-                error.add_note(f"what was left to record could not be recorded: {second!r}")
-            raise
-        if not director.over:
-            # the user asked for the end while a simulator was busy
-            director.abandon(INTERRUPTED)
-        steps = self._record_episode(worker, number, perf_counter() - started)
-        objectives = {body.name: director.objectives(body.name).copy() for body in worker.bodies}
-        outcome = EpisodeOutcome(worker.index, number, steps, director.flow, director.ended_by, objectives)
-        means = {name: outcome.mean_objective(name) for name in objectives}
-        context.progress.episode(worker.index, number, steps, means)
-        if director.interrupted:
-            raise RunInterrupted(f"interrupted in phase {self.phase.name!r}, episode {number}")
-        self.history[worker.index].append(means)
-        return outcome
-
-    def _record_episode(self, worker: _Worker, number: int, duration: float) -> int:
-        """Record how the episode went; return its number of steps."""
-        director = worker.director
-        steps = max(director.steps, 0)
-        self.steps += steps
-        if self.recorder is not None:
-            self.recorder.episode(
-                worker.index,
-                number,
-                steps=steps,
-                ticks=director.time,
-                ended_by=director.ended_by,
-                flow=director.flow.name,
-                duration=duration,
-                agents={body.name: body.outcome() for body in worker.bodies},
-            )
-        return steps
-
-    def _begin_recording(self) -> None:
-        if self.context.recorder is None:
-            return
+    def _recorder(
+        self, ports: Sequence[EnvironmentPort], channels: Mapping[str, Channels], *, again: bool
+    ) -> Any:
+        phase, recorder = self.phase, self.context.recorder
+        if recorder is None:
+            return None
+        # here, because worker processes need no store
         from .records import agent_record, environment_record
 
-        phase, first = self.phase, self.workers[0]
-        self.recorder = self.context.recorder.begin_phase(
+        environments = [environment_record(s, p) for s, p in zip(phase.environments, ports, strict=True)]
+        agents = [agent_record(s, channels[s.name]) for s in phase.agents]
+        if again:
+            return recorder.reopen_phase(phase.index, environments, agents)
+        return recorder.begin_phase(
             phase.index,
             phase.name,
             mode=phase.mode.value,
             workers=phase.workers,
             episodes=phase.episodes,
             controller=phase.simulation.controller,
-            environments=[
-                environment_record(s, p) for s, p in zip(phase.environments, first.ports, strict=True)
-            ],
-            agents=[agent_record(s, b) for s, b in zip(phase.agents, first.bodies, strict=True)],
+            environments=environments,
+            agents=agents,
         )
-        for worker in self.workers:
-            self._attach_streams(worker)
 
-    def _attach_streams(self, worker: _Worker) -> None:
-        recorder = self.recorder
-        if recorder is not None:
-            for port in worker.ports:
-                port.stream = recorder.environment(port.uid)
-            for body in worker.bodies:
-                body.stream = recorder.agent(body.name)
-                body.statistic = partial(recorder.statistic, body.name)
+    def _rounds(self) -> Verdict:
+        while True:
+            verdict = self._round()
+            if verdict is not None:
+                return verdict
+            if self.on_round is not None:
+                self.on_round()
+
+    def _round(self) -> Verdict | None:
+        """Run an episode in every active worker, and an evaluation if it is due."""
+        assert self.team is not None
+        workers = list(self.active)
+        number = len(self.history[workers[0]])
+        verdict: Verdict | None = None
+        for report in self._run(workers, EpisodeTask(number)):
+            # all are recorded; what the others did does not undo that one ended the phase
+            verdict = verdict or self._judge(report)
+        self._snapshots(number + 1)
+        every = self.phase.evaluate_every
+        if every and self.phase.mode is Mode.TRAIN and (number + 1) % every == 0 and not _shuts(verdict):
+            task = EpisodeTask(len(self.evaluations), evaluation=True)
+            self.evaluations.append(self._run(workers, task))
+            verdict = verdict or self._judge_evaluation(task.number)
+        return verdict or self._all_done()
+
+    def _run(self, workers: Sequence[int], task: EpisodeTask) -> list[EpisodeReport]:
+        assert self.team is not None
+        reports = self.team.run(dict.fromkeys(workers, task))
+        if any(report.interrupted for report in reports):
+            raise self._interrupted(task)
+        if not task.evaluation:
+            for report in reports:
+                self._remember(report)
+        return reports
+
+    def _asynchronous(self) -> Verdict:
+        """Run episodes as the workers come; evaluations are judged when all workers have run them."""
+        assert self.team is not None
+        every = self.phase.evaluate_every if self.phase.mode is Mode.TRAIN else None
+        verdict: Verdict | None = None
+
+        def following(report: EpisodeReport) -> EpisodeTask | None:
+            nonlocal verdict
+            if report.interrupted:
+                raise self._interrupted(EpisodeTask(report.number, report.evaluation))
+            if report.evaluation:
+                verdict = verdict or self._evaluated(report)
+            else:
+                self._remember(report)
+                verdict = verdict or self._judge(report)
+                done = len(self.history[report.worker])
+                if report.worker == 0:
+                    self._snapshots(done)
+                if every and done % every == 0 and not _shuts(verdict):
+                    return EpisodeTask(done // every - 1, evaluation=True)
+            if verdict is not None or report.worker not in self.active:
+                return None
+            return EpisodeTask(len(self.history[report.worker]))
+
+        self.team.serve({worker: EpisodeTask(0) for worker in self.active}, following)
+        ended = verdict or self._all_done()
+        assert ended is not None
+        return ended
+
+    def _evaluated(self, report: EpisodeReport) -> Verdict | None:
+        while len(self.evaluations) <= report.number:
+            self.evaluations.append([])
+        reports = self.evaluations[report.number]
+        reports.append(report)
+        if len(reports) < self.phase.workers:
+            return None
+        reports.sort(key=lambda r: r.worker)
+        return self._judge_evaluation(report.number)
+
+    def _interrupted(self, task: EpisodeTask) -> RunInterrupted:
+        kind = "evaluation" if task.evaluation else "episode"
+        return RunInterrupted(f"interrupted in phase {self.phase.name!r}, {kind} {task.number}")
+
+    def _record(self, report: EpisodeReport) -> None:
+        """Record how an episode went, also one that failed."""
+        if not report.evaluation:
+            self.steps += report.steps
+        if self.recorder is not None:
+            self.recorder.episode(
+                report.worker,
+                report.number,
+                steps=report.steps,
+                ticks=report.ticks,
+                ended_by=report.ended_by,
+                flow=report.flow.name,
+                duration=report.duration,
+                agents=report.outcomes,
+                evaluation=report.evaluation,
+            )
+
+    def _remember(self, report: EpisodeReport) -> None:
+        outcome = report.outcome()
+        means = {name: outcome.mean_objective(name) for name in report.objectives}
+        self.history[report.worker].append(means)
+        self.context.progress.episode(report.worker, report.number, report.steps, means)
+
+    def _judge(self, report: EpisodeReport) -> Verdict | None:
+        """Ask the conditions after a training episode; return why the phase ends, if it does."""
+        phase, worker = self.phase, report.worker
+        view = PhaseView(
+            phase.mode,
+            phase.workers,
+            phase.episodes,
+            [spec.name for spec in phase.agents],
+            report.outcome(),
+            self.history,
+        )
+        flow, by = ask(self.run_conditions, "phase_flow_control", view)
+        if report.flow > flow:
+            flow, by = report.flow, report.ended_by
+        if flow >= SimulationFlowControl.STOP_PHASE:
+            return flow, by
+        if flow is SimulationFlowControl.STOP_SIMULATION:
+            self._done(worker, by)
+        elif phase.episodes is not None and len(self.history[worker]) >= phase.episodes:
+            self._done(worker, "episodes")
+        elif flow is SimulationFlowControl.RESTART:
+            assert self.team is not None
+            self.team.rebuild(worker)
+        return None
+
+    def _judge_evaluation(self, number: int) -> Verdict | None:
+        """Tell brains and conditions about an evaluation that all workers have run."""
+        phase, reports = self.phase, self.evaluations[number]
+        metrics: dict[str, dict[str, float]] = {}
+        for spec in phase.agents:
+            metrics[spec.name] = _metrics(spec.name, reports)
+            learner = self.learners.get(spec.name)
+            if learner is not None:
+                metrics[spec.name] |= learner.brain.evaluated(dict(metrics[spec.name])) or {}
+        self._best({name: figures["objective"] for name, figures in metrics.items()})
+        view = EvaluationView(
+            phase.mode,
+            phase.workers,
+            phase.episodes,
+            list(metrics),
+            number,
+            [report.outcome() for report in reports],
+            metrics,
+        )
+        flow, by = ask(self.run_conditions, "evaluation_flow_control", view)
+        return (flow, by) if flow >= SimulationFlowControl.STOP_PHASE else None
+
+    def _snapshots(self, episodes: int) -> None:
+        """Dump the brains that are to be dumped after so many episodes, or are at their best."""
+        if self.phase.mode is not Mode.TRAIN:
+            return
+        for spec in self.phase.agents:
+            wish = spec.snapshots
+            if spec.name in self.learners and wish is not None and wish.every and episodes % wish.every == 0:
+                self._dump(spec.name, f"episode-{episodes}")
+        if not self.phase.evaluate_every:
+            newest = [means[episodes - 1] for means in self.history if len(means) >= episodes]
+            self._best({s.name: _mean([m.get(s.name, math.nan) for m in newest]) for s in self.phase.agents})
+
+    def _best(self, figures: Mapping[str, float]) -> None:
+        for spec in self.phase.agents:
+            wish, figure = spec.snapshots, figures[spec.name]
+            if spec.name not in self.learners or wish is None or not wish.best or math.isnan(figure):
+                continue
+            if figure > self.best.get(spec.name, -math.inf):
+                self.best[spec.name] = figure
+                self._dump(spec.name, "best")
+
+    def _dump(self, agent: str, snapshot: str) -> None:
+        store_model(self.learners[agent], self.keepers[agent].snapshot(snapshot))
+
+    def _done(self, worker: int, reason: str) -> None:
+        self.active.remove(worker)
+        self.reasons[worker] = reason
+
+    def _all_done(self) -> Verdict | None:
+        if self.active:
+            return None
+        reasons = set(self.reasons.values())
+        return SimulationFlowControl.CONTINUE, (reasons.pop() if len(reasons) == 1 else "episodes")
+
+
+def _shuts(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict[0] is SimulationFlowControl.SHUTDOWN
+
+
+def _metrics(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:
+    objectives = [report.outcomes[agent]["objective"] for report in reports]
+    return {
+        "objective": _mean([o["mean"] for o in objectives]),
+        "objective_sum": _mean([o["sum"] for o in objectives]),
+        "steps": _mean([report.steps for report in reports]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    array = np.array(values, dtype=np.float64)
+    known = array[~np.isnan(array)]
+    return float(known.mean()) if len(known) else math.nan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec
-from palaestrai_mosaik.simulation.body import Body
+from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.store import AgentRecord, ChannelRecord, EnvironmentRecord
 from palaestrai_mosaik.types.vectors import Layout
@@ -28,14 +28,14 @@ def environment_record(spec: EnvironmentSpec, port: EnvironmentPort) -> Environm
     )
 
 
-def agent_record(spec: AgentSpec, body: Body) -> AgentRecord:
+def agent_record(spec: AgentSpec, channels: Channels) -> AgentRecord:
     """Return what the store keeps about an agent."""
     return AgentRecord(
         name=spec.name,
         brain=spec.brain.name if spec.brain is not None else None,
         muscle=spec.muscle.name,
         objective=spec.objective.name if spec.objective is not None else None,
-        sensors=_channels(body.sensors),
-        actuators=_channels(body.actuators),
-        rewards=list(body.reward_names),
+        sensors=_channels(channels.sensors),
+        actuators=_channels(channels.actuators),
+        rewards=list(channels.rewards),
     )

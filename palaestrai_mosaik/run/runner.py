@@ -6,17 +6,21 @@ import asyncio
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.errors import RunInterrupted
+from palaestrai_mosaik.errors import CheckpointError, RunInterrupted
 from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.types import SimulationFlowControl
 
+from .checkpoint import INTERVAL, Checkpoint, Checkpoints, has_checkpoints, latest
+from .context import Context
 from .inspect import Inspection
 from .interrupt import Interrupt
-from .phase import Context, PhaseResult, PhaseRunner
+from .phase import PhaseResult, PhaseRunner
+from .process import Pool
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -45,8 +49,15 @@ def execute(
     store: Store | None = None,
     progress: Progress | None = None,
     interrupt: Interrupt | None = None,
+    resume: str | None = None,
+    checkpoint_every: float = INTERVAL,
 ) -> RunResult:
     """Run ``document`` and record it in ``store`` (nowhere if there is none).
+
+    ``resume`` is an instance of ``document`` in ``store`` that did not finish
+    (:func:`unfinished`): it goes on from its last whole checkpoint, with the result that it
+    would have had undisturbed. While a train phase runs, a checkpoint is written every
+    ``checkpoint_every`` seconds (0: never), or less often where it takes long.
 
     Raises :class:`DocumentError` before anything runs if the document cannot be run,
     :class:`RunInterrupted` if the user ended it, and else whatever stopped it. In the
@@ -59,8 +70,11 @@ def execute(
         inspection = Inspection(document)
         inspection.raise_problems()
         stack.callback(inspection.close)
-        recorder = None
-        if store is not None:
+        recorder, checkpoint = None, None
+        if store is not None and resume is not None:
+            checkpoint = last_checkpoint(document, store, resume)
+            recorder = store.resume_run(resume, checkpoint.mark)
+        elif store is not None:
             recorder = store.begin_run(
                 uid=document.uid,
                 document=document.canonical,
@@ -69,6 +83,7 @@ def execute(
                 seed=document.seed,
                 version=document.version,
             )
+        if recorder is not None:
             directory = recorder.directory
             progress.begin_run(recorder.uid)
         else:
@@ -80,13 +95,20 @@ def execute(
             warnings=[str(warning) for warning in document.warnings],
         )
         try:
-            for warning in result.warnings:
-                if recorder is not None:
+            if recorder is not None and checkpoint is None:
+                for warning in result.warnings:
                     recorder.warning(warning)
             loop = event_loop()
             stack.callback(loop.close)
-            context = Context(document, inspection, directory, store, recorder, progress, interrupt, loop)
-            _phases(context, result)
+            pool = Pool()
+            stack.callback(pool.close)
+            context = Context(
+                document, inspection, directory, store, recorder, progress, interrupt, loop, pool
+            )
+            checkpoints = None
+            if recorder is not None:
+                checkpoints = Checkpoints(directory, document.hash, versions(), checkpoint_every)
+            _Phases(context, result, checkpoints).run(None if checkpoint is None else checkpoint.state())
         except (RunInterrupted, KeyboardInterrupt) as error:
             if recorder is not None:
                 recorder.finish("interrupted", error)
@@ -113,15 +135,76 @@ def event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _phases(context: Context, result: RunResult) -> None:
-    for phase in context.inspection.phases:
-        before = seeding.global_state_digest()
-        outcome = PhaseRunner(context, phase).run()
-        result.phases.append(outcome)
-        if seeding.global_state_digest() != before:
-            warning = f"phase {phase.name!r}: {GLOBAL_RANDOMNESS}"
-            result.warnings.append(warning)
-            if context.recorder is not None:
-                context.recorder.warning(warning)
-        if outcome.flow is SimulationFlowControl.SHUTDOWN:
-            break
+def versions() -> dict[str, str]:
+    """Return the versions that a resumed run must share with its beginning."""
+    from palaestrai_mosaik.store.store import package_versions
+
+    return package_versions()
+
+
+def last_checkpoint(document: RunDocument, store: Store, instance: str) -> Checkpoint:
+    """Return the newest whole checkpoint of ``instance``.
+
+    Raises :class:`CheckpointError` if there is none, or it does not go with ``document``.
+    """
+    found = latest(store.instance_directory(instance), document.hash, versions())
+    if found is None:
+        raise CheckpointError(f"the run {instance} has no checkpoint to go on from")
+    return found
+
+
+def unfinished(document: RunDocument, store: Store) -> tuple[str, str, bool] | None:
+    """Return the newest instance of ``document``: uid, status, and whether it has a checkpoint."""
+    runs = store.runs()
+    mine = runs[runs["hash"] == document.hash]
+    if mine.empty:
+        return None
+    newest = mine.iloc[-1]
+    directory = store.instance_directory(newest["run"])
+    return newest["run"], newest["status"], has_checkpoints(directory)
+
+
+class _Phases:
+    """Runs the phases of a document one after the other, and writes the checkpoints."""
+
+    def __init__(self, context: Context, result: RunResult, checkpoints: Checkpoints | None):
+        self.context = context
+        self.result = result
+        self.checkpoints = checkpoints
+
+    def run(self, state: dict[str, Any] | None) -> None:
+        """Run all phases, or those that a checkpoint's ``state`` leaves."""
+        first, inside = 0, None
+        if state is not None:
+            first, inside, self.result.phases = state["phase"], state["inside"], state["results"]
+        for phase in self.context.inspection.phases[first:]:
+            before = seeding.global_state_digest()
+            runner = PhaseRunner(self.context, phase)
+            runner.on_round = partial(self._save, phase.index, runner)
+            outcome = runner.run(inside)
+            inside = None
+            self.result.phases.append(outcome)
+            if outcome.globals_used or seeding.global_state_digest() != before:
+                self._warn(f"phase {phase.name!r}: {GLOBAL_RANDOMNESS}")
+            if outcome.flow is SimulationFlowControl.SHUTDOWN:
+                break
+            self._save(phase.index + 1, None)
+        if self.checkpoints is not None:
+            self.checkpoints.clear()
+
+    def _save(self, phase: int, runner: PhaseRunner | None) -> None:
+        checkpoints, recorder = self.checkpoints, self.context.recorder
+        if checkpoints is None or recorder is None or not checkpoints.due:
+            return
+        try:
+            inside = None if runner is None else runner.state()
+            state = {"phase": phase, "inside": inside, "results": self.result.phases}
+            checkpoints.write(state, recorder.mark())
+        except CheckpointError as error:
+            checkpoints.stop()
+            self._warn(f"no more checkpoints, the run cannot be resumed from here on: {error}")
+
+    def _warn(self, warning: str) -> None:
+        self.result.warnings.append(warning)
+        if self.context.recorder is not None:
+            self.context.recorder.warning(warning)

@@ -10,12 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent import Brain, Memory, Muscle, Objective
+from palaestrai_mosaik.agent import Brain, Experience, Memory, Muscle, Objective
+from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.environment.cosimulation import CoSimulationPlan
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
+from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, collect_setpoints
 
-from .ports import EnvironmentPort, read, wire_actuators, wire_sensors
+from .channels import Channels
+from .ports import AgentStream, EnvironmentPort, read, wire_actuators, wire_sensors
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -24,24 +27,93 @@ FloatVector = npt.NDArray[np.float64]
 MUSCLE_MEMORY = 10_000
 
 
-class AgentStream(Protocol):
-    """Where the steps of one agent are recorded (see the store)."""
+class Learning(Protocol):
+    """Where a body's rows go in train mode: to the brain, or to the process that has it."""
 
-    def append(  # noqa: PLR0913 (one argument per column)
-        self,
-        worker: int,
-        episode: int,
-        step: int,
-        time: int,
-        readings: FloatVector,
-        setpoints: FloatVector,
-        rewards: FloatVector,
-        objective: float,
-        terminated: bool,
-        truncated: bool,
-        wall: float,
-    ) -> None:
-        """Add a row."""
+    #: what the brain told about itself when it took the last row
+    told: dict[str, Any]
+
+    def learn(self, experience: Experience) -> Any:
+        """Take a row; return the update for the muscle, or ``None``."""
+
+    def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
+        """Take note that the episode ended with the muscle's newest row, which was learned before."""
+
+    def exchange(self, filters: FilterChain) -> None:
+        """Take what a muscle's filters have learned, and give them what all have learned."""
+
+
+class Learner:
+    """An agent's brain, with what stands between it and the rows of its muscles."""
+
+    def __init__(self, brain: Brain, filters: FilterChain | None = None):
+        self.brain = brain
+        self.filters = filters
+        self.told: dict[str, Any] = {}
+        #: the number of updates so far; what came before the first row, the newest for each
+        #: muscle, and the newest of all, with their numbers
+        self.updates = 0
+        self.newest: dict[str, tuple[int, Any]] = {}
+        self.first: tuple[int, Any] = (0, None)
+        self.shared: tuple[int, Any] = (0, None)
+
+    def learn(self, experience: Experience) -> Any:
+        """Let the brain think about ``experience``; return its update, or ``None``."""
+        brain, filters = self.brain, self.filters
+        row = experience if filters is None else filters.brain_pre(experience)
+        same = row.observations is row.readings and row.actions is row.setpoints
+        memory = brain._memory
+        if same:
+            memory.append(
+                row.readings, row.setpoints, row.rewards, row.data, row.objective, muscle=row.muscle
+            )
+        else:
+            memory.append(
+                row.readings,
+                row.setpoints,
+                row.rewards,
+                row.data,
+                row.objective,
+                muscle=row.muscle,
+                observations=row.observations,
+                actions=row.actions,
+            )
+        if row.terminated or row.truncated:
+            memory.mark_end(
+                terminated=row.terminated, truncated=row.truncated, final_observations=row.final_observations
+            )
+        update = brain.thinking(row.muscle, row.data)
+        if filters is not None:
+            update = filters.brain_post(update)
+        self.told = brain.pop_statistics() if brain._statistics else {}
+        if update is None or not (_is_given(update) if hasattr(update, "__array__") else update):
+            return None
+        self.updates += 1
+        self.newest[row.muscle] = self.shared = (self.updates, update)
+        return update
+
+    def hand_out(self, update: Any) -> None:
+        """Keep what the brain learned before the first row, for all muscles."""
+        if update is not None and _is_given(update):
+            self.updates += 1
+            self.first = self.shared = (self.updates, update)
+
+    def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
+        """See :class:`Learning`."""
+        self.brain._memory.mark_end(
+            terminated=terminated, truncated=truncated, muscle=muscle, final_observations=final
+        )
+
+    def exchange(self, filters: FilterChain) -> None:
+        """See :class:`Learning`."""
+        news = filters.news()
+        if news is not None and self.filters is not None:
+            self.filters.learn(news)
+            filters.set_state(self.filters.state())
+
+    def update_for(self, muscle: str) -> tuple[int, Any]:
+        """Return the newest update that ``muscle`` shall have, and its number (0: none)."""
+        return self.shared if self.brain.shared_updates else self.newest.get(muscle, self.first)
 
 
 class Body:
@@ -57,26 +129,24 @@ class Body:
         name: str,
         muscle: Muscle,
         objective: Objective | None,
-        brain: Brain | None,
-        ports: Sequence[EnvironmentPort],
-        channels: tuple[Sequence[str], Sequence[str]],
+        channels: Channels,
+        learner: Learning | None = None,
+        filters: FilterChain | None = None,
     ):
         self.name = name
         self.muscle = muscle
         self.objective = objective
-        #: set only where the agent learns (train mode)
-        self.brain = brain
-        self.sensor_uids, self.actuator_uids = channels
-        used = {self._port_of(ports, uid) for uid in (*self.sensor_uids, *self.actuator_uids)}
-        watched = {self._port_of(ports, uid) for uid in self.sensor_uids} or used
-        #: the environments that it reads or acts in, in the document's order
-        self.ports = tuple(p for p in ports if p in used)
-        self.around = frozenset(used)
-        #: the environments whose new readings make this agent act
-        self.watched = frozenset(watched)
-        self.reward_names = [f"{p.uid}.{r.uid}" for p in self.ports for r in p.rewards]
-        self.sensors = self._select(ports, "sensors", self.sensor_uids)
-        self._actuators = self.actuators = self._select(ports, "actuators", self.actuator_uids)
+        self.learner = learner
+        #: whether rows are learned from: there is a brain, and the mode is train
+        self.learns = learner is not None
+        self.filters = filters
+        self.channels = channels
+        self.ports, self.around, self.watched = channels.ports, channels.around, channels.watched
+        self.reward_names = channels.rewards
+        self.sensors, self.actuators = channels.sensors, channels.actuators
+        #: what the muscle sees of them
+        self.seen = self.sensors if filters is None else filters.sensors
+        self._offered = self.offered = self.actuators if filters is None else filters.actuators
         self.memory = Memory(size_limit=MUSCLE_MEMORY)
         self.stream: AgentStream | None = None
         self.statistic: Callable[[int, int, int, str, Any], None] | None = None
@@ -89,41 +159,41 @@ class Body:
         self.row: tuple[Any, ...] = ()
         #: the rewards that the open row has got so far
         self.collected: FloatVector | None = None
-        #: the brain's latest update
-        self.update: Any = None
         #: the episode is over for this agent: what it watches has ended
         self.out = False
         #: what muscle and brain report about themselves at the newest row
         self.told: dict[str, Any] = {}
         self._history = np.empty((256, 1 + len(self.reward_names)))
 
-    @staticmethod
-    def _port_of(ports: Sequence[EnvironmentPort], uid: str) -> EnvironmentPort:
-        for port in ports:
-            if uid in port.sensors.index or uid in port.actuators.index:
-                return port
-        raise ContractError(f"no environment offers {uid!r}")
+    def switch(self, mode: Mode) -> None:
+        """Train (and learn) or test in the episodes to come."""
+        self.muscle.mode = mode
+        if self.filters is not None:
+            self.filters.mode = mode
+        self.learns = self.learner is not None and mode is Mode.TRAIN
 
-    def _select(self, ports: Sequence[EnvironmentPort], kind: str, uids: Sequence[str]) -> Layout:
-        spaces = []
-        for uid in uids:
-            layout = getattr(self._port_of(ports, uid), kind)
-            spaces.append(layout.spaces[layout.index[uid]])
-        return Layout(uids, spaces)
+    def restore(
+        self, muscle: Muscle, objective: Objective | None, memory: Memory, filters: FilterChain | None
+    ) -> None:
+        """Put the parts of a checkpoint in the place of those that were made anew."""
+        muscle._dumpers = self.muscle._dumpers
+        self.muscle, self.objective, self.memory, self.filters = muscle, objective, memory, filters
 
     def wire(self, ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None]) -> list[Any]:
         """Lay the wires of a new world; return ``[input links, output links]``."""
-        self.inputs, inward = wire_sensors(ports, plans, self.sensor_uids)
+        self.inputs, inward = wire_sensors(ports, plans, self.sensors.uids)
         #: the only input, where taking its places is all that reading means
         self.alone = self.inputs[0] if len(self.inputs) == 1 and self.inputs[0].alone else None
-        self.outputs, outward = wire_actuators(ports, plans, self.actuator_uids)
+        self.outputs, outward = wire_actuators(ports, plans, self.actuators.uids)
         return [inward, outward]
 
     def begin(self, worker: int, episode: int, rng: np.random.Generator) -> None:
         """Start an episode."""
         self.worker, self.episode = worker, episode
         self.muscle.rng = rng
-        self.actuators = self._actuators.bound(rng)
+        self.offered = self._offered.bound(rng)
+        if self.filters is not None:
+            self.filters.reset()
         self.rows = 0
         self.open = self.pending = self.out = False
         self.settled = None
@@ -140,9 +210,11 @@ class Body:
             readings.flags.writeable = False
         else:
             readings = read(self.inputs, inputs, self.sensors.size)
-        available = ActuatorSetpoints(self.actuators)
+        filters = self.filters
+        seen = readings if filters is None else filters.pre(readings)
+        available = ActuatorSetpoints(self.offered)
         started = perf_counter()
-        answer = self.muscle.propose_actions(SensorReadings(self.sensors, readings), available)
+        answer = self.muscle.propose_actions(SensorReadings(self.seen, seen), available)
         self.wall = perf_counter() - started
         self.told = self.muscle.pop_statistics() if self.muscle._statistics else {}
         try:
@@ -151,24 +223,27 @@ class Body:
             raise ContractError(
                 f"{type(self.muscle).__name__}.propose_actions must return (actuators, data), not {answer!r}"
             ) from None
-        setpoints = collect_setpoints(self.actuators, actions)
+        chosen = setpoints = collect_setpoints(self.offered, actions)
+        if filters is not None:
+            setpoints = filters.post(chosen)
         self.time, self.readings, self.setpoints = time, readings, setpoints
+        self.observations, self.actions = seen, chosen
         self.open, self.collected = True, None
         values: dict[str, Any] = {}
         for wire in self.outputs:
-            chosen = setpoints if wire.whole else setpoints[wire.take]
+            sent = setpoints if wire.whole else setpoints[wire.take]
             if wire.kind == "packet":
                 # the time makes sure that a set-point, which mosaik delivers again and
                 # again, is accepted once
-                values[wire.attribute] = (time, self.order, wire.put, chosen)
+                values[wire.attribute] = (time, self.order, wire.put, sent)
             elif wire.kind == "vector":
                 vector = np.full(wire.size, np.nan)
-                vector[wire.put] = chosen
+                vector[wire.put] = sent
                 values[wire.attribute] = vector
-            elif np.isnan(chosen).any():
+            elif np.isnan(sent).any():
                 values[wire.attribute] = self.values[wire.attribute]
             else:
-                values[wire.attribute] = wire.unflatten(chosen)
+                values[wire.attribute] = wire.unflatten(sent)
         self.values = values
 
     def collect(self, fresh: Sequence[EnvironmentPort]) -> FloatVector:
@@ -189,7 +264,17 @@ class Body:
         else:
             rewards = self.collect(fresh)
         memory = self.memory
-        memory.append(self.readings, self.setpoints, rewards, self.data)
+        if self.filters is None:
+            memory.append(self.readings, self.setpoints, rewards, self.data)
+        else:
+            memory.append(
+                self.readings,
+                self.setpoints,
+                rewards,
+                self.data,
+                observations=self.observations,
+                actions=self.actions,
+            )
         if self.objective is None:
             value = float(rewards.sum())
         else:
@@ -219,20 +304,34 @@ class Body:
         )
         self.open, self.pending = False, True
 
-    def learn(self, terminated: bool = False, truncated: bool = False) -> None:
+    def learn(
+        self, terminated: bool = False, truncated: bool = False, final: FloatVector | None = None
+    ) -> None:
         """Let the brain think about the row that was closed last, and take its update."""
-        brain = self.brain
-        if brain is not None:
-            memory = brain._memory
-            memory.append(self.readings, self.setpoints, self.rewards, self.data, self.value)
-            if terminated or truncated:
-                memory.mark_end(terminated=terminated, truncated=truncated)
-            update = brain.thinking(self.muscle.uid, self.data)
-            if brain._statistics:
-                self._tell(brain.pop_statistics())
-            if update is not None and (_is_given(update) if hasattr(update, "__array__") else update):
-                self.update = update
-                self.muscle.update(update)
+        learner = self.learner
+        assert learner is not None
+        update = learner.learn(
+            Experience(
+                self.muscle.uid,
+                self.readings,
+                self.setpoints,
+                self.rewards,
+                self.value,
+                self.data,
+                self.observations,
+                self.actions,
+                terminated,
+                truncated,
+                final,
+                self.rows - 1,
+            )
+        )
+        if learner.told:
+            self._tell(learner.told)
+        if self.filters is not None:
+            learner.exchange(self.filters)
+        if update is not None:
+            self.muscle.update(update)
 
     def finish(self, *, learns: bool) -> None:
         """End the episode with the row that was closed last, and record it.
@@ -248,10 +347,14 @@ class Body:
         terminated = any(port.terminated for port in self.ports)
         truncated = not terminated
         self.memory.mark_end(terminated=terminated, truncated=truncated)
-        if learns:
-            self.learn(terminated, truncated)
-        elif self.brain is not None:
-            self.brain._memory.mark_end(terminated=terminated, truncated=truncated)
+        if self.learns and self.learner is not None:
+            final = self.channels.readings()
+            if self.filters is not None:
+                final = self.filters.pre(final)
+            if learns:
+                self.learn(terminated, truncated, final)
+            else:
+                self.learner.mark_end(self.muscle.uid, terminated, truncated, final)
         row = (*self.row[:8], terminated, truncated, self.row[10])
         self.settled, self.pending = (row, self.told), False
         self.record()

@@ -98,6 +98,9 @@ class TerminationCondition:
     pickled with a checkpoint.
     """
 
+    #: more about why the condition ended something; recorded with the condition's name
+    termination_reason: str | None = None
+
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         """Say how to go on after a step. ``RESET`` ends the episode."""
         return SimulationFlowControl.CONTINUE
@@ -111,7 +114,10 @@ class TerminationCondition:
         return SimulationFlowControl.CONTINUE
 
     def can_end_phase(self, episodes: int | None) -> bool:
-        """Whether this condition (in ``run_config``) could ever end a phase."""
+        """Whether this condition (in ``run_config``) could ever end a phase by its episodes.
+
+        An override of :meth:`evaluation_flow_control` is seen by itself.
+        """
         overridden = type(self).phase_flow_control is not TerminationCondition.phase_flow_control
         return overridden
 

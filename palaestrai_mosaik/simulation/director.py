@@ -132,7 +132,7 @@ class Director:
         if self.some_done:
             self._let_go(closed)
         for body in closed:
-            if body.brain is not None:
+            if body.learns:
                 body.learn()
         if self.taking_turns:
             return self._turn(fresh)
@@ -274,4 +274,6 @@ def ask(
             )
         if answer > flow:
             flow, by = answer, type(condition).__name__
+            if condition.termination_reason:
+                by = f"{by}: {condition.termination_reason}"
     return flow, by

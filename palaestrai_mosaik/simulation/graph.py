@@ -24,6 +24,7 @@ from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument
 
 from . import mosaik_internals as internals
 from .body import Body
+from .channels import Channels
 from .director import Director
 from .ports import EnvironmentPort, match_all
 from .world import Episode, WorldBuilder
@@ -61,9 +62,11 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
                 agent.name,
                 _Still(),
                 None,
-                None,
-                ports,
-                (match_all(ports, "sensors", agent.sensors), match_all(ports, "actuators", agent.actuators)),
+                Channels(
+                    ports,
+                    match_all(ports, "sensors", agent.sensors),
+                    match_all(ports, "actuators", agent.actuators),
+                ),
             )
             for agent in spec.agents
         ]

@@ -43,6 +43,26 @@ class EnvironmentStream(Protocol):
         """Add a row."""
 
 
+class AgentStream(Protocol):
+    """Where the steps of one agent are recorded (see the store)."""
+
+    def append(  # noqa: PLR0913 (one argument per column)
+        self,
+        worker: int,
+        episode: int,
+        step: int,
+        time: int,
+        readings: FloatVector,
+        setpoints: FloatVector,
+        rewards: FloatVector,
+        objective: float,
+        terminated: bool,
+        truncated: bool,
+        wall: float,
+    ) -> None:
+        """Add a row."""
+
+
 class EnvironmentPort:
     """One environment of one worker, as its world sees it.
 

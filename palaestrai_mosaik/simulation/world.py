@@ -148,7 +148,7 @@ class WorldBuilder:
             if isinstance(port.domain, CoSimulation):
                 port.domain.reset()
         self.plans = plans_of(self.ports)
-        for problem in shared_actuators(self.ports, [(b.name, b.actuator_uids) for b in director.bodies]):
+        for problem in shared_actuators(self.ports, [(b.name, b.actuators.uids) for b in director.bodies]):
             raise ContractError(problem[1])
         links = []
         for body in director.bodies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -11,7 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, PhaseView, TerminationCondition
+from palaestrai_mosaik.simulation.conditions import (
+    EpisodeOutcome,
+    EvaluationView,
+    PhaseView,
+    TerminationCondition,
+)
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .findings import Findings, build, same, twin
@@ -23,12 +29,17 @@ _WORKERS = 2
 
 @dataclass
 class _Story:
-    """What happens in a phase: (worker, episode) -> the agents' objectives, (steps, agents)."""
+    """What happens in a phase.
+
+    ``objectives``: (worker, episode) -> those of the agents, (steps, agents); ``metrics``: what
+    the agents' brains add to each evaluation.
+    """
 
     agents: Sequence[str]
     environments: Sequence[str]
     episodes: int
     objectives: dict[tuple[int, int], FloatArray]
+    metrics: list[dict[str, float]]
 
 
 class _View:
@@ -51,19 +62,20 @@ def check_termination_condition(
     environments: Sequence[str] = ("environment",),
     steps: int = 50,
     episodes: int = 3,
+    metrics: Sequence[str] = (),
     seed: int = 0,
 ) -> None:
     """Check that a termination condition keeps its contract.
 
     ``factory`` returns a new condition; ``agents`` and ``environments`` are the names that
-    it may ask for. It is asked about a phase of two workers with ``episodes`` episodes of
+    it may ask for, ``metrics`` those of what brains add to an evaluation. It is asked about a phase of two workers with ``episodes`` episodes of
     ``steps`` steps, in which the environments terminate with the last step and the
-    objectives are random and rise.
+    objectives are random and rise; after each episode of both workers there is an evaluation.
 
     Checked: every answer is a flow control value; what it is shown is not changed; equal
     phases are answered equally; an episode is answered in the same way however the steps
     of the two workers alternate; it does not end a phase where ``can_end_phase`` says that
-    it cannot; no global randomness is used.
+    it cannot; it can be pickled, as checkpoints do; no global randomness is used.
 
     Raises
     ------
@@ -74,12 +86,14 @@ def check_termination_condition(
     rng = seeding.generator(seed, "objectives")
     rise = np.arange(1.0, steps + 1)[:, None]
     keys = [(worker, episode) for episode in range(episodes) for worker in range(_WORKERS)]
-    story = _Story(
-        agents, environments, episodes, {k: rise + rng.normal(size=(steps, len(agents))) for k in keys}
-    )
+    objectives = {k: rise + rng.normal(size=(steps, len(agents))) for k in keys}
+    added = [{name: float(i + rng.normal()) for name in metrics} for i in range(episodes)]
+    story = _Story(agents, environments, episodes, objectives, added)
     one_by_one = _phase(findings, first, story)
     if not same(one_by_one, _phase(findings, twin(factory, findings), story)):
         findings.add("two instances differ, asked about the same phase", "every answer must follow from it")
+    with findings.calling("pickle, as for a checkpoint"):
+        pickle.loads(pickle.dumps(first))
     alternating = _alternating(findings, twin(factory, findings), story)
     for key, answers in alternating.items():
         if key in one_by_one[0] and not same(answers, one_by_one[0][key]):
@@ -137,6 +151,7 @@ def _phase(
     """Ask about a whole phase, worker by worker; return the answers to steps and to episodes."""
     of_steps: dict[tuple[int, int], list[SimulationFlowControl]] = {}
     of_episodes: list[SimulationFlowControl] = []
+    outcomes: list[EpisodeOutcome] = []
     history: list[list[Any]] = [[] for _ in range(_WORKERS)]
     with findings.calling("can_end_phase"):
         possible = condition.can_end_phase(story.episodes)
@@ -155,4 +170,28 @@ def _phase(
         of_episodes.append(answer)
         if answer >= SimulationFlowControl.STOP_SIMULATION and not possible:
             findings.add("ends a phase although can_end_phase says that it cannot", f"{when}: {answer.name}")
+        outcomes.append(last)
+        if worker == _WORKERS - 1:
+            evaluation = _evaluation(story, episode, outcomes[-_WORKERS:])
+            of_episodes.append(
+                _ask(findings, condition.evaluation_flow_control, evaluation, f"after evaluation {episode}")
+            )
     return of_steps, of_episodes
+
+
+def _evaluation(story: _Story, number: int, outcomes: list[EpisodeOutcome]) -> EvaluationView:
+    """Return an evaluation in which the agents do as in these training episodes."""
+
+    def mean(values: Iterator[float]) -> float:
+        return float(np.mean(list(values)))
+
+    metrics = {
+        agent: {
+            "objective": mean(outcome.mean_objective(agent) for outcome in outcomes),
+            "objective_sum": mean(float(outcome.objectives[agent].sum()) for outcome in outcomes),
+            "steps": mean(float(outcome.steps) for outcome in outcomes),
+            **story.metrics[number],
+        }
+        for agent in story.agents
+    }
+    return EvaluationView(Mode.TRAIN, _WORKERS, story.episodes, list(story.agents), number, outcomes, metrics)

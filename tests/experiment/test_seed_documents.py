@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 
 from palaestrai_mosaik.experiment import (
     ClassSpec,
+    ReplaySpec,
     RunDocument,
     check_classes,
     describe,
@@ -21,6 +22,7 @@ from palaestrai_mosaik.types import Mode
 
 DOCUMENTS = Path(__file__).parents[1] / "data" / "documents"
 NAMES = (
+    "agent_evaluation",
     "agent_objective",
     "dummy",
     "environment_termination",
@@ -84,6 +86,21 @@ def test_run_config_of_the_definitions() -> None:
     objective = document("agent_objective")
     assert objective.phases[0].simulation.controller == "taking_turns"
     assert objective.conditions[0].params == {"My Agent": {"phase_avg100": 8.9}}
+
+
+def test_the_keys_of_learning() -> None:
+    evaluated = document("agent_evaluation")
+    training, testing = evaluated.phases
+    assert (training.episodes, training.evaluate_every) == (None, 5)
+    (agent,) = training.agents
+    assert [item.name.split(":")[1] for item in agent.filters] == ["NormFilter", "MergeStepsFilter"]
+    assert agent.replay[0] == ReplaySpec(
+        "TD3", "yesterday", None, 0, "train", 2, ("myenv.2", "myenv.3"), ("myenv.2", "myenv.3")
+    )
+    assert testing.agents[0].load == {"snapshot": "best"}
+    assert testing.agents[0].filters == agent.filters
+    assert testing.agents[0].replay == ()
+    assert evaluated.warnings == ()
 
 
 def test_schedule_by_name() -> None:

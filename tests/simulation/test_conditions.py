@@ -19,7 +19,7 @@ from support.documents import (
 
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.simulation.conditions import AgentObjectiveTerminationCondition
+from palaestrai_mosaik.simulation.conditions import AgentObjectiveTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.director import ask
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import SimulationFlowControl
@@ -150,7 +150,7 @@ def test_brain_avg_without_phase_avg_ends_the_phase_with_the_first_agent(tmp_pat
         run=[objective(brain_avg10=100)],
     )
     rows, reasons = episodes(doc, tmp_path)
-    assert [row[:3] for row in rows] == [(0, 0, 105)]
+    assert [row[:3] for row in rows] == [(0, 0, 105), (1, 0, 105)]
     assert reasons == ["AgentObjectiveTerminationCondition"]
 
 
@@ -235,8 +235,9 @@ def test_the_first_of_the_strongest_wins_and_is_named(tmp_path):
         ("RESET", [(0, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2)]),
         ("RESTART", [(0, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2)]),
         ("STOP_SIMULATION", [(0, 0, 2), (1, 0, 2)]),
-        ("STOP_PHASE", [(0, 0, 2)]),
-        ("SHUTDOWN", [(0, 0, 2)]),
+        # the workers run side by side: what one of them wishes ends the phase after this round
+        ("STOP_PHASE", [(0, 0, 2), (1, 0, 2)]),
+        ("SHUTDOWN", [(0, 0, 2), (1, 0, 2)]),
     ],
 )
 def test_flow_control_values(tmp_path, flow, expected):
@@ -320,7 +321,7 @@ def test_a_phase_that_nothing_can_end_is_refused():
 
 
 def test_ask_names_the_first_with_the_strongest_wish():
-    class Says:
+    class Says(TerminationCondition):
         def __init__(self, flow):
             self.flow = flow
 

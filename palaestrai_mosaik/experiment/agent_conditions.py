@@ -1,0 +1,100 @@
+"""Conditions that name agents: do the agents exist, can the thresholds and rules be read?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.types.mode import Mode
+
+from .evaluation_rules import read_rules
+from .located import Findings, Located, show
+from .model import PhaseSpec
+from .names import canonical_name
+from .vocabulary import AGENT_KEYED_CONDITION, EVALUATION_CONDITION
+
+_THRESHOLD = re.compile(r"(brain|phase)_avg[1-9][0-9]*")
+
+
+def check_agent_keys(found: Findings, conditions: Iterable[Located], agents: Collection[str]) -> None:
+    """Check conditions whose params are thresholds or rules by agent: the agents and keys exist."""
+    listed = list(conditions)
+    for params in _params(listed, AGENT_KEYED_CONDITION):
+        _check_agents(found, params, agents)
+        for agent in params.value:
+            _check_thresholds(found, params.child(agent))
+    for params in _params(listed, EVALUATION_CONDITION):
+        if "agents" not in params.value:
+            continue  # the check of the class's parameters tells
+        rules = params.child("agents")
+        if isinstance(rules.value, dict):
+            _check_agents(found, rules, agents)
+        for place, message in read_rules(rules.value)[1]:
+            found.error((*rules.place, *place), message)
+
+
+def check_evaluations(found: Findings, conditions: Sequence[Located], phases: Sequence[PhaseSpec]) -> None:
+    """Check that there are evaluations for the conditions of ``run_config`` that ask for them."""
+    training = [phase for phase in phases if phase.mode is Mode.TRAIN]
+    for params in _params(conditions, EVALUATION_CONDITION):
+        place = params.place[:-1]
+        if training and not any(phase.evaluate_every for phase in training):
+            found.error(
+                place,
+                "the condition needs evaluations, and no phase has any: give evaluate_every (the number of "
+                "episodes between two of them) in the phase_config of a phase in train mode",
+            )
+            continue
+        rules = params.value.get("agents")
+        for phase in training:
+            known = {agent.name for agent in phase.agents}
+            absent = [agent for agent in rules if agent not in known] if isinstance(rules, dict) else []
+            reason = f"it has no agent {absent[0]!r}" if absent else ""
+            if not phase.evaluate_every:
+                reason = "it has no evaluate_every"
+            if reason:
+                found.warn(place, f"the condition's rules never end the phase {phase.name!r}: {reason}")
+
+
+def warn_of_evaluations(found: Findings, conditions: Iterable[Located]) -> None:
+    """Warn of conditions of ``simulation`` whose rules would be asked in ``run_config`` only."""
+    for params in _params(conditions, EVALUATION_CONDITION):
+        found.warn(
+            params.place[:-1],
+            "here the condition ends an episode with its environment and does nothing else; "
+            "its rules are asked where it stands in run_config",
+        )
+
+
+def _params(conditions: Iterable[Located], name: str) -> Iterator[Located]:
+    """Yield the params of the conditions of this canonical name, where they are a mapping."""
+    for item in conditions:
+        written = item.value.get("name") if isinstance(item.value, dict) else None
+        if isinstance(written, str) and canonical_name(written) == name:
+            for key in ("params", "parameters"):
+                if isinstance(item.value.get(key), dict):
+                    yield item.child(key)
+                    break
+
+
+def _check_agents(found: Findings, at: Located, agents: Collection[str]) -> None:
+    for agent in at.value:
+        if agent not in agents:
+            found.error(
+                (*at.place, agent),
+                f"there is no agent {agent!r}{did_you_mean(agent, agents)}; agents: {', '.join(agents)}",
+            )
+
+
+def _check_thresholds(found: Findings, at: Located) -> None:
+    if not isinstance(at.value, dict):
+        found.error(at.place, f"an agent's thresholds must be a mapping, found {show(at.value)}")
+        return
+    for key, value in at.value.items():
+        if not isinstance(key, str) or not _THRESHOLD.fullmatch(key):
+            found.error(
+                (*at.place, key), f"unknown threshold {key!r}; allowed: brain_avgN and phase_avgN, N from 1"
+            )
+        elif isinstance(value, bool) or not isinstance(value, (int, float)):
+            found.error((*at.place, key), f"{key} must be a number, found {show(value)}")

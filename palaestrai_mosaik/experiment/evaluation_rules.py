@@ -1,0 +1,172 @@
+"""The rules of ``AgentEvaluationObjectiveTerminationCondition``: when evaluations end a phase.
+
+One reader for the check of documents and for the condition itself. Source: the class of that
+name in palaestrAI 3.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from palaestrai_mosaik.errors import did_you_mean
+
+from .located import show
+from .model import Place
+
+#: what is wrong, and where below ``agents``
+Fault = tuple[Place, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessRule:
+    """``metric`` is good in ``consecutive`` evaluations in a row, of ``min_evaluations`` or more in all."""
+
+    metric: str
+    threshold: float
+    direction: Literal["greater_equal", "less_equal"]
+    consecutive: int
+    min_evaluations: int
+
+    def met_by(self, value: float) -> bool:
+        """Whether an evaluation with this value of the metric is good."""
+        return value >= self.threshold if self.direction == "greater_equal" else value <= self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class PlateauRule:
+    """The mean of ``metric`` over ``window`` evaluations has not improved in ``patience`` of them.
+
+    It improves where it is better than the best so far by ``min_delta`` or more. Only
+    evaluations from number ``min_evaluations`` on (counted from 1) can cost patience.
+    """
+
+    metric: str
+    direction: Literal["maximize", "minimize"]
+    min_delta: float
+    patience: int
+    min_evaluations: int
+    window: int
+
+    def improves(self, value: float, best: float | None) -> bool:
+        """Whether ``value`` is better than ``best`` (``None``: there is none yet)."""
+        if best is None:
+            return True
+        return (
+            value >= best + self.min_delta if self.direction == "maximize" else value <= best - self.min_delta
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRules:
+    """The rules of one agent, at least one."""
+
+    success: SuccessRule | None = None
+    plateau: PlateauRule | None = None
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of the metrics that the rules read."""
+        return tuple(rule.metric for rule in (self.success, self.plateau) if rule is not None)
+
+
+def read_rules(agents: Any) -> tuple[dict[str, AgentRules], list[Fault]]:
+    """Return the rules by agent, and everything that is wrong with them.
+
+    The rules are whole only where nothing is wrong.
+    """
+    if not isinstance(agents, Mapping) or not agents:
+        return {}, [((), f"agents must be a mapping of agents to their rules, found {show(agents)}")]
+    faults: list[Fault] = []
+    rules: dict[str, AgentRules] = {}
+    for agent, given in agents.items():
+        if not isinstance(given, Mapping):
+            faults.append(((agent,), f"an agent's rules must be a mapping, found {show(given)}"))
+            continue
+        made = {}
+        for name, rule in given.items():
+            if name not in _FIELDS:
+                near = did_you_mean(name, _FIELDS)
+                faults.append(((agent, name), f"unknown rule {name!r}{near}; allowed: success, plateau"))
+            elif rule is not None:
+                wrong = list(_faults(name, rule))
+                faults += [((agent, name, *place), message) for place, message in wrong]
+                made[name] = None if wrong else _RULES[name](**rule)
+        if not made and not any(place[:1] == (agent,) for place, _ in faults):
+            faults.append(((agent,), "an agent needs the rule 'success', the rule 'plateau', or both"))
+        rules[agent] = AgentRules(**made)
+    if not faults:
+        faults += _gaps(rules)
+    return rules, faults
+
+
+def _gaps(rules: Mapping[str, AgentRules]) -> Iterator[Fault]:
+    """Yield where an agent lacks a rule that another one has: the phase's end would be ambiguous."""
+    for name in _FIELDS:
+        having = [agent for agent, of_agent in rules.items() if getattr(of_agent, name) is not None]
+        for agent in rules:
+            if having and agent not in having:
+                yield (agent,), f"agent {agent!r} needs the rule {name!r} too, as agent {having[0]!r} has it"
+
+
+def _faults(name: str, rule: Any) -> Iterator[Fault]:
+    fields = _FIELDS[name]
+    if not isinstance(rule, Mapping):
+        yield (), f"{name} must be a mapping, found {show(rule)}"
+        return
+    for key, value in rule.items():
+        if key not in fields:
+            near = did_you_mean(key, fields)
+            yield (key,), f"unknown key {key!r} in {name}{near}; allowed: {', '.join(fields)}"
+        else:
+            allowed = fields[key](value)
+            if allowed is not None:
+                near = did_you_mean(value, allowed.split(" or ")) if isinstance(value, str) else ""
+                yield (key,), f"{key} must be {allowed}, found {show(value)}{near}"
+    for key in fields:
+        if key not in rule:
+            yield (), f"{name} needs the key {key!r}, which is missing"
+
+
+# Each returns what is allowed if the value is not, else None.
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else "a non-empty string"
+
+
+def _number(value: Any, least: float = -math.inf) -> str | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and math.isfinite(value) and value >= least:
+        return None
+    return "a finite number" + ("" if least == -math.inf else f" of at least {least:g}")
+
+
+def _count(value: Any) -> str | None:
+    sound = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return None if sound else "an integer of at least 1"
+
+
+def _word(value: Any, words: tuple[str, ...]) -> str | None:
+    return None if isinstance(value, str) and value in words else " or ".join(words)
+
+
+_RULES: Mapping[str, Callable[..., Any]] = {"success": SuccessRule, "plateau": PlateauRule}
+_FIELDS: Mapping[str, Mapping[str, Callable[[Any], str | None]]] = {
+    "success": {
+        "metric": _text,
+        "threshold": _number,
+        "direction": partial(_word, words=("greater_equal", "less_equal")),
+        "consecutive": _count,
+        "min_evaluations": _count,
+    },
+    "plateau": {
+        "metric": _text,
+        "direction": partial(_word, words=("maximize", "minimize")),
+        "min_delta": partial(_number, least=0.0),
+        "patience": _count,
+        "min_evaluations": _count,
+        "window": _count,
+    },
+}

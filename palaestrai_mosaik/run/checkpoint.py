@@ -1,0 +1,166 @@
+"""Checkpoints: a run that was stopped or killed goes on where all its workers stood last.
+
+A checkpoint is a folder below the instance's directory: ``state.pickle`` (brains, memories,
+muscles, conditions, counters, between two rounds of episodes) and ``manifest.json`` (what
+the store held then, the document's hash, versions, and the SHA-256 of the state). It is
+written under another name, flushed to the disk and renamed, so there is a whole one or
+none. The newest two are kept: if one turns out to be damaged, the other one serves.
+
+The state is a pickle of users' own objects. Reading one executes what it says, so resume
+only runs from stores that nobody else can write to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.errors import CheckpointError
+
+FOLDER = "checkpoints"
+#: seconds between two checkpoints, unless told otherwise
+INTERVAL = 60.0
+_STATE, _MANIFEST = "state.pickle", "manifest.json"
+_FORMAT = 1
+_KEPT = 2
+#: writing may take this share of the time at most
+_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint as it was read; ``mark`` is the store's (:meth:`InstanceRecorder.mark`)."""
+
+    path: Path
+    mark: dict[str, Any]
+    pickled: bytes
+
+    def state(self) -> Any:
+        """Return the state. This unpickles: see above."""
+        try:
+            return pickle.loads(self.pickled)
+        except Exception as error:
+            raise CheckpointError(f"the checkpoint {self.path} cannot be read: {error!r}") from error
+
+
+class Checkpoints:
+    """The checkpoints of one instance. ``interval`` is in seconds; 0 means none."""
+
+    def __init__(self, directory: Path, hash: str, versions: dict[str, str], interval: float):
+        self._folder = directory / FOLDER
+        self._hash = hash
+        self._versions = versions
+        self._interval = interval
+        self._due = time.monotonic() + interval
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for another one."""
+        return self._interval > 0 and time.monotonic() >= self._due
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._interval = 0.0
+
+    def write(self, state: Any, mark: dict[str, Any]) -> None:
+        """Write a checkpoint, and let older ones go.
+
+        Raises :class:`CheckpointError` if something of the state cannot be pickled, or the
+        files cannot be written; nothing is left behind then.
+        """
+        started = time.monotonic()
+        try:
+            pickled = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise CheckpointError(f"the state cannot be pickled: {error}") from error
+        manifest = {
+            "format": _FORMAT,
+            "document": self._hash,
+            "versions": self._versions,
+            "sha256": hashlib.sha256(pickled).hexdigest(),
+            "store": mark,
+        }
+        numbers = _numbers(self._folder)
+        number = numbers[-1] + 1 if numbers else 0
+        temporary = self._folder / f".{number:06d}.{os.getpid()}"
+        try:
+            temporary.mkdir(parents=True)
+            _write(temporary / _STATE, pickled)
+            _write(temporary / _MANIFEST, json.dumps(manifest).encode())
+            os.replace(temporary, self._folder / f"{number:06d}")
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise CheckpointError(f"cannot write a checkpoint to {self._folder}: {error}") from error
+        for old in numbers[: len(numbers) + 1 - _KEPT]:
+            shutil.rmtree(self._folder / f"{old:06d}", ignore_errors=True)
+        now = time.monotonic()
+        self._due = now + max(self._interval, (now - started) / _SHARE)
+
+    def clear(self) -> None:
+        """Remove all: the run is finished."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def latest(directory: Path, hash: str, versions: dict[str, str]) -> Checkpoint | None:
+    """Return the newest whole checkpoint of the instance in ``directory``; ``None`` if there is none.
+
+    Raises :class:`CheckpointError` where there are some, but none is whole, or where they
+    are of another document or other versions, with which the result would differ.
+    """
+    folder = directory / FOLDER
+    damaged: list[str] = []
+    for number in reversed(_numbers(folder)):
+        path = folder / f"{number:06d}"
+        try:
+            manifest = json.loads((path / _MANIFEST).read_bytes())
+            pickled = (path / _STATE).read_bytes()
+            whole = hashlib.sha256(pickled).hexdigest() == manifest["sha256"]
+        except (OSError, ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            damaged.append(path.name)
+            continue
+        if manifest["format"] != _FORMAT:
+            raise CheckpointError(f"{path} has the format {manifest['format']}, not {_FORMAT}")
+        if manifest["document"] != hash:
+            raise CheckpointError(
+                f"{path} belongs to a document with the hash {manifest['document'][:16]}, not {hash[:16]}"
+            )
+        changed = {
+            name: f"{version} then, {versions.get(name)} now"
+            for name, version in manifest["versions"].items()
+            if versions.get(name) != version
+        }
+        if changed:
+            told = "; ".join(f"{name}: {what}" for name, what in changed.items())
+            raise CheckpointError(f"{path} was written with other versions ({told})")
+        return Checkpoint(path, manifest["store"], pickled)
+    if damaged:
+        raise CheckpointError(f"no checkpoint in {folder} is whole: {', '.join(damaged)}")
+    return None
+
+
+def has_checkpoints(directory: Path) -> bool:
+    """Whether the instance in ``directory`` has a checkpoint, whole or not."""
+    return bool(_numbers(directory / FOLDER))
+
+
+def _numbers(folder: Path) -> list[int]:
+    with suppress(OSError):
+        return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
+    return []
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,222 @@
+"""A worker process: one worker, which does what the main process says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import sys
+import threading
+import traceback
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from palaestrai_mosaik import seeding
+
+from .interrupt import Interrupt
+from .outbox import Batch, Outbox
+from .parts import make_conditions, make_port
+from .process import read_frame, write_frame
+from .worker import EpisodeReport, EpisodeTask, Worker, WorkerPlan
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first message of a phase."""
+
+    plan: WorkerPlan
+    learning: tuple[str, ...]
+    recorded: bool
+
+
+@dataclass(frozen=True)
+class Go:
+    """Go on, with ``task`` if there is one. ``updates`` (pickled) and ``filters`` are by agent."""
+
+    task: EpisodeTask | None = None
+    updates: dict[str, bytes] = field(default_factory=dict)
+    filters: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """Make environments and muscles anew."""
+
+
+@dataclass(frozen=True)
+class Save:
+    """Return the worker's state."""
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Go on from a state."""
+
+    state: bytes
+
+
+@dataclass(frozen=True)
+class End:
+    """The phase is over: let everything go."""
+
+
+@dataclass
+class Answer:
+    """What a worker process says: each message gets one, an episode as many as it takes.
+
+    ``error`` is the pickled exception (``None`` where it cannot be pickled), ``trace`` its
+    traceback. ``globals_used``: a global random generator was used.
+    """
+
+    batch: Batch | None = None
+    report: EpisodeReport | None = None
+    state: bytes | None = None
+    error: bytes | None = None
+    trace: str | None = None
+    globals_used: bool = False
+
+
+class RemoteError(Exception):
+    """The traceback of an exception in a worker process, as its text."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class _Child:
+    def __init__(self, stream_in: IO[bytes], stream_out: IO[bytes], interrupt: Interrupt):
+        self._in, self._out = stream_in, stream_out
+        self._interrupt = interrupt
+        self._inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._report: EpisodeReport | None = None
+        self.worker: Worker | None = None
+        self.start: Start
+        self.outbox: Outbox
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            frame = read_frame(self._in)
+            if frame is None:
+                # the main process is gone, whatever this one is doing just now
+                os._exit(1)
+            self._inbox.put(frame)
+
+    def _receive(self) -> Any:
+        return pickle.loads(self._inbox.get())
+
+    def _send(self, answer: Answer) -> None:
+        write_frame(self._out, pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+
+    def run(self) -> None:
+        # here, not above: the main process's modules need no event loop
+        from .runner import event_loop
+
+        loop = event_loop()
+        try:
+            while True:
+                self._phase(self._receive(), loop)
+        except BaseException as error:
+            self._tell(error)
+        finally:
+            if self.worker is not None:
+                with contextlib.suppress(Exception):
+                    self.worker.close()
+            loop.close()
+
+    def _phase(self, start: Start, loop: Any) -> None:
+        before = seeding.global_state_digest()
+        self.start = start
+        self.outbox = Outbox(start.learning, start.recorded)
+        self._make()
+        self._send(Answer())
+        while not isinstance(message := self._receive(), End):
+            self._send(self._obey(message, loop))
+        assert self.worker is not None
+        self.worker.close()
+        self.worker = None
+        self._send(Answer(globals_used=seeding.global_state_digest() != before))
+
+    def _obey(self, message: Any, loop: Any) -> Answer:
+        worker = self.worker
+        assert worker is not None
+        if isinstance(message, Go):
+            assert message.task is not None
+            self._take(message)
+            report = worker.run_episode(message.task, loop)
+            return Answer(batch=self._batch(report.number, report.steps, over=True), report=report)
+        if isinstance(message, Rebuild):
+            worker.close()
+            self._make()
+            return Answer()
+        if isinstance(message, Restore):
+            worker.restore(pickle.loads(message.state))
+            return Answer()
+        assert isinstance(message, Save)
+        return Answer(state=pickle.dumps(worker.state(), pickle.HIGHEST_PROTOCOL))
+
+    def _make(self) -> None:
+        plan = self.start.plan
+        ports: list[Any] = []
+        try:
+            for spec in plan.phase.environments:
+                ports.append(make_port(spec))
+        except BaseException:
+            for port in ports:
+                port.domain.shutdown()
+            raise
+        conditions = [*make_conditions(plan.phase.simulation.conditions), *make_conditions(plan.conditions)]
+        recording = self.outbox if self.start.recorded else None
+        self.worker = Worker(plan, ports, self.outbox.brains, conditions, self._interrupt, recording)
+        self.worker.on_step = self._stepped
+        self.worker.on_report = self._reported
+
+    def _stepped(self, episode: int, steps: int) -> None:
+        every = self.start.plan.phase.sync_every
+        assert self.worker is not None
+        if steps and steps % every == 0 and not self.worker.director.over:
+            self._send(Answer(batch=self._batch(episode, steps, over=False)))
+            self._take(self._receive())
+
+    def _reported(self, report: EpisodeReport) -> None:
+        self._report = report
+
+    def _batch(self, episode: int, steps: int, *, over: bool) -> Batch:
+        assert self.worker is not None
+        filters = {b.name: b.filters for b in self.worker.bodies if b.learns and b.filters is not None}
+        return self.outbox.take(episode, steps, filters, over=over)
+
+    def _take(self, message: Go) -> None:
+        assert self.worker is not None
+        for body in self.worker.bodies:
+            if body.name in message.filters and body.filters is not None:
+                body.filters.set_state(message.filters[body.name])
+            if body.name in message.updates:
+                body.muscle.update(pickle.loads(message.updates[body.name]))
+
+    def _tell(self, error: BaseException) -> None:
+        trace = "".join(traceback.format_exception(error))
+        try:
+            pickled: bytes | None = pickle.dumps(error)
+            pickle.loads(pickled or b"")
+        except Exception:
+            pickled = None
+        answer = Answer(error=pickled, trace=trace, report=self._report)
+        if self.worker is not None and self._report is not None:
+            answer.batch = self._batch(self._report.number, self._report.steps, over=True)
+        with contextlib.suppress(OSError):
+            self._send(answer)
+
+
+def main() -> None:
+    """Run a worker process: frames come in over standard input and go out over standard output."""
+    # what users' code prints must not get between the frames
+    stream_in, stream_out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    with contextlib.suppress(KeyboardInterrupt), Interrupt() as interrupt:
+        _Child(stream_in, stream_out, interrupt).run()
+    sys.stdout.flush()

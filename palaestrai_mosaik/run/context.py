@@ -1,0 +1,33 @@
+"""What all phases of a run share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from palaestrai_mosaik.experiment import RunDocument
+
+from .inspect import Inspection
+from .interrupt import Interrupt
+from .process import Pool
+from .progress import Progress
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import InstanceRecorder, Store
+
+
+@dataclass
+class Context:
+    """One execution of a run document."""
+
+    document: RunDocument
+    inspection: Inspection
+    directory: Path
+    store: Store | None
+    recorder: InstanceRecorder | None
+    progress: Progress
+    interrupt: Interrupt
+    loop: asyncio.AbstractEventLoop
+    pool: Pool

@@ -1,0 +1,164 @@
+"""What a worker process has to tell the main process, collected and sent as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent import Experience
+from palaestrai_mosaik.agent.filter import FilterChain
+
+FloatVector = npt.NDArray[np.float64]
+
+#: (``"agent"`` or ``"environment"``, name, whether it is an evaluation)
+StreamKey = tuple[str, str, bool]
+#: (muscle, terminated, truncated, final observations)
+End = tuple[str, bool, bool, FloatVector]
+
+
+class Columns:
+    """Rows of one kind, column by column: an array where all values are alike, else a list."""
+
+    def __init__(self, rows: Sequence[Sequence[Any]]):
+        self._columns = [_column(values) for values in zip(*rows, strict=True)]
+        self._rows = len(rows)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows as they were given (arrays become views)."""
+        return zip(*(values.tolist() if plain else values for plain, values in self._columns), strict=True)
+
+
+def _column(values: Sequence[Any]) -> tuple[bool, Any]:
+    """Return whether ``values`` are plain numbers of one type, and them as an array, if it can be one."""
+    first = values[0]
+    if type(first) in (int, float, bool) and all(type(v) is type(first) for v in values):
+        try:
+            return True, np.array(values)
+        except OverflowError:
+            return False, list(values)
+    if isinstance(first, np.ndarray) and first.ndim and not first.dtype.hasobject:
+        alike = all(
+            isinstance(v, np.ndarray) and v.shape == first.shape and v.dtype == first.dtype for v in values
+        )
+        if alike:
+            return False, np.stack(values)
+    return False, list(values)
+
+
+@dataclass
+class Batch:
+    """All that happened in one worker since the last batch.
+
+    ``rows`` and ``statistics`` are what the store is told, ``experiences`` what the brains
+    are told; ``ends``: rows sent before with which an episode has ended since; ``news``:
+    what filters have learned. ``steps``: the steps of the episode that it covers.
+    """
+
+    episode: int
+    steps: tuple[int, int]
+    rows: dict[StreamKey, Columns] = field(default_factory=dict)
+    experiences: dict[str, Columns] = field(default_factory=dict)
+    ends: dict[str, End] = field(default_factory=dict)
+    news: dict[str, list[Any]] = field(default_factory=dict)
+    statistics: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+_FIELDS = tuple(f.name for f in fields(Experience))
+
+
+class RemoteBrain:
+    """Stands for a brain in a worker process: keeps the rows for it."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+        self.rows: list[tuple[Any, ...]] = []
+        self.end: End | None = None
+
+    def learn(self, experience: Experience) -> None:
+        """Keep a row."""
+        self.rows.append(tuple(getattr(experience, name) for name in _FIELDS))
+
+    def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
+        """Keep the news of an end."""
+        self.end = (muscle, terminated, truncated, final)
+
+    def exchange(self, filters: FilterChain) -> None:
+        """Filters are exchanged with each batch, not with each row."""
+
+
+class _Rows:
+    """Stands for a stream of the store."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+
+    def append(self, *row: Any) -> None:
+        self.rows.append(row)
+
+
+class Outbox:
+    """Collects batches. It is a :class:`Recording`, and has a stand-in for every brain."""
+
+    def __init__(self, learning: Sequence[str], recorded: bool):
+        self.brains = {name: RemoteBrain() for name in learning}
+        self.recorded = recorded
+        self._streams: dict[StreamKey, _Rows] = {}
+        self._statistics: list[tuple[Any, ...]] = []
+        self._steps = 0
+
+    def agent(self, name: str, evaluation: bool = False) -> _Rows:
+        """Return the stand-in for an agent's stream."""
+        return self._streams.setdefault(("agent", name, evaluation), _Rows())
+
+    def environment(self, uid: str, evaluation: bool = False) -> _Rows:
+        """Return the stand-in for an environment's stream."""
+        return self._streams.setdefault(("environment", uid, evaluation), _Rows())
+
+    def statistic(
+        self,
+        agent: str,
+        worker: int,
+        episode: int,
+        step: int,
+        key: str,
+        value: float,
+        evaluation: bool = False,
+    ) -> None:
+        """Keep a figure for the store."""
+        self._statistics.append((agent, worker, episode, step, key, value, evaluation))
+
+    def take(self, episode: int, steps: int, filters: dict[str, FilterChain], *, over: bool) -> Batch:
+        """Return all since the last call, and forget it.
+
+        ``steps`` of the episode are done; ``over``: these are all.
+        """
+        batch = Batch(episode, (self._steps, steps))
+        self._steps = 0 if over else steps
+        for key, stream in self._streams.items():
+            if stream.rows:
+                batch.rows[key] = Columns(stream.rows)
+                stream.rows = []
+        for name, brain in self.brains.items():
+            if brain.rows:
+                batch.experiences[name] = Columns(brain.rows)
+                brain.rows = []
+            if brain.end is not None:
+                batch.ends[name], brain.end = brain.end, None
+        for name, chain in filters.items():
+            news = chain.news()
+            if news is not None:
+                batch.news[name] = news
+        batch.statistics, self._statistics = self._statistics, []
+        return batch
+
+
+def experiences(columns: Columns) -> Iterator[Experience]:
+    """Return the rows of a batch's ``experiences``."""
+    return (Experience(*row) for row in columns)

@@ -1,0 +1,148 @@
+"""Worker processes: started, spoken to in frames over their standard streams, and ended.
+
+A frame is eight bytes of length and a pickle. Both ends belong to one run on one machine,
+and nobody else can write to the pipes. A worker process ends at once when its input is
+closed, so that none outlives the main process, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from typing import IO, Any
+
+from palaestrai_mosaik.errors import SimulationError
+
+_LENGTH = struct.Struct("<Q")
+#: seconds that a process has to end by itself
+_PATIENCE = 2.0
+
+
+def write_frame(stream: IO[bytes], data: bytes) -> None:
+    """Write one frame."""
+    stream.write(_LENGTH.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> bytes | None:
+    """Read one frame; ``None`` where the other end is gone."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    return data if len(data) == length else None
+
+
+class WorkerDied(SimulationError):
+    """A worker process ended without a word."""
+
+
+class WorkerProcess:
+    """The main process's end of a worker process. ``inbox`` gets ``(index, frame or None)``."""
+
+    def __init__(self, index: int, inbox: queue.SimpleQueue[tuple[int, bytes | None]]):
+        self.index = index
+        self._inbox = inbox
+        environment = dict(os.environ)
+        # workers share the cores: libraries that start a thread per core would only get in each other's way
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            environment.setdefault(name, "1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from palaestrai_mosaik.run.child import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    def send(self, message: Any) -> None:
+        """Send a message. Raises :class:`WorkerDied` where the process is gone."""
+        try:
+            write_frame(self._to, pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        except OSError:
+            raise self.died() from None
+
+    def interrupt(self) -> None:
+        """Ask for the end of the episode between two steps."""
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def died(self) -> WorkerDied:
+        """Return the error that tells how the process ended."""
+        try:
+            code = self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            return WorkerDied(f"worker {self.index} (process {self.pid}) closed its connection")
+        how = f"with exit code {code}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                how = f"by signal {-code} ({signal.Signals(-code).name})"
+        return WorkerDied(f"worker {self.index} (process {self.pid}) was ended {how}")
+
+    def close(self) -> None:
+        """End the process and let its streams go.
+
+        It ends when its input is closed, whatever it is doing; what its worker held was let
+        go at the end of the phase, or the run has failed.
+        """
+        with contextlib.suppress(OSError):
+            self._to.close()
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        self._from.close()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                frame = read_frame(self._from)
+            except (OSError, ValueError):
+                frame = None
+            self._inbox.put((self.index, frame))
+            if frame is None:
+                return
+
+
+class Pool:
+    """The worker processes of a run. They stay from phase to phase, because starting takes a while."""
+
+    def __init__(self) -> None:
+        #: what the processes send: (index, frame), or ``None`` for a frame where one has ended
+        self.inbox: queue.SimpleQueue[tuple[int, bytes | None]] = queue.SimpleQueue()
+        self._processes: list[WorkerProcess] = []
+
+    def take(self, count: int) -> list[WorkerProcess]:
+        """Return the processes 0 to ``count - 1``, started if need be."""
+        while len(self._processes) < count:
+            self._processes.append(WorkerProcess(len(self._processes), self.inbox))
+        return self._processes[:count]
+
+    def died(self, index: int) -> WorkerDied:
+        """Return the error that tells how a process ended."""
+        return self._processes[index].died()
+
+    def close(self) -> None:
+        """End all processes."""
+        processes, self._processes = self._processes, []
+        for process in processes:
+            process.close()

@@ -1,0 +1,362 @@
+"""The workers of a phase: one in this process, or several in processes of their own.
+
+Several workers are *bulk-synchronous*: each makes up to ``sync_every`` steps of its episode
+and sends what happened. Once all have, the brains think about the rows, worker by worker in
+order, and every worker gets the updates and goes on. Nothing depends on which of them was
+faster. In *asynchronous* phases every worker gets its answer as soon as it has sent.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from palaestrai_mosaik.errors import SimulationError
+from palaestrai_mosaik.simulation.body import Learner
+from palaestrai_mosaik.simulation.conditions import TerminationCondition
+from palaestrai_mosaik.types import Mode
+
+from .child import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start
+from .context import Context
+from .outbox import Batch, experiences
+from .parts import muscle_uid
+from .worker import EpisodeReport, EpisodeTask, Worker, WorkerPlan
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import PhaseRecorder
+
+#: seconds between two looks at whether the user wants the end
+_LOOK = 0.2
+
+
+class Team(Protocol):
+    """What the runner of a phase asks its workers to do."""
+
+    #: a global random generator was used in another process
+    globals_used: bool
+    #: called with the report of every episode, also of one that failed
+    on_report: Callable[[EpisodeReport], None]
+
+    def start(self, recorder: PhaseRecorder | None) -> None:
+        """Wait until all workers are set up; ``recorder`` gets what they do."""
+
+    def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
+        """Run one episode in each of some workers; return the reports in the workers' order."""
+
+    def serve(
+        self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
+    ) -> None:
+        """Run episodes without waiting for each other; ``following`` says what a worker does next."""
+
+    def rebuild(self, worker: int) -> None:
+        """Make a worker's environments and muscles anew."""
+
+    def state(self) -> Any:
+        """Return, between two episodes, what lasts; to be pickled."""
+
+    def restore(self, state: Any) -> None:
+        """Go on from what :meth:`state` returned."""
+
+    def finish(self) -> None:
+        """Let everything go after a phase without faults."""
+
+    def close(self) -> None:
+        """Let everything go, whatever has happened."""
+
+
+class LocalTeam:
+    """One worker, in this process."""
+
+    globals_used = False
+
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        context: Context,
+        learners: Mapping[str, Learner],
+        conditions: Sequence[TerminationCondition],
+    ):
+        self._plan = plan
+        self._context = context
+        self._learners = learners
+        self._conditions = conditions
+        self._recorder: PhaseRecorder | None = None
+        self.on_report: Callable[[EpisodeReport], None] = lambda report: None
+        self._worker = self._make()
+
+    def start(self, recorder: PhaseRecorder | None) -> None:
+        """See :class:`Team`."""
+        self._recorder = self._worker.recording = recorder
+
+    def _make(self) -> Worker:
+        ports: list[Any] = []
+        try:
+            for spec in self._plan.phase.environments:
+                ports.append(self._context.inspection.take(spec))
+        except BaseException:
+            for port in ports:
+                port.domain.shutdown()
+            raise
+        context = self._context
+        worker = Worker(
+            self._plan, ports, self._learners, self._conditions, context.interrupt, self._recorder
+        )
+        worker.on_step = partial(context.progress.step, self._plan.index)
+        worker.on_report = self._reported
+        self._deliver(worker)
+        return worker
+
+    def _reported(self, report: EpisodeReport) -> None:
+        self.on_report(report)
+
+    def _deliver(self, worker: Worker) -> None:
+        """Give new muscles what the brains have learned before."""
+        for body in worker.bodies:
+            learner = self._learners.get(body.name)
+            if learner is not None and body.learns:
+                number, update = learner.update_for(body.muscle.uid)
+                if number:
+                    body.muscle.update(update)
+                if body.filters is not None and learner.filters is not None:
+                    body.filters.set_state(learner.filters.state())
+
+    def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
+        """See :class:`Team`."""
+        return [self._worker.run_episode(task, self._context.loop) for task in tasks.values()]
+
+    def serve(
+        self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
+    ) -> None:
+        """See :class:`Team`."""
+        task = next(iter(tasks.values()), None)
+        while task is not None:
+            task = following(self._worker.run_episode(task, self._context.loop))
+
+    def rebuild(self, worker: int) -> None:
+        """See :class:`Team`."""
+        self._worker.close()
+        self._worker = self._make()
+
+    def state(self) -> Any:
+        """See :class:`Team`. Conditions are the phase's own objects, so pickle both together."""
+        return self._worker.state()
+
+    def restore(self, state: Any) -> None:
+        """See :class:`Team`."""
+        self._worker.restore(state)
+        self._conditions = state["conditions"]
+
+    def finish(self) -> None:
+        """See :class:`Team`."""
+        self._worker.close()
+
+    def close(self) -> None:
+        """See :class:`Team`."""
+        self._worker.close()
+
+
+class ProcessTeam:
+    """Several workers, each in a process of its own; the brains are in this one."""
+
+    def __init__(
+        self,
+        plans: Sequence[WorkerPlan],
+        context: Context,
+        learners: Mapping[str, Learner],
+    ):
+        self._plans = plans
+        self._learners = learners
+        self._interrupt = context.interrupt
+        self._progress = context.progress
+        self._recorder: PhaseRecorder | None = None
+        self.on_report: Callable[[EpisodeReport], None] = lambda report: None
+        self.globals_used = False
+        self._told = False
+        #: the number of the update that a worker's muscle got last
+        self._sent: dict[tuple[int, str], int] = {}
+        self._pickled: dict[str, tuple[int, bytes]] = {}
+        self._pool = context.pool
+        self._waiting: list[deque[bytes]] = [deque() for _ in plans]
+        self._processes = context.pool.take(len(plans))
+
+    def start(self, recorder: PhaseRecorder | None) -> None:
+        """See :class:`Team`."""
+        self._recorder = recorder
+        learning = tuple(self._learners) if self._plans[0].phase.mode is Mode.TRAIN else ()
+        for plan, process in zip(self._plans, self._processes, strict=True):
+            process.send(Start(plan, learning, recorder is not None))
+        for plan in self._plans:
+            self._receive(plan.index)
+
+    def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
+        """See :class:`Team`."""
+        for worker, task in tasks.items():
+            self._go(worker, task)
+        reports: dict[int, EpisodeReport] = {}
+        running = list(tasks)
+        while running:
+            answers = [self._receive(worker) for worker in running]
+            for worker, answer in zip(running, answers, strict=True):
+                self._take(worker, tasks[worker], answer)
+                if answer.report is not None:
+                    reports[worker] = answer.report
+                    self.on_report(answer.report)
+            running = [worker for worker in running if worker not in reports]
+            for worker in running:
+                self._go(worker)
+        return [reports[worker] for worker in tasks]
+
+    def serve(
+        self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
+    ) -> None:
+        """See :class:`Team`."""
+        current = dict(tasks)
+        for worker, task in tasks.items():
+            self._go(worker, task)
+        while current:
+            worker, answer = self._receive_any()
+            self._take(worker, current[worker], answer)
+            if answer.report is None:
+                self._go(worker)
+                continue
+            self.on_report(answer.report)
+            task_next = following(answer.report)
+            if task_next is None:
+                del current[worker]
+            else:
+                current[worker] = task_next
+                self._go(worker, task_next)
+
+    def rebuild(self, worker: int) -> None:
+        """See :class:`Team`."""
+        for name in self._learners:
+            self._sent.pop((worker, name), None)
+        self._processes[worker].send(Rebuild())
+        self._receive(worker)
+
+    def state(self) -> Any:
+        """See :class:`Team`."""
+        return {"workers": [answer.state for answer in self._ask_all(Save())], "sent": self._sent}
+
+    def restore(self, state: Any) -> None:
+        """See :class:`Team`."""
+        self._sent = dict(state["sent"])
+        for process, pickled in zip(self._processes, state["workers"], strict=True):
+            process.send(Restore(pickled))
+        for process in self._processes:
+            self._receive(process.index)
+
+    def finish(self) -> None:
+        """See :class:`Team`."""
+        self.globals_used = any(answer.globals_used for answer in self._ask_all(End()))
+
+    def close(self) -> None:
+        """See :class:`Team`. The processes are ended with the run."""
+
+    def _ask_all(self, message: Any) -> list[Answer]:
+        for process in self._processes:
+            process.send(message)
+        return [self._receive(process.index) for process in self._processes]
+
+    def _go(self, worker: int, task: EpisodeTask | None = None) -> None:
+        updates: dict[str, bytes] = {}
+        filters: dict[str, Any] = {}
+        for name, learner in self._learners.items():
+            number, update = learner.update_for(muscle_uid(name, worker))
+            if number > self._sent.get((worker, name), 0):
+                self._sent[worker, name] = number
+                updates[name] = self._pickle(name, number, update)
+            if learner.filters is not None:
+                filters[name] = learner.filters.state()
+        self._processes[worker].send(Go(task, updates, filters))
+
+    def _pickle(self, name: str, number: int, update: Any) -> bytes:
+        # one update goes to many workers
+        known = self._pickled.get(name)
+        if known is None or known[0] != number:
+            known = self._pickled[name] = number, pickle.dumps(update, pickle.HIGHEST_PROTOCOL)
+        return known[1]
+
+    def _receive(self, worker: int) -> Answer:
+        while not self._waiting[worker]:
+            self._wait()
+        return self._open(worker)
+
+    def _receive_any(self) -> tuple[int, Answer]:
+        while True:
+            for worker, waiting in enumerate(self._waiting):
+                if waiting:
+                    return worker, self._open(worker)
+            self._wait()
+
+    def _wait(self) -> None:
+        """Wait for something to arrive; tell the workers if the user wants the end."""
+        try:
+            index, frame = self._pool.inbox.get(timeout=_LOOK)
+            # the death of any worker ends the run, whichever of them is waited for
+            if frame is None:
+                raise self._pool.died(index)
+            self._waiting[index].append(frame)
+        except queue.Empty:
+            pass
+        if self._interrupt.requested and not self._told:
+            self._told = True
+            for process in self._processes:
+                process.interrupt()
+
+    def _open(self, worker: int) -> Answer:
+        answer = pickle.loads(self._waiting[worker].popleft())
+        if answer.trace is not None:
+            self._fail(worker, answer)
+        assert isinstance(answer, Answer)
+        return answer
+
+    def _fail(self, worker: int, answer: Answer) -> None:
+        """Record what a worker that failed could still tell, and raise its error."""
+        if answer.batch is not None:
+            self._record(worker, answer.batch)
+        if answer.report is not None:
+            self.on_report(answer.report)
+        error: BaseException
+        if answer.error is not None:
+            error = pickle.loads(answer.error)
+        else:
+            last = (answer.trace or "").strip().splitlines()[-1:]
+            error = SimulationError(f"worker {worker}: {''.join(last)}")
+        error.add_note(f"raised in worker {worker}")
+        raise error from RemoteError(answer.trace)
+
+    def _take(self, worker: int, task: EpisodeTask, answer: Answer) -> None:
+        batch = answer.batch
+        assert batch is not None
+        self._learn(worker, batch)
+        self._record(worker, batch)
+        for steps in range(batch.steps[0] + 1, batch.steps[1] + 1):
+            self._progress.step(worker, task.number, steps)
+
+    def _learn(self, worker: int, batch: Batch) -> None:
+        for name, learner in self._learners.items():
+            if name in batch.news and learner.filters is not None:
+                learner.filters.learn(batch.news[name])
+            for experience in experiences(batch.experiences[name]) if name in batch.experiences else ():
+                learner.learn(experience)
+                if self._recorder is not None:
+                    for key, value in learner.told.items():
+                        self._recorder.statistic(name, worker, batch.episode, experience.step, key, value)
+            if name in batch.ends:
+                learner.mark_end(*batch.ends[name])
+
+    def _record(self, worker: int, batch: Batch) -> None:
+        recorder = self._recorder
+        if recorder is None:
+            return
+        for (kind, name, evaluation), rows in batch.rows.items():
+            stream: Any = (recorder.agent if kind == "agent" else recorder.environment)(name, evaluation)
+            for row in rows:
+                stream.append(*row)
+        for told in batch.statistics:
+            recorder.statistic(*told)

@@ -1,0 +1,217 @@
+"""One worker: a world's lasting objects (environments, bodies), and how it runs episodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.experiment import ClassSpec, PhaseSpec
+from palaestrai_mosaik.simulation.body import Body, Learning
+from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
+from palaestrai_mosaik.simulation.director import INTERRUPTED, Director
+from palaestrai_mosaik.simulation.ports import AgentStream, EnvironmentPort, EnvironmentStream
+from palaestrai_mosaik.simulation.world import Episode
+from palaestrai_mosaik.types import Mode, SimulationFlowControl
+
+from .brains import BrainKeeper
+from .interrupt import Interrupt
+from .parts import all_of, make_body
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """All that a worker is made from; plain data, to be sent to another process.
+
+    ``conditions`` are those of the run; ``keepers`` say for every agent where models lie.
+    """
+
+    phase: PhaseSpec
+    conditions: tuple[ClassSpec, ...]
+    seed: int
+    index: int
+    keepers: Mapping[str, BrainKeeper]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeTask:
+    """The next episode of a worker. Training and evaluation count on their own, from 0."""
+
+    number: int
+    evaluation: bool = False
+
+
+@dataclass
+class EpisodeReport:
+    """How an episode went; ``outcomes`` are those of :meth:`Body.outcome`, by agent."""
+
+    worker: int
+    number: int
+    evaluation: bool
+    steps: int
+    ticks: int
+    flow: SimulationFlowControl
+    ended_by: str
+    duration: float
+    outcomes: dict[str, dict[str, Any]]
+    objectives: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def outcome(self) -> EpisodeOutcome:
+        """Return what conditions may know about the episode."""
+        return EpisodeOutcome(self.worker, self.number, self.steps, self.flow, self.ended_by, self.objectives)
+
+
+class Recording(Protocol):
+    """Where a worker's rows go: the store's recorder of the phase, or a message to it."""
+
+    def agent(self, name: str, evaluation: bool = False) -> AgentStream:
+        """Return the stream of an agent."""
+
+    def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
+        """Return the stream of an environment."""
+
+    def statistic(
+        self,
+        agent: str,
+        worker: int,
+        episode: int,
+        step: int,
+        key: str,
+        value: float,
+        evaluation: bool = False,
+    ) -> None:
+        """Record a figure that an agent tells about itself."""
+
+
+class Worker:
+    """Runs the episodes of one world of a phase.
+
+    ``learners`` are there for the agents that learn; ``on_step`` is called after every
+    step with the director's count, ``on_report`` with every episode's report, also where
+    the episode failed.
+    """
+
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        ports: Sequence[EnvironmentPort],
+        learners: Mapping[str, Learning],
+        conditions: Sequence[TerminationCondition],
+        interrupt: Interrupt,
+        recording: Recording | None,
+    ):
+        self.plan = plan
+        self.ports = ports
+        self.recording = recording
+        self.on_step: Callable[[int, int], None] | None = None
+        self.on_report: Callable[[EpisodeReport], None] = lambda report: None
+        self._interrupt = interrupt
+        self._used = self._closed = False
+        try:
+            self.bodies: list[Body] = [
+                make_body(spec, plan, ports, learners.get(spec.name)) for spec in plan.phase.agents
+            ]
+        except BaseException:
+            for port in ports:
+                port.domain.shutdown()
+            raise
+        self.director = Director(
+            ports,
+            self.bodies,
+            conditions,
+            taking_turns=plan.phase.simulation.controller == "taking_turns",
+            interrupt=interrupt,
+        )
+
+    def run_episode(self, task: EpisodeTask, loop: asyncio.AbstractEventLoop) -> EpisodeReport:
+        """Run one episode to its end, and hand its report to ``on_report``."""
+        director, plan = self.director, self.plan
+        mode = Mode.TEST if task.evaluation else plan.phase.mode
+        for body in self.bodies:
+            if self._used:
+                body.muscle.reset()
+            body.switch(mode)
+        self._used = True
+        self._direct_streams(task.evaluation)
+        director.on_step = None if self.on_step is None else partial(self._stepped, task.number)
+        kind = "evaluation" if task.evaluation else "episode"
+        started = perf_counter()
+        try:
+            Episode(
+                director,
+                plan.index,
+                task.number,
+                plan.seed,
+                (plan.phase.name, "worker", plan.index, kind, task.number),
+                plan.phase.simulation.bridge,
+                lambda: self._interrupt.requested,
+            ).run(loop)
+        except BaseException as error:
+            try:
+                if director.episode == task.number:
+                    director.abandon("failed")
+                    self.on_report(self._report(task, perf_counter() - started))
+            except Exception as second:
+                error.add_note(f"what was left to record could not be recorded: {second!r}")
+            raise
+        if not director.over:
+            # the user asked for the end while a simulator was busy
+            director.abandon(INTERRUPTED)
+        report = self._report(task, perf_counter() - started)
+        self.on_report(report)
+        return report
+
+    def close(self) -> None:
+        """Let everything go, once."""
+        if self._closed:
+            return
+        self._closed = True
+        all_of([*(b.muscle.teardown for b in self.bodies), *(p.domain.shutdown for p in self.ports)])
+
+    def state(self) -> dict[str, Any]:
+        """Return what lasts from episode to episode, to be pickled, between two episodes."""
+        parts = [(b.muscle, b.objective, b.memory, b.filters) for b in self.bodies]
+        return {"bodies": parts, "conditions": self.director.conditions, "used": self._used}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state` returned."""
+        self.director.conditions = tuple(state["conditions"])
+        self._used = state["used"]
+        for body, parts in zip(self.bodies, state["bodies"], strict=True):
+            body.restore(*parts)
+
+    def _stepped(self, episode: int, steps: int) -> None:
+        assert self.on_step is not None
+        self.on_step(episode, steps)
+
+    def _direct_streams(self, evaluation: bool) -> None:
+        recording = self.recording
+        if recording is not None:
+            for port in self.ports:
+                port.stream = recording.environment(port.uid, evaluation)
+            for body in self.bodies:
+                body.stream = recording.agent(body.name, evaluation)
+                body.statistic = partial(recording.statistic, body.name, evaluation=evaluation)
+
+    def _report(self, task: EpisodeTask, duration: float) -> EpisodeReport:
+        director = self.director
+        return EpisodeReport(
+            self.plan.index,
+            task.number,
+            task.evaluation,
+            max(director.steps, 0),
+            director.time,
+            director.flow,
+            director.ended_by,
+            duration,
+            {body.name: body.outcome() for body in self.bodies},
+            {body.name: director.objectives(body.name).copy() for body in self.bodies},
+            director.interrupted,
+        )

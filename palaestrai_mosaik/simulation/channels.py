@@ -1,0 +1,64 @@
+"""What an agent reads, sets and is rewarded by, of all that the environments offer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.vectors import Layout
+
+from .ports import EnvironmentPort, Places, places
+
+FloatVector = npt.NDArray[np.float64]
+
+
+class Channels:
+    """The channels of one agent; ``sensors`` and ``actuators`` are full ids, no patterns."""
+
+    def __init__(self, ports: Sequence[EnvironmentPort], sensors: Sequence[str], actuators: Sequence[str]):
+        read = [self._port_of(ports, uid) for uid in sensors]
+        used = {*read, *(self._port_of(ports, uid) for uid in actuators)}
+        #: the environments that it reads or acts in, in the document's order
+        self.ports = tuple(p for p in ports if p in used)
+        self.around = frozenset(used)
+        #: the environments whose new readings make this agent act
+        self.watched = frozenset(read) or self.around
+        self.rewards = [f"{p.uid}.{r.uid}" for p in self.ports for r in p.rewards]
+        self.sensors = self._select(ports, "sensors", sensors)
+        self.actuators = self._select(ports, "actuators", actuators)
+        self._newest: list[tuple[EnvironmentPort, Places, Places]] = []
+        for port in self.ports:
+            mine = [i for i, p in enumerate(read) if p is port]
+            take = [
+                k for i in mine for k in _range(port.sensors.slices[port.sensors.index[self.sensors.uids[i]]])
+            ]
+            put = [k for i in mine for k in _range(self.sensors.slices[i])]
+            self._newest.append((port, places(take), places(put)))
+
+    def readings(self) -> FloatVector:
+        """Return the newest readings, as the environments have them: (readings,)."""
+        vector = np.empty(self.sensors.size)
+        for port, take, put in self._newest:
+            vector[put] = port.vector[: port.n_readings][take]
+        return vector
+
+    @staticmethod
+    def _port_of(ports: Sequence[EnvironmentPort], uid: str) -> EnvironmentPort:
+        for port in ports:
+            if uid in port.sensors.index or uid in port.actuators.index:
+                return port
+        raise ContractError(f"no environment offers {uid!r}")
+
+    def _select(self, ports: Sequence[EnvironmentPort], kind: str, uids: Sequence[str]) -> Layout:
+        spaces = []
+        for uid in uids:
+            layout = getattr(self._port_of(ports, uid), kind)
+            spaces.append(layout.spaces[layout.index[uid]])
+        return Layout(uids, spaces)
+
+
+def _range(part: slice) -> range:
+    return range(part.start, part.stop)
