@@ -31,6 +31,13 @@ Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document,
 """
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be 0 or a number of seconds, not {text}")
+    return seconds
+
+
 def _start(arguments: argparse.Namespace) -> int:
     # Several numeric threads in one process cost more than they bring for the small
     # systems solved here; must be said before numpy is imported.
@@ -39,7 +46,11 @@ def _start(arguments: argparse.Namespace) -> int:
     from .start import start
 
     return start(
-        arguments.documents, store=None if arguments.no_store else store_of(arguments), quiet=arguments.quiet
+        arguments.documents,
+        store=None if arguments.no_store else store_of(arguments),
+        quiet=arguments.quiet,
+        resume=arguments.resume,
+        checkpoint_every=arguments.checkpoint_every,
     )
 
 
@@ -166,6 +177,18 @@ def _add_document_commands(command: Callable[..., argparse.ArgumentParser]) -> N
     _add_store(where)
     where.add_argument("--no-store", action="store_true", help="record nothing")
     start.add_argument("--quiet", action="store_true", help="show no progress")
+    start.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the latest run of the document from its last checkpoint, if it did not finish",
+    )
+    start.add_argument(
+        "--checkpoint-every",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how often a run saves its state for --resume (default: 60; 0: never)",
+    )
 
     check = command("check", _check, "say what a run document would do, and everything that is wrong with it")
     check.add_argument("documents", nargs="+", metavar="RUN.yml")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem, RunInterrupted
 from palaestrai_mosaik.experiment import RunDocument, load
-from palaestrai_mosaik.run import Progress, execute, make_progress
+from palaestrai_mosaik.run import Progress, execute, make_progress, newest_run
 from palaestrai_mosaik.store import Store
 
 from .main import DEFAULT_STORE, FAILED, FINISHED, INTERRUPTED, STORE_VARIABLE, UNSOUND, print_problems
@@ -92,11 +92,15 @@ class _Results:
         return f"palaestrai-mosaik show {instance}{self._option}"
 
 
-def start(paths: Sequence[str], *, store: str | None, quiet: bool) -> int:
+def start(
+    paths: Sequence[str], *, store: str | None, quiet: bool, resume: bool, checkpoint_every: float
+) -> int:
     """Execute the run documents at ``paths``; return the exit code.
 
     All documents are read before anything runs. A run that fails does not keep the next
-    ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing.
+    ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing. With
+    ``resume``, the newest run of a document goes on if it did not finish, and nothing is
+    done if it did. Checkpoints are written every ``checkpoint_every`` seconds.
     """
     documents = _load(paths)
     for document in documents:
@@ -106,7 +110,13 @@ def start(paths: Sequence[str], *, store: str | None, quiet: bool) -> int:
     with ExitStack() as stack:
         results = _Results(store, stack)
         for document in documents:
-            codes.append(_execute(document, results, quiet))
+            instance = None
+            if resume:
+                instance, over = _to_resume(document, results)
+                if over:
+                    codes.append(FINISHED)
+                    continue
+            codes.append(_execute(document, results, quiet, instance, checkpoint_every))
             if codes[-1] == INTERRUPTED:
                 break
     if len(documents) > 1:
@@ -128,11 +138,39 @@ def _load(paths: Sequence[str]) -> list[RunDocument]:
     return documents
 
 
-def _execute(document: RunDocument, results: _Results, quiet: bool) -> int:
+def _to_resume(document: RunDocument, results: _Results) -> tuple[str | None, bool]:
+    """Return the instance to go on with, if any, and whether there is nothing left to do."""
+    newest = None if results.store is None else newest_run(document, results.store)
+    if newest is None:
+        print(f"run {document.uid!r}: nothing to resume, starting from the beginning", file=sys.stderr)
+        return None, False
+    instance, status, has_checkpoint = newest
+    if status == "finished":
+        print(f"run {document.uid!r}: instance {instance} has finished already", file=sys.stderr)
+        return None, True
+    if not has_checkpoint:
+        print(
+            f"run {document.uid!r}: instance {instance} ({status}) has no checkpoint, starting from the beginning",
+            file=sys.stderr,
+        )
+        return None, False
+    print(f"run {document.uid!r}: resuming instance {instance} ({status})", file=sys.stderr)
+    return instance, False
+
+
+def _execute(
+    document: RunDocument, results: _Results, quiet: bool, resume: str | None, checkpoint_every: float
+) -> int:
     tally = _Tally(make_progress(quiet=quiet))
     clock = time.perf_counter()
     try:
-        result = execute(document, store=results.store, progress=tally)
+        result = execute(
+            document,
+            store=results.store,
+            progress=tally,
+            resume=resume,
+            checkpoint_every=checkpoint_every,
+        )
     except (RunInterrupted, KeyboardInterrupt):
         tally.stop("interrupted")
         print(_ended(document, "interrupted", tally.instance, results), file=sys.stderr)

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument, check_classes
+from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
 from palaestrai_mosaik.simulation.ports import EnvironmentPort, match, match_all, shared_actuators
 from palaestrai_mosaik.types import Mode
 
-from .parts import BASES, make_conditions, make_port
+from .parts import BASES, make_conditions, make_filters, make_port
 
 
 class Inspection:
@@ -113,7 +114,22 @@ class Inspection:
         for j, told in shared_actuators(ports, [(a.name, a.actuators) for a in agents]):
             self._report(told, i, "agents", j, "actuators")
         self.phases.append(replace(phase, agents=tuple(agents)))
+        self._look_at_filters(i, ports)
         self._look_for_the_end(i, phase, ports)
+
+    def _look_at_filters(self, i: int, ports: Sequence[EnvironmentPort]) -> None:
+        phase = self.phases[-1]
+        for j, agent in enumerate(phase.agents):
+            if not agent.filters or not all(
+                match(ports, kind, uid)
+                for kind, uids in (("sensors", agent.sensors), ("actuators", agent.actuators))
+                for uid in uids
+            ):
+                continue
+            try:
+                make_filters(agent, Channels(ports, agent.sensors, agent.actuators), phase.mode)
+            except Exception as error:
+                self._report(f"the filters cannot be set up: {error}", i, "agents", j, "filters")
 
     def _look_for_the_end(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]) -> None:
         conditions: list[TerminationCondition] = []

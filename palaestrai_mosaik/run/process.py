@@ -21,6 +21,13 @@ from typing import IO, Any
 from palaestrai_mosaik.errors import SimulationError
 
 _LENGTH = struct.Struct("<Q")
+#: Ctrl-C reaches all processes of a terminal; while it still imports, a worker leaves that to the main process
+_PROGRAM = """\
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from palaestrai_mosaik.run.child import main
+main()
+"""
 #: seconds that a process has to end by itself
 _PATIENCE = 2.0
 
@@ -57,7 +64,7 @@ class WorkerProcess:
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             environment.setdefault(name, "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from palaestrai_mosaik.run.child import main; main()"],
+            [sys.executable, "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},

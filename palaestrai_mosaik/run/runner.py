@@ -55,7 +55,7 @@ def execute(
     """Run ``document`` and record it in ``store`` (nowhere if there is none).
 
     ``resume`` is an instance of ``document`` in ``store`` that did not finish
-    (:func:`unfinished`): it goes on from its last whole checkpoint, with the result that it
+    (:func:`newest_run`): it goes on from its last whole checkpoint, with the result that it
     would have had undisturbed. While a train phase runs, a checkpoint is written every
     ``checkpoint_every`` seconds (0: never), or less often where it takes long.
 
@@ -153,7 +153,7 @@ def last_checkpoint(document: RunDocument, store: Store, instance: str) -> Check
     return found
 
 
-def unfinished(document: RunDocument, store: Store) -> tuple[str, str, bool] | None:
+def newest_run(document: RunDocument, store: Store) -> tuple[str, str, bool] | None:
     """Return the newest instance of ``document``: uid, status, and whether it has a checkpoint."""
     runs = store.runs()
     mine = runs[runs["hash"] == document.hash]

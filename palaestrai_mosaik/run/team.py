@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from palaestrai_mosaik.errors import SimulationError
+from palaestrai_mosaik.errors import RunInterrupted, SimulationError
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.types import Mode
@@ -298,6 +298,8 @@ class ProcessTeam:
         try:
             index, frame = self._pool.inbox.get(timeout=_LOOK)
             # the death of any worker ends the run, whichever of them is waited for
+            if frame is None and self._interrupt.requested:
+                raise RunInterrupted(f"interrupted, worker {index} has ended")
             if frame is None:
                 raise self._pool.died(index)
             self._waiting[index].append(frame)
