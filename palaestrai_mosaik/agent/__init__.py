@@ -3,6 +3,7 @@
 from .brain import Brain
 from .dumper import BrainDumper, FileBrainDumper
 from .experience import Experience
+from .filter import Filter, FilterChain
 from .memory import Memory, MemoryShard
 from .muscle import Muscle
 from .objective import Objective
@@ -12,6 +13,8 @@ __all__ = [
     "BrainDumper",
     "Experience",
     "FileBrainDumper",
+    "Filter",
+    "FilterChain",
     "Memory",
     "MemoryShard",
     "Muscle",

@@ -85,12 +85,11 @@ def _replay(
         )
     stored = Memory(size_limit=memory.size_limit)
     replay(stored, spec, channels, standpoint, store)
-    begins = True
+    step = 0
     for row in stored:
-        if begins:
+        if step == 0:
             filters.reset()
         readings, setpoints = row.sensor_readings[0], row.actuator_setpoints[0]
-        begins = bool(row.dones[0])
         memory.append_experience(
             filters.brain_pre(
                 Experience(
@@ -104,9 +103,11 @@ def _replay(
                     setpoints,
                     bool(row.terminated[0]),
                     bool(row.truncated[0]),
+                    step=step,
                 )
             )
         )
+        step = 0 if row.dones[0] else step + 1
     news = filters.news()
     if news is not None:
         filters.learn(news)

@@ -13,12 +13,14 @@ everything found. It can be called from any test framework, or from none::
 from .agents import check_brain, check_muscle, check_objective
 from .conditions import check_termination_condition
 from .environments import check_environment, check_reward, check_state_transformer
+from .filters import check_filter
 from .findings import ConformanceError
 
 __all__ = [
     "ConformanceError",
     "check_brain",
     "check_environment",
+    "check_filter",
     "check_muscle",
     "check_objective",
     "check_reward",

@@ -1,0 +1,18 @@
+"""How far readings are from a target, in absolute terms."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .deviation import DeviationFilter
+
+FloatVector = npt.NDArray[np.float64]
+
+
+class AbsoluteDeviationFilter(DeviationFilter):
+    """Shows ``|target - x|`` in place of a reading ``x``; see :class:`DeviationFilter`."""
+
+    @staticmethod
+    def measure(distance: FloatVector) -> FloatVector:
+        return np.abs(distance)

@@ -1,0 +1,96 @@
+"""What filters ask of channels, and the channels that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent.filter import Filter
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.types import Box, Space
+from palaestrai_mosaik.types.vectors import Layout
+
+FloatVector = npt.NDArray[np.float64]
+
+
+def real_box(space: Space, low: npt.ArrayLike, high: npt.ArrayLike) -> Box:
+    """Return a float64 box of the shape of ``space`` (a ``Tuple``: flat) with other bounds.
+
+    ``low``, ``high``: one number for all places, or flat vectors of shape ``(space.size,)``.
+    """
+    shape = (space.size,) if space.shape is None else space.shape
+    bounds = [np.broadcast_to(np.asarray(b, dtype=np.float64), space.size) for b in (low, high)]
+    return Box(bounds[0].reshape(shape), bounds[1].reshape(shape), shape=shape)
+
+
+def need_boxes(one: Filter, layout: Layout, *, bounded: bool = False) -> None:
+    """Raise :class:`ContractError` for the first actuator that is no (``bounded``) ``Box``."""
+    for uid, space in zip(layout.uids, layout.spaces, strict=True):
+        if not isinstance(space, Box):
+            raise unfit(one, uid, space, "a Box")
+        if bounded:
+            need_bounds(one, uid, space)
+
+
+def need_bounds(one: Filter, uid: str, space: Space) -> None:
+    """Raise :class:`ContractError` if the space of an actuator is unbounded somewhere."""
+    with np.errstate(over="ignore"):
+        if not np.isfinite(space.flat_high - space.flat_low).all():
+            raise unfit(one, uid, space, "bounded")
+
+
+def unfit(one: Filter, uid: str, space: Space, wanted: str) -> ContractError:
+    """Return the error for an actuator that the filter cannot work on."""
+    return ContractError(
+        f"filter {type(one).__name__}: the space of actuator {uid!r} must be {wanted}, not {space}"
+    )
+
+
+def nearest_to_zero(layout: Layout) -> FloatVector:
+    """Return the flat set-points that are 0, or as near to it as the spaces allow."""
+    return np.clip(np.zeros(layout.size), layout.low, layout.high)
+
+
+def chosen_sensors(one: Filter, uids: Sequence[str] | None, layout: Layout) -> list[int]:
+    """Return the channels of the sensors ``uids`` in the layout's order; ``None`` means all.
+
+    Raises :class:`ContractError` for a sensor that is not there, or is named twice.
+    """
+    if uids is None:
+        return list(range(len(layout.uids)))
+    name = type(one).__name__
+    for uid in uids:
+        if uid not in layout.index:
+            raise ContractError(
+                f"filter {name}: {uid!r} is not one of the agent's sensors" + did_you_mean(uid, layout.uids)
+            )
+    if len(set(uids)) != len(uids):
+        raise ContractError(f"filter {name}: a sensor is named twice in {list(uids)}")
+    return sorted(layout.index[uid] for uid in uids)
+
+
+def places_of(layout: Layout, channels: Sequence[int]) -> npt.NDArray[np.intp]:
+    """Return where the values of ``channels`` lie in the layout's vector."""
+    return np.array([i for c in channels for i in range(layout.slices[c].start, layout.slices[c].stop)], int)
+
+
+def whole_number(one: Filter, name: str, value: int) -> int:
+    """Return the parameter ``value`` if it is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ContractError(
+            f"filter {type(one).__name__}: {name} must be a whole number of at least 1, not {value!r}"
+        )
+    return value
+
+
+def number(one: Filter, name: str, value: float, *, least: float = 0.0, above: bool = False) -> float:
+    """Return the parameter ``value`` as a float if it is at least (``above``: more than) ``least``."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (value > least if above else value >= least):
+        limit = "more than" if above else "at least"
+        raise ContractError(
+            f"filter {type(one).__name__}: {name} must be a number of {limit} {least:g}, not {value!r}"
+        )
+    return float(value)

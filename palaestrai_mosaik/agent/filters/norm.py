@@ -1,0 +1,144 @@
+"""Normalisation by what was seen so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent.experience import Experience
+from palaestrai_mosaik.agent.filter import Filter
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.vectors import Layout
+
+from .channels import number, real_box
+from .moments import Moments
+
+FloatVector = npt.NDArray[np.float64]
+
+#: readings that are kept at most before they are merged
+BATCH = 256
+
+_MOMENTS = ("n", "mean", "m2")
+_RETURNS = ("return_n", "return_mean", "return_m2")
+
+
+class NormFilter(Filter):
+    """Normalises readings to mean 0 and deviation 1, and the objective by that of the return.
+
+    A reading ``x`` becomes ``(x - mean) / sqrt(variance + epsilon)``, limited to
+    ``+/-clip_obs``; mean and variance are those of all readings that the brain has heard of,
+    a place with less than two of them counts as having the variance 1. An objective ``r``
+    becomes ``r / sqrt(variance + epsilon)``, limited to ``+/-clip_reward``, with the variance
+    of the discounted return ``g <- gamma * g + r`` of all muscles up to this row; ``g`` starts
+    at 0 in every episode. This is how VecNormalize of Stable-Baselines3 scales rewards, too.
+    Rows without an objective (NaN) and readings that are not finite are left out.
+
+    In test mode nothing is learned. Set-points pass unchanged.
+
+    Parameters
+    ----------
+    normalise_objective : bool
+    clip_obs, clip_reward : float
+        Limits; ``inf`` for none.
+    epsilon : float
+        Added to the variances.
+    gamma : float
+        Discount of the return, from 0 to 1; that of the learner.
+    """
+
+    def __init__(
+        self,
+        normalise_objective: bool = True,
+        clip_obs: float = 10.0,
+        clip_reward: float = 10.0,
+        epsilon: float = 1e-8,
+        gamma: float = 0.99,
+    ):
+        self.normalise_objective = normalise_objective
+        self.clip_obs = number(self, "clip_obs", clip_obs, above=True)
+        self.clip_reward = number(self, "clip_reward", clip_reward, above=True)
+        self.epsilon = number(self, "epsilon", epsilon, above=True)
+        self.gamma = number(self, "gamma", gamma)
+        if self.gamma > 1.0:
+            raise ContractError(f"filter NormFilter: gamma must be from 0 to 1, not {gamma!r}")
+        #: the return of every muscle's running episode
+        self._returns: dict[str, float] = {}
+        self._return_n = self._return_mean = self._return_m2 = 0.0
+        self._seen: list[FloatVector] = []
+        self._pending: Moments | None = None
+        #: mean and reciprocal deviation in use; ``None``: not computed yet
+        self._in_use: tuple[FloatVector, FloatVector] | None = None
+
+    def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
+        self._moments = Moments.none(sensors.size)
+        boxes = [real_box(space, -self.clip_obs, self.clip_obs) for space in sensors.spaces]
+        return Layout(sensors.uids, boxes), actuators
+
+    def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
+        if self.mode is Mode.TRAIN:
+            self._seen.append(readings)
+            if len(self._seen) == BATCH:
+                self._merge_seen()
+        if self._in_use is None:
+            self._in_use = self._moments.mean, 1.0 / np.sqrt(self._moments.variance() + self.epsilon)
+        mean, factor = self._in_use
+        normal = (readings - mean) * factor
+        np.minimum(normal, self.clip_obs, out=normal)
+        return np.maximum(normal, -self.clip_obs, out=normal)
+
+    def _merge_seen(self) -> None:
+        batch = Moments.of(self._seen)
+        self._seen = []
+        self._pending = batch if self._pending is None else self._pending.merged(batch)
+
+    def news(self) -> Moments | None:
+        if self._seen:
+            self._merge_seen()
+        news, self._pending = self._pending, None
+        return news
+
+    def learn(self, news: Moments) -> None:
+        self._moments = self._moments.merged(news)
+        self._in_use = None
+
+    def brain_pre_process(self, experience: Experience) -> Experience:
+        if not self.normalise_objective:
+            return experience
+        reward, muscle = experience.objective, experience.muscle
+        if experience.step == 0:
+            self._returns[muscle] = 0.0
+        if math.isnan(reward):
+            return experience
+        if self.mode is Mode.TRAIN:
+            self._learn_return(self.gamma * self._returns.get(muscle, 0.0) + reward, muscle)
+        variance = self._return_m2 / self._return_n if self._return_n > 1.0 else 1.0
+        normal = reward / math.sqrt(variance + self.epsilon)
+        return replace(experience, objective=max(-self.clip_reward, min(normal, self.clip_reward)))
+
+    def _learn_return(self, value: float, muscle: str) -> None:
+        self._returns[muscle] = value
+        self._return_n += 1.0
+        shift = value - self._return_mean
+        self._return_mean += shift / self._return_n
+        self._return_m2 += shift * (value - self._return_mean)
+
+    def state(self) -> dict[str, Any]:
+        returns = (self._return_n, self._return_mean, self._return_m2)
+        return {**self._moments._asdict(), **dict(zip(_RETURNS, returns, strict=True))}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        moments = Moments(*(np.asarray(state[name], dtype=np.float64) for name in _MOMENTS))
+        for name, found in zip(_MOMENTS, moments, strict=True):
+            if found.shape != self._moments.n.shape:
+                raise ContractError(
+                    f"filter NormFilter: {name} of the state has shape {found.shape}, but the agent's "
+                    f"readings have shape {self._moments.n.shape}"
+                )
+        self._moments, self._in_use = moments, None
+        self._return_n, self._return_mean, self._return_m2 = (float(state[name]) for name in _RETURNS)

@@ -1,0 +1,105 @@
+"""Sensors and actuators that go from -1 to 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent.filter import Filter
+from palaestrai_mosaik.types import Box, Space
+from palaestrai_mosaik.types.vectors import Layout
+
+from .channels import need_bounds, places_of, real_box
+
+FloatVector = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+
+class ScaleFilter(Filter):
+    """Maps sensors from their bounds to [-1, 1], and set-points from [-1, 1] to their bounds.
+
+    - Sensors: every place of a ``Box`` that is bounded and not constant; others stay as they
+      are. A reading outside its space comes out beyond -1 or 1.
+    - Actuators: every ``Box``, which must be bounded. Whole numbers get equal shares of
+      [-1, 1] (with 0, 1, 2 each a third). NaN (no new set-point) stays NaN.
+    - ``Discrete`` and the other spaces of choices stay as they are, unless ``discrete``.
+
+    Parameters
+    ----------
+    sensors, actuators : bool
+        Which of the two are scaled.
+    discrete : bool
+        Also scale ``Discrete``, ``MultiDiscrete``, ``MultiBinary`` and ``Tuple``, for muscles
+        whose actions are real numbers only.
+    """
+
+    def __init__(self, sensors: bool = True, actuators: bool = True, discrete: bool = False):
+        self.sensors, self.actuators, self.discrete = sensors, actuators, discrete
+
+    def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
+        self._read, self._act = places_of(sensors, ()), places_of(actuators, ())
+        if self.sensors:
+            sensors = self._scale_sensors(sensors)
+        if self.actuators:
+            actuators = self._scale_actuators(actuators)
+        return sensors, actuators
+
+    def _chosen(self, layout: Layout) -> list[int]:
+        kinds: type[Space] = Space if self.discrete else Box
+        return [channel for channel, space in enumerate(layout.spaces) if isinstance(space, kinds)]
+
+    def _scale_sensors(self, sensors: Layout) -> Layout:
+        chosen = self._chosen(sensors)
+        with np.errstate(over="ignore"):
+            span = sensors.high - sensors.low
+        places = places_of(sensors, chosen)
+        self._read = places[(span[places] > 0.0) & np.isfinite(span[places])]
+        self._all_read = len(self._read) == sensors.size
+        self._low, self._span = sensors.low[self._read], span[self._read]
+        low, high = sensors.low.copy(), sensors.high.copy()
+        low[self._read], high[self._read] = -1.0, 1.0
+        spaces = list(sensors.spaces)
+        for channel in chosen:
+            part = sensors.slices[channel]
+            spaces[channel] = real_box(spaces[channel], low[part], high[part])
+        return Layout(sensors.uids, spaces)
+
+    def _scale_actuators(self, actuators: Layout) -> Layout:
+        chosen = self._chosen(actuators)
+        spaces = list(actuators.spaces)
+        for channel in chosen:
+            need_bounds(self, actuators.uids[channel], spaces[channel])
+            spaces[channel] = real_box(spaces[channel], -1.0, 1.0)
+        self._act = places_of(actuators, chosen)
+        self._all_act = len(self._act) == actuators.size
+        self._least, self._most = actuators.low[self._act], actuators.high[self._act]
+        self._integral = actuators.integral[self._act]
+        self._any_integral = bool(self._integral.any())
+        margin = np.where(self._integral, 0.5, 0.0)
+        self._half_low, self._half_high = (self._least - margin) / 2, (self._most + margin) / 2
+        return Layout(actuators.uids, spaces)
+
+    def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
+        if not len(self._read):
+            return readings
+        values = readings if self._all_read else readings[self._read]
+        # in this order the bounds become -1 and 1 exactly
+        scaled = (values - self._low) / self._span * 2.0 - 1.0
+        return scaled if self._all_read else _put(readings, self._read, scaled)
+
+    def muscle_post_process(self, setpoints: FloatVector) -> FloatVector:
+        if not len(self._act):
+            return setpoints
+        values = setpoints if self._all_act else setpoints[self._act]
+        # in this way -1 and 1 become the bounds exactly
+        scaled = (1.0 - values) * self._half_low + (1.0 + values) * self._half_high
+        if self._any_integral:
+            scaled = np.where(self._integral, np.rint(scaled), scaled)
+        scaled = np.maximum(np.minimum(scaled, self._most), self._least)
+        return scaled if self._all_act else _put(setpoints, self._act, scaled)
+
+
+def _put(vector: FloatVector, places: Places, values: FloatVector) -> FloatVector:
+    vector = vector.copy()
+    vector[places] = values
+    return vector
