@@ -19,7 +19,7 @@ _FIRST_CAPACITY = 64
 class Memory:
     """Rows in numpy buffers; appending and ``tail`` do not depend on its size.
 
-    The newest ``size_limit`` rows are kept; the buffers hold up to half as many more, so that
+    The newest ``size_limit`` rows are kept; the buffers hold up to a quarter more, so that
     the tail is always one contiguous view. Rows may come from several muscles in turn.
     ``rng`` is what :meth:`sample` draws from; the framework sets it.
     """
@@ -237,7 +237,7 @@ class Memory:
     def _make_room(self, widths: tuple[int, int, int]) -> None:
         """Make the columns ready for one row more, of these ``widths``."""
         rows = self._end - self._start
-        most = self._size_limit + max(self._size_limit // 2, 1)
+        most = self._size_limit + max(self._size_limit // 4, 1)
         wanted = self._capacity if rows <= self._capacity // 2 else 2 * rows
         capacity = max(min(wanted, most), _FIRST_CAPACITY)
         if widths == self._widths:

@@ -40,11 +40,11 @@ def replay(
 
     Training episodes are taken, source after source, ``repeat`` times each, ordered by phase,
     worker, episode and step. ``channels`` are those of ``agent``: each row has as many
-    readings, set-points and rewards as a row of its own. The objective is the stored one.
-    The muscles are called ``replay-<source>.<worker>``. The last row of an episode is marked
-    as its end, also where the recording broke off (truncated). What was seen after it is not
-    stored, so there ``next_observations`` is NaN. The memory keeps its size limit, which a
-    brain may set in its ``setup``.
+    readings, set-points and rewards as a row of its own, before any filter. The objective is
+    the stored one. The muscles are called ``replay-<source>.<worker>``. The last row of an
+    episode is marked as its end, also where the recording broke off (truncated). What was
+    seen after it is not stored, so there ``next_observations`` is NaN. The memory keeps its
+    size limit, which a brain may set in its ``setup``.
 
     A source without ``experiment_run`` and ``instance`` is an earlier phase of this very
     execution, if such a phase is meant; otherwise the newest finished execution of the run.
@@ -60,11 +60,6 @@ def replay(
         try:
             if store is None:
                 raise StoreError("a run without a store has no trajectories to replay")
-            if agent.filters:
-                raise StoreError(
-                    f"agent {agent.name!r} has filters; what it would have seen and returned through them is "
-                    f"not stored"
-                )
             count += _Source(source, agent.name, channels, standpoint, store).append_to(memory, i)
         except StoreError as error:
             where = ("phases", phase.index, "agents", position, "replay", i)

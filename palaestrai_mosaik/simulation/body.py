@@ -61,23 +61,17 @@ class Learner:
         """Let the brain think about ``experience``; return its update, or ``None``."""
         brain, filters = self.brain, self.filters
         row = experience if filters is None else filters.brain_pre(experience)
-        same = row.observations is row.readings and row.actions is row.setpoints
         memory = brain._memory
-        if same:
-            memory.append(
-                row.readings, row.setpoints, row.rewards, row.data, row.objective, muscle=row.muscle
-            )
-        else:
-            memory.append(
-                row.readings,
-                row.setpoints,
-                row.rewards,
-                row.data,
-                row.objective,
-                muscle=row.muscle,
-                observations=row.observations,
-                actions=row.actions,
-            )
+        memory.append(
+            row.readings,
+            row.setpoints,
+            row.rewards,
+            row.data,
+            row.objective,
+            muscle=row.muscle,
+            observations=None if row.observations is row.readings else row.observations,
+            actions=None if row.actions is row.setpoints else row.actions,
+        )
         if row.terminated or row.truncated:
             memory.mark_end(
                 terminated=row.terminated, truncated=row.truncated, final_observations=row.final_observations
@@ -264,17 +258,8 @@ class Body:
         else:
             rewards = self.collect(fresh)
         memory = self.memory
-        if self.filters is None:
-            memory.append(self.readings, self.setpoints, rewards, self.data)
-        else:
-            memory.append(
-                self.readings,
-                self.setpoints,
-                rewards,
-                self.data,
-                observations=self.observations,
-                actions=self.actions,
-            )
+        own = (None, None) if self.filters is None else (self.observations, self.actions)
+        memory.append(self.readings, self.setpoints, rewards, self.data, observations=own[0], actions=own[1])
         if self.objective is None:
             value = float(rewards.sum())
         else:

@@ -187,7 +187,7 @@ def test_the_buffers_do_not_grow_without_bound() -> None:
     memory = filled(10_000, size_limit=50)
     assert readings(memory) == [10.0 * n for n in range(9_950, 10_000)]
     assert memory.tail(1).sensor_readings.base.shape[0] <= 2 * (50 + 1)
-    assert len(memory._data) <= 2 * (50 + 1)
+    assert len(memory._columns.data) <= 2 * (50 + 1)
 
 
 def test_a_limit_forgets_at_once_and_from_then_on() -> None:
