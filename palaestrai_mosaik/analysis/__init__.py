@@ -1,5 +1,6 @@
-"""From the store to pictures: objective and rewards of a run, its sensors over time."""
+"""From the store to pictures: objective and rewards of a run, its sensors, how agents learned."""
 
-from .plot import plot_run
+from .learning import LearningChoice
+from .plot import plot_learning, plot_run
 
-__all__ = ["plot_run"]
+__all__ = ["LearningChoice", "plot_learning", "plot_run"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
 
+from .learning import LearningChoice, learning_panels, learning_title
 from .series import TIME, Curve, Panel, episode_panels, find_moment, objective_panels, time_panels
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ _DENSE = 150
 _LONGEST_LABEL = 34
 _NOTE_WIDTH = 30
 _GREY = "#5A6570"
+
+_EVERYTHING = LearningChoice()
 
 _RC: Any = {
     "font.family": "DejaVu Sans",
@@ -77,10 +80,7 @@ def plot_run(
     Raises :class:`StoreError` for unknown names and if there is nothing to plot, and
     :class:`PalaestraiMosaikError` for an unknown format and an unwritable file.
     """
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        hint = did_you_mean(path.suffix, FORMATS)
-        raise PalaestraiMosaikError(f"cannot draw {path}{hint}: the name must end with {', '.join(FORMATS)}")
+    path = _checked(path)
     uid = store.find_run(run)
     panels = episode_panels(store, uid, phase, agent)
     if not panels or all(len(curve.x) < 2 for panel in panels for curve in panel.curves):
@@ -91,10 +91,41 @@ def plot_run(
         panels += time_panels(store, uid, moment, agent, sensors)
     if not panels:
         raise StoreError(f"the run {uid} has recorded nothing that could be plotted")
+    return _save(panels, _title(store, uid), path)
+
+
+def plot_learning(
+    store: Store, runs: Sequence[str], path: str | Path, choice: LearningChoice = _EVERYTHING
+) -> Path:
+    """Draw the learning curves of ``runs`` into the file ``path``; return it.
+
+    The objective of each agent over training episodes is a line, evaluations are points.
+    Runs of one document that differ in ``uid`` and ``seed`` only become one curve with a
+    band; others are drawn side by side.
+
+    Raises :class:`StoreError` for unknown names, and if no objective or statistic was
+    recorded, and :class:`PalaestraiMosaikError` for an unknown format and an unwritable file.
+    """
+    path = _checked(path)
+    uids = list(dict.fromkeys(store.find_run(run) for run in runs))
+    panels = learning_panels(store, uids, choice)
+    title = _title(store, uids[0]) if len(uids) == 1 else _cut(learning_title(store, uids), 110)
+    return _save(panels, title, path)
+
+
+def _checked(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        hint = did_you_mean(path.suffix, FORMATS)
+        raise PalaestraiMosaikError(f"cannot draw {path}{hint}: the name must end with {', '.join(FORMATS)}")
+    return path
+
+
+def _save(panels: Sequence[Panel], title: str, path: Path) -> Path:
     import matplotlib as mpl
 
     with mpl.rc_context(_RC):
-        figure = draw_panels(panels, _title(store, uid))
+        figure = draw_panels(panels, title)
         try:
             figure.savefig(path, dpi=200, metadata=_metadata(path))
         except OSError as error:
@@ -119,7 +150,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_title(panel.title, pad=16 if len(panel.marks) > 1 else 6)
     notes = [panel.note] if panel.note else []
-    if len(panel.curves) > MOST_LINES:
+    if len(panel.curves) > MOST_LINES and panel.curves[0].colour is None:
         notes.append(_draw_percentiles(axes, panel.curves))
     else:
         notes += _draw_lines(axes, panel.curves)
@@ -133,10 +164,17 @@ def _draw(axes: Axes, panel: Panel) -> None:
 def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
     notes = []
     for i, curve in enumerate(curves):
+        if curve.points:
+            _draw_points(axes, curve)
+            continue
+        number = i if curve.colour is None else curve.colour
+        colour = _COLOURS[number % len(_COLOURS)]
+        if curve.raw is not None:
+            _draw_raw(axes, curve.x, curve.raw, colour)
         shown, span = _thinned(curve)
-        colour, dense = _COLOURS[i % len(_COLOURS)], len(shown.x) > _DENSE
+        dense = len(shown.x) > _DENSE
         # dashes tell the colours' second round, too
-        style = _DASHES[i // len(_COLOURS) if dense else i % len(_DASHES)]
+        style = _DASHES[(number // len(_COLOURS) if dense else number) % len(_DASHES)]
         marker = "o" if len(shown.x) <= _MARKED_POINTS and not shown.steps else None
         axes.plot(
             shown.x,
@@ -155,6 +193,37 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
             band = "; band: lowest to highest" if len(curves) <= 3 else ""
             notes = [_means_of(curve.x, span) + band]
     return notes
+
+
+def _draw_raw(axes: Axes, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], colour: str) -> None:
+    """Draw, behind a moving average, what it is the average of."""
+    span = _span(x)
+    if span:
+        low, high = (_means(y, span, fold) for fold in (np.fmin, np.fmax))
+        axes.fill_between(x[::span][: len(low)], low, high, color=colour, alpha=0.15, lw=0)
+    else:
+        axes.plot(x, y, color=colour, alpha=0.3, linewidth=0.6)
+
+
+def _draw_points(axes: Axes, curve: Curve) -> None:
+    colour = _COLOURS[(curve.colour or 0) % len(_COLOURS)]
+    bars = None
+    if curve.low is not None and curve.high is not None:
+        bars = (curve.y - curve.low, curve.high - curve.y)
+    axes.errorbar(
+        curve.x,
+        curve.y,
+        yerr=bars,
+        label=_cut(curve.label),
+        color=colour,
+        linestyle=(0, (1, 2)) if len(curve.x) <= _MARKED_POINTS else "none",
+        linewidth=0.8,
+        marker="D",
+        markersize=3.5 if len(curve.x) <= _MARKED_POINTS else 2,
+        markerfacecolor="white",
+        elinewidth=0.8,
+        zorder=3,
+    )
 
 
 def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
@@ -185,6 +254,12 @@ def _thinned(curve: Curve) -> tuple[Curve, int]:
     span = _span(curve.x)
     if not span:
         return curve, 0
+    if curve.colour is not None:
+        # of a moving average, single points tell as much; those without a value are gaps
+        kept = (np.arange(len(curve.x)) % span == 0) | ~np.isfinite(curve.y)
+        low = None if curve.low is None else curve.low[kept]
+        high = None if curve.high is None else curve.high[kept]
+        return Curve(curve.label, curve.x[kept], curve.y[kept], low, high), 0
     y = _means(curve.y, span)
     low, high = _means(curve.y, span, np.fmin), _means(curve.y, span, np.fmax)
     return Curve(curve.label, curve.x[::span][: len(y)], y, low, high), span
@@ -232,6 +307,8 @@ def _means(values: np.ndarray[Any, Any], span: int, fold: np.ufunc | None = None
 
 
 def _mark_phases(axes: Axes, panel: Panel) -> None:
+    for start, end in panel.shades:
+        axes.axvspan(start, end, color="#EEF0F2", lw=0, zorder=0)
     if len(panel.marks) < 2:
         return
     for place, name in panel.marks:

@@ -50,7 +50,11 @@ class Clock:
 
 @dataclass(frozen=True)
 class Curve:
-    """One line: ``x`` and ``y`` of the same length; ``low`` and ``high`` span workers, if several."""
+    """One line: ``x`` and ``y`` of the same length; ``low`` and ``high`` span workers, if several.
+
+    ``raw`` are the values of which ``y`` is a moving average. ``points`` are drawn as marks.
+    Curves of the same ``colour`` (a number) belong together.
+    """
 
     label: str
     x: Any
@@ -58,11 +62,18 @@ class Curve:
     low: FloatVector | None = None
     high: FloatVector | None = None
     steps: bool = False
+    raw: FloatVector | None = None
+    points: bool = False
+    colour: int | None = None
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves that share their axes; ``marks`` are places on the x axis where phases begin."""
+    """Curves that share their axes.
+
+    ``marks`` are places on the x axis where phases begin, ``shades`` spans of it that are
+    set apart.
+    """
 
     title: str
     x_label: str
@@ -70,6 +81,7 @@ class Panel:
     curves: tuple[Curve, ...]
     marks: tuple[tuple[float, str], ...] = ()
     note: str = ""
+    shades: tuple[tuple[float, float], ...] = ()
 
 
 def episode_panels(store: Store, run: str, phase: int | str | None, agent: str | None) -> list[Panel]:

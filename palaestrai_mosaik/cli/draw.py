@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.errors import ContractError, DocumentError, PalaestraiMosaikError
 
 from .main import FINISHED
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.analysis import LearningChoice
+    from palaestrai_mosaik.store import Store
 
 
 def graph(path: str, phase: int | str, output: str | None) -> int:
@@ -63,10 +68,23 @@ def plot(
     from palaestrai_mosaik.store import Store
 
     with Store(location, create=False) as store:
-        if output is None:
-            uid = store.find_run(run)
-            runs = store.runs()
-            document = runs.loc[runs["run"] == uid, "document"].iloc[0]
-            output = re.sub(r"[^\w.-]+", "_", f"{document}-{uid[:15]}").strip("_.") + ".png"
-        print(plot_run(store, run, output, phase=phase, agent=agent, sensors=sensors, episode=episode))
+        path = output or _named_after(store, run, "")
+        print(plot_run(store, run, path, phase=phase, agent=agent, sensors=sensors, episode=episode))
     return FINISHED
+
+
+def plot_learning(location: str, runs: Sequence[str], output: str | None, choice: LearningChoice) -> int:
+    """Plot how the agents of runs learned; print the file's name."""
+    from palaestrai_mosaik.analysis import plot_learning
+    from palaestrai_mosaik.store import Store
+
+    with Store(location, create=False) as store:
+        print(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
+    return FINISHED
+
+
+def _named_after(store: Store, run: str, ending: str) -> str:
+    uid = store.find_run(run)
+    runs = store.runs()
+    document = runs.loc[runs["run"] == uid, "document"].iloc[0]
+    return re.sub(r"[^\w.-]+", "_", f"{document}-{uid[:15]}").strip("_.") + f"{ending}.png"

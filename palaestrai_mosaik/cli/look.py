@@ -55,6 +55,7 @@ def show(location: str, run: str, phase: int | str | None, agent: str | None, st
     with Store(location, create=False) as store:
         uid = store.find_run(run)
         episodes = store.episodes(uid, phase, agent)  # says what is wrong with phase and agent first
+        evaluations = store.episodes(uid, phase, agent, evaluation=True)
         for part in _header(store, uid):
             print(part)
         phases = store.phases(uid)
@@ -65,6 +66,9 @@ def show(location: str, run: str, phase: int | str | None, agent: str | None, st
             own = episodes[episodes["phase"] == row.phase]
             if len(own):
                 _print_section(f"episodes of phase {row.phase} {row.name!r}", _episode_table(own))
+            own = evaluations[evaluations["phase"] == row.phase]
+            if len(own):
+                _print_section(f"evaluations of phase {row.phase} {row.name!r}", _episode_table(own))
         if steps is not None:
             for row in rows_of(phases):
                 _print_steps(store, uid, row, agent, steps)
@@ -207,7 +211,11 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
     streams = store.streams(uid, phase)
     streams = streams[(streams["kind"] != "wall") & (streams["rows"].fillna(1) > 0)]
     rows = [
-        (str(row.phase), row.kind, row.name, row.rows, row.parts, row.digest and row.digest[:_ID_WIDTH])
+        (
+            str(row.phase),
+            f"{row.kind} (evaluation)" if row.evaluation else row.kind,
+            *(row.name, row.rows, row.parts, row.digest and row.digest[:_ID_WIDTH]),
+        )
         for row in rows_of(streams)
     ]
     headers = ("phase", "what", "name", "rows", "files", "digest (same seed, same digest)")

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem
@@ -79,17 +80,34 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from .draw import plot
+    from .draw import plot, plot_learning
 
+    if arguments.learning:
+        _refuse(arguments, "--learning", "sensors", "episode")
+        from palaestrai_mosaik.analysis import LearningChoice
+
+        fold: Any = arguments.objective or "sum"
+        choice = LearningChoice(arguments.phase, arguments.agent, fold, arguments.statistics)
+        return plot_learning(store_of(arguments), arguments.runs, arguments.output, choice)
+    _refuse(arguments, "a plot without --learning", "objective", "statistics")
+    if len(arguments.runs) > 1:
+        raise PalaestraiMosaikError("several runs can be plotted together with --learning only")
     return plot(
         store_of(arguments),
-        arguments.run,
+        arguments.runs[0],
         arguments.output,
         phase=arguments.phase,
         agent=arguments.agent,
         sensors=arguments.sensors,
         episode=arguments.episode,
     )
+
+
+def _refuse(arguments: argparse.Namespace, place: str, *options: str) -> None:
+    """Raise for options that mean nothing here."""
+    for option in options:
+        if getattr(arguments, option) not in (None, []):
+            raise PalaestraiMosaikError(f"--{option} has no meaning for {place}")
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -217,9 +235,28 @@ def _add_result_commands(command: Callable[..., argparse.ArgumentParser]) -> Non
     )
     _add_store(show)
 
-    plot = command("plot", _plot, "plot objective and rewards of a run, and chosen sensors over time")
-    plot.add_argument("run", metavar="RUN")
+    plot = command(
+        "plot", _plot, "plot objective and rewards of a run, chosen sensors, or how agents learned"
+    )
+    plot.add_argument("runs", nargs="+", metavar="RUN", help="several for --learning")
     _add_choice(plot)
+    plot.add_argument(
+        "--learning",
+        action="store_true",
+        help="plot objectives over training episodes, and evaluations; repetitions with other seeds get a band",
+    )
+    plot.add_argument(
+        "--objective",
+        choices=("sum", "mean"),
+        help="for --learning: of the objective in each episode (default: sum)",
+    )
+    plot.add_argument(
+        "--statistics",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="for --learning: also what agents told about themselves, a panel for each pattern such as 'loss*'",
+    )
     plot.add_argument(
         "--sensors",
         nargs="+",

@@ -2,7 +2,8 @@
 
 :class:`Store` opens a store. A run gets its :class:`InstanceRecorder` from
 :meth:`Store.begin_run`, and a :class:`PhaseRecorder` for each phase; what these record is
-told by :class:`EnvironmentRecord`, :class:`AgentRecord` and :class:`ChannelRecord`. The
+told by :class:`EnvironmentRecord`, :class:`AgentRecord` and :class:`ChannelRecord`.
+:meth:`Store.resume_run` goes on from a mark that :meth:`InstanceRecorder.mark` gave. The
 query methods of :class:`Store` (``runs``, ``episodes``, ``steps``, ...) return pandas
 frames. :mod:`.models` describes the tables, :mod:`.streams` and :mod:`.parts` the files::
 
@@ -15,9 +16,11 @@ frames. :mod:`.models` describes the tables, :mod:`.streams` and :mod:`.parts` t
           wall-<name>/part-000000.parquet         wall-clock of the same rows
           environment-<uid>/part-000000.parquet   states
           statistics/part-000000.parquet
+          evaluation/...                          the same four, if there are evaluations
 """
 
-from .recorder import InstanceRecorder, PhaseRecorder
+from .phase_recorder import PhaseRecorder
+from .recorder import InstanceRecorder
 from .records import AgentRecord, ChannelRecord, EnvironmentRecord
 from .store import Store
 from .streams import AgentStream, EnvironmentStream

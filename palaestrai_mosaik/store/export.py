@@ -51,14 +51,16 @@ def _export(store: Trajectories, uid: str, directory: Path, format: str) -> Iter
         yield directory / name
     tables: tuple[Callable[[str], pd.DataFrame], ...] = (
         *(store.phases, store.environments, store.agents, store.channels),
-        *(store.episodes, store.outcomes, store.errors, store.warnings),
+        *(store.errors, store.warnings),
     )
-    for table in tables:
-        frame = table(uid)
+    frames = {table.__name__: table(uid) for table in tables}
+    for episodes in (store.episodes, store.outcomes):
+        frames[episodes.__name__] = episodes(uid, evaluation=None)
+    for title, frame in frames.items():
         for name in ("params", "world_model", "sensors", "actuators", "rewards"):
             if name in frame:
                 frame[name] = [None if value is None else to_json(value) for value in frame[name]]
-        path = directory / f"{table.__name__}.{format}"
+        path = directory / f"{title}.{format}"
         if format == "csv":
             frame.to_csv(path, index=False)
         else:

@@ -10,8 +10,9 @@
     │   ├── agents
     │   ├── channels       sensors, actuators and rewards (of an environment or an agent)
     │   ├── streams        where the rows of an agent or environment lie, and their digest
-    │   └── episodes       one row per worker and episode
+    │   └── episodes       one row per worker and episode, of training or evaluation
     │       └── outcomes   sum, mean, min, max of the objective and of each reward
+    ├── brains             dumps of brains, where they are kept in the database too
     ├── errors             what failed, with its traceback
     └── warnings
 
@@ -28,16 +29,19 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     DateTime,
     Dialect,
     Float,
     ForeignKey,
     ForeignKeyConstraint,
+    LargeBinary,
     MetaData,
     String,
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -63,6 +67,11 @@ def to_json(value: Any) -> str:
         return json.dumps(value, default=_plain, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"cannot store {str(value)[:80]!r}: {error}") from error
+
+
+def utc_now() -> datetime:
+    """Return the date and time, aware of its zone."""
+    return datetime.now(UTC)
 
 
 class JsonText(TypeDecorator[Any]):
@@ -223,16 +232,18 @@ class Stream(Base):
     """A folder of part files below the instance's directory.
 
     ``kind`` is ``agent``, ``wall`` (an agent's wall-clock), ``environment`` or
-    ``statistics``; ``name`` is the agent's name or the environment's uid. ``rows``,
+    ``statistics``; ``name`` is the agent's name or the environment's uid. Evaluation
+    episodes have streams of their own, if a phase has any. ``rows``,
     ``parts`` and ``digest`` are empty until the phase has ended (and always for ``wall``).
     """
 
     __tablename__ = "streams"
-    __table_args__ = (UniqueConstraint("phase_id", "kind", "name"),)
+    __table_args__ = (UniqueConstraint("phase_id", "kind", "name", "evaluation"),)
     id: Mapped[int] = mapped_column(primary_key=True)
     phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"))
     kind: Mapped[str]
     name: Mapped[str]
+    evaluation: Mapped[bool] = mapped_column(Boolean, server_default=false())
     folder: Mapped[str]
     rows: Mapped[int | None] = mapped_column(BigInteger)
     parts: Mapped[int | None]
@@ -240,10 +251,13 @@ class Stream(Base):
 
 
 class Episode(Base):
+    """An episode of a worker; evaluation episodes are counted on their own."""
+
     __tablename__ = "episodes"
     phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"), primary_key=True)
     worker: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     episode: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    evaluation: Mapped[bool] = mapped_column(Boolean, primary_key=True, server_default=false())
     steps: Mapped[int] = mapped_column(BigInteger)
     ticks: Mapped[int] = mapped_column(BigInteger)
     ended_by: Mapped[str]
@@ -258,12 +272,14 @@ class Outcome(Base):
     __tablename__ = "outcomes"
     __table_args__ = (
         ForeignKeyConstraint(
-            ["phase_id", "worker", "episode"], ["episodes.phase_id", "episodes.worker", "episodes.episode"]
+            ["phase_id", "worker", "episode", "evaluation"],
+            ["episodes.phase_id", "episodes.worker", "episodes.episode", "episodes.evaluation"],
         ),
     )
     phase_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     worker: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     episode: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    evaluation: Mapped[bool] = mapped_column(Boolean, primary_key=True, server_default=false())
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), primary_key=True)
     kind: Mapped[str] = mapped_column(String(16), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -271,6 +287,25 @@ class Outcome(Base):
     mean: Mapped[float | None]
     min: Mapped[float | None]
     max: Mapped[float | None]
+
+
+class KeptBrain(Base):
+    """A dump of an agent's brain, kept by :class:`StoreBrainDumper`.
+
+    ``phase`` is the phase's number; ``snapshot`` and ``tag`` are empty where there is none.
+    """
+
+    __tablename__ = "brains"
+    __table_args__ = (UniqueConstraint("instance_id", "phase", "agent", "snapshot", "tag"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    instance_id: Mapped[int] = mapped_column(ForeignKey("instances.id"))
+    phase: Mapped[int]
+    agent: Mapped[str]
+    snapshot: Mapped[str]
+    tag: Mapped[str]
+    sha256: Mapped[str] = mapped_column(String(64))
+    time: Mapped[datetime]
+    dump: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class Failure(Base):

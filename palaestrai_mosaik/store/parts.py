@@ -37,6 +37,21 @@ def part_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet"), key=lambda path: (len(path.name), path.name))
 
 
+def part_path(folder: Path, number: int) -> Path:
+    """Return the path of part ``number`` of ``folder``."""
+    return folder / f"part-{number:06d}.parquet"
+
+
+def part_number(path: Path) -> int:
+    """Return the number of the part at ``path``."""
+    return int(path.stem.removeprefix("part-"))
+
+
+def wall_folder(folder: Path) -> Path:
+    """Return where the wall-clock of an agent's ``folder`` is: parts of the same rows."""
+    return folder.with_name("wall-" + folder.name.removeprefix("agent-"))
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path``: afterwards the file is there as a whole, or not at all."""
     temporary = path.with_name(path.name + ".tmp")
@@ -78,7 +93,7 @@ class PartWriter:
     def __init__(self, folder: Path, metadata: Mapping[str, Any]):
         self.folder = folder
         self._metadata = {METADATA_KEY: to_json(dict(metadata)).encode()}
-        self._encodings: dict[str, str] = {}
+        self._encodings: dict[str, str] | None = None
 
     def write(self, number: int, columns: Mapping[str, pa.Array]) -> None:
         """Write part ``number``; one that has this number already is replaced.
@@ -89,9 +104,9 @@ class PartWriter:
 
         fields = [pa.field(name, array.type) for name, array in columns.items()]
         table = pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
-        if number % _TRIAL_EVERY == 0:
+        if self._encodings is None or number % _TRIAL_EVERY == 0:
             self._encodings = self._try_encodings(table)
-        path = self.folder / f"part-{number:06d}.parquet"
+        path = part_path(self.folder, number)
         temporary = path.with_name(path.name + ".tmp")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,9 @@
 
 ``run`` is, everywhere, the uid of an instance, the beginning of one, the uid of a run
 document (its latest instance is meant), or ``"latest"``. ``phase`` is a phase's number or
-name. All can be asked while a run goes on, and after it was killed: what was written
-until then is there.
+name. ``evaluation`` says which episodes are meant: ``False`` training (the default),
+``True`` evaluation, ``None`` both, with a column ``evaluation`` to tell them apart. All can
+be asked while a run goes on, and after it was killed: what was written until then is there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 
 from .lookup import Lookup, frame
 from .models import (
@@ -54,7 +55,7 @@ class Queries(Lookup):
         (``running``, ``finished``, ``failed``, ``interrupted``, or ``lost``: it did not
         finish, and its process is gone), ``seed``, ``version``, ``started``, ``ended``,
         ``duration`` (seconds), ``phases``, ``episodes``, ``steps`` (sum over the finished
-        episodes), ``error`` (the first one's kind and message), ``hash`` (of the
+        episodes; evaluations do not count in both), ``error`` (the first one's kind and message), ``hash`` (of the
         document), ``host``, ``pid``, ``packages``. ``lost`` is only known on the host
         that ran it.
         """
@@ -63,7 +64,7 @@ class Queries(Lookup):
             phases = {row[0]: row[1] for row in session.execute(counted)}
             summed = (
                 select(Phase.instance_id, func.count(), func.sum(Episode.steps))
-                .join(Episode, Episode.phase_id == Phase.id)
+                .join(Episode, (Episode.phase_id == Phase.id) & ~Episode.evaluation)
                 .group_by(Phase.instance_id)
             )
             totals = {row[0]: (row[1], int(row[2])) for row in session.execute(summed)}
@@ -81,7 +82,7 @@ class Queries(Lookup):
                     instance.uid,
                     document,
                     experiment,
-                    _status(instance),
+                    status_of(instance),
                     instance.seed,
                     instance.version,
                     instance.started,
@@ -103,12 +104,11 @@ class Queries(Lookup):
         """Return one row per phase that began.
 
         Columns: ``phase`` (its number), ``name``, ``mode``, ``workers``, ``episodes``
-        (as configured), ``episodes_done``, ``controller``, ``started``, ``ended``,
-        ``reason`` (why it ended).
+        (as configured), ``episodes_done`` (without evaluations), ``controller``,
+        ``started``, ``ended``, ``reason`` (why it ended).
         """
-        done = (
-            select(Episode.phase_id, func.count().label("done")).group_by(Episode.phase_id).subquery("counts")
-        )
+        counted = select(Episode.phase_id, func.count().label("done")).where(~Episode.evaluation)
+        done = counted.group_by(Episode.phase_id).subquery("counts")
         columns = {
             "phase": Phase.number,
             "name": Phase.name,
@@ -192,7 +192,13 @@ class Queries(Lookup):
 
         return self._table(run, columns, joined, [Channel.id], phase)
 
-    def outcomes(self, run: str, phase: int | str | None = None, agent: str | None = None) -> pd.DataFrame:
+    def outcomes(
+        self,
+        run: str,
+        phase: int | str | None = None,
+        agent: str | None = None,
+        evaluation: bool | None = False,
+    ) -> pd.DataFrame:
         """Return one row per episode, agent, and objective or reward, in long format.
 
         Columns: ``phase``, ``worker``, ``episode``, ``agent``, ``kind`` (``objective`` or
@@ -202,6 +208,7 @@ class Queries(Lookup):
             "phase": Phase.number,
             "worker": Outcome.worker,
             "episode": Outcome.episode,
+            **_told_apart(evaluation, Outcome.evaluation),
             "agent": Agent.name,
             "kind": Outcome.kind,
             "name": Outcome.name,
@@ -212,16 +219,25 @@ class Queries(Lookup):
         }
 
         def joined(statement: Select[Any]) -> Select[Any]:
-            statement = statement.join(Outcome, Outcome.phase_id == Phase.id)
+            statement = statement.join(Outcome, _of_phase(Outcome, evaluation))
             statement = statement.join(Agent, Agent.id == Outcome.agent_id)
             return statement if agent is None else statement.where(Agent.name == agent)
 
         self._check_member(run, phase, "agent", agent)
-        order = [Outcome.episode, Outcome.worker, Agent.id, Outcome.kind, Outcome.name]
+        order = [
+            *(Outcome.evaluation, Outcome.episode, Outcome.worker),
+            *(Agent.id, Outcome.kind, Outcome.name),
+        ]
         result = self._table(run, columns, joined, order, phase)
         return result.astype(dict.fromkeys(_KEYS, int) | dict.fromkeys(_MOMENTS, float))
 
-    def episodes(self, run: str, phase: int | str | None = None, agent: str | None = None) -> pd.DataFrame:
+    def episodes(
+        self,
+        run: str,
+        phase: int | str | None = None,
+        agent: str | None = None,
+        evaluation: bool | None = False,
+    ) -> pd.DataFrame:
         """Return one row per episode and agent, in order of phase, episode and worker.
 
         Columns: ``phase``, ``name`` (the phase's), ``worker``, ``episode``, ``agent``,
@@ -234,6 +250,7 @@ class Queries(Lookup):
             "name": Phase.name,
             "worker": Episode.worker,
             "episode": Episode.episode,
+            **_told_apart(evaluation, Episode.evaluation),
             "steps": Episode.steps,
             "ticks": Episode.ticks,
             "ended_by": Episode.ended_by,
@@ -241,20 +258,25 @@ class Queries(Lookup):
             "duration": Episode.duration,
             "ended": Episode.ended,
         }
-        order = [Episode.episode, Episode.worker]
-        result = self._table(run, columns, lambda s: s.join(Episode), order, phase)
+        order = [Episode.evaluation, Episode.episode, Episode.worker]
+
+        def joined(statement: Select[Any]) -> Select[Any]:
+            return statement.join(Episode, _of_phase(Episode, evaluation))
+
+        result = self._table(run, columns, joined, order, phase)
         result = result.astype(dict.fromkeys(_KEYS, int))
-        outcomes = self.outcomes(run, phase, agent)
-        keys = [*_KEYS, "agent"]
+        outcomes = self.outcomes(run, phase, agent, evaluation)
+        episode = [*_KEYS, *_told_apart(evaluation, None)]
+        keys = [*episode, "agent"]
         names = outcomes["kind"].where(outcomes["kind"] == "objective", "reward." + outcomes["name"])
         who = outcomes[keys].drop_duplicates()
         # An episode without agents is shown too, but not where one agent was asked for.
-        result = result.merge(who, on=list(_KEYS), how="left" if agent is None else "inner", sort=False)
+        result = result.merge(who, on=episode, how="left" if agent is None else "inner", sort=False)
         for name in names.unique():
             moments = outcomes.loc[names == name, [*keys, *_MOMENTS]]
             moments = moments.rename(columns={moment: f"{name}_{moment}" for moment in _MOMENTS})
             result = result.merge(moments, on=keys, how="left", sort=False)
-        result.insert(4, "agent", result.pop("agent"))
+        result.insert(len(episode) + 1, "agent", result.pop("agent"))
         return result
 
     def errors(self, run: str) -> pd.DataFrame:
@@ -296,13 +318,14 @@ class Queries(Lookup):
         """Return one row per folder of part files.
 
         Columns: ``phase``, ``kind`` (``agent``, ``wall``, ``environment``,
-        ``statistics``), ``name``, ``folder`` (below the instance's directory), ``rows``,
+        ``statistics``), ``name``, ``evaluation``, ``folder`` (below the instance's directory), ``rows``,
         ``parts`` and ``digest`` (these three once the phase has ended, and not for ``wall``).
         """
         columns = {
             "phase": Phase.number,
             "kind": Stream.kind,
             "name": Stream.name,
+            "evaluation": Stream.evaluation,
             "folder": Stream.folder,
             "rows": Stream.rows,
             "parts": Stream.parts,
@@ -320,7 +343,17 @@ class Queries(Lookup):
             return document
 
 
-def _status(instance: Instance) -> str:
+def _told_apart(evaluation: bool | None, column: Any) -> dict[str, Any]:
+    return {"evaluation": column} if evaluation is None else {}
+
+
+def _of_phase(table: type[Episode] | type[Outcome], evaluation: bool | None) -> ColumnElement[bool]:
+    own = table.phase_id == Phase.id
+    return own if evaluation is None else own & (table.evaluation.is_(evaluation))
+
+
+def status_of(instance: Instance) -> str:
+    """Return the status, ``lost`` if the process that is to run it is gone from this host."""
     if instance.status != "running" or instance.host != socket.gethostname():
         return instance.status
     try:

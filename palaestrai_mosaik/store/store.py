@@ -6,6 +6,7 @@ import os
 import platform
 import secrets
 import socket
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -22,6 +23,7 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.errors import StoreError
 
+from .brains import Brains
 from .database import Database
 from .models import Experiment, Instance, RunDocument
 from .recorder import InstanceRecorder
@@ -31,7 +33,7 @@ from .trajectories import Trajectories
 DEFAULT_DIRECTORY = "palaestrai-results"
 
 
-class Store(Trajectories):
+class Store(Trajectories, Brains):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     ``location`` is a directory (default ``palaestrai-results`` in the working directory;
@@ -123,9 +125,23 @@ class Store(Trajectories):
                 directory.mkdir(parents=True)
             except OSError as error:
                 raise StoreError(f"cannot make {directory}: {error}") from error
-        return InstanceRecorder(
-            self.database, row_id=row_id, uid=instance_uid, hash=hash, directory=directory
-        )
+        return InstanceRecorder(self.database, row_id, instance_uid, hash, directory)
+
+    def resume_run(self, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
+        """Go on with an instance from ``mark``, as :meth:`InstanceRecorder.mark` gave it.
+
+        What was recorded after the mark is removed, and this process runs the instance
+        now. Phases that had ended at the mark stay; for the one that had not,
+        :meth:`InstanceRecorder.reopen_phase` gives the recorder. What is recorded from then
+        on has the digests that it would have had undisturbed.
+
+        Raises :class:`StoreError` if there is no such instance, the mark is of another
+        one, it has finished, its process still runs on this host, or parts are missing or
+        damaged; nothing is changed then.
+        """
+        from .resume import resume
+
+        return resume(self, run, mark)
 
 
 @cache

@@ -8,7 +8,6 @@ stream is simply taken over the block's bytes.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import StoreError
 
+from .digests import Line, RowDigest, StatisticsDigest
 from .models import to_json
 from .pace import PART_ROWS, Pace
 from .parts import PartWriter, arrow_column, text_column
@@ -34,26 +34,45 @@ _BLOCK_BYTES = 12 * 2**20
 _KEYS = ("worker", "episode", "step", "time")
 
 
+class Header:
+    """What starts a row, before its floats: a struct format, and a name for each of its fields."""
+
+    def __init__(self, format: str, names: Sequence[str]):
+        self.struct = struct.Struct("<" + format)
+        dtypes = {"q": "<i8", "i": "<i4", "h": "<i2", "?": "?", "d": "<f8"}
+        self.dtype = np.dtype([(n, dtypes[f]) for n, f in zip(names, format, strict=True)])
+        #: the number of floats that take as much room
+        self.cells = self.dtype.itemsize // 8
+        self.names = tuple(names)
+
+    def of(self, block: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the view (n,) of what starts the rows of ``block`` (n, width)."""
+        return block[:, : self.cells].view(self.dtype)[:, 0]
+
+
+AGENT_HEADER = Header(
+    "qqih??d", ["step", "time", "episode", "worker", "terminated", "truncated", "objective"]
+)
+ENVIRONMENT_HEADER = Header("qqih??", ["step", "time", "episode", "worker", "terminated", "truncated"])
+
+
 class RowStream:
     """What streams of agents and of environments share."""
 
     def __init__(
         self,
         writer: PartWriter,
-        header: str,
-        names: Sequence[str],
+        header: Header,
         values: Sequence[str],
         on_part: Callable[[], None],
     ):
-        """``header`` is the struct format and ``names`` the columns that start a row."""
         self._writer = writer
         self._on_part = on_part
-        self._struct = struct.Struct("<" + header)
-        dtypes = {"q": "<i8", "i": "<i4", "h": "<i2", "?": "?", "d": "<f8"}
-        self._header = np.dtype([(n, dtypes[f]) for n, f in zip(names, header, strict=True)])
-        self._cells = self._header.itemsize // 8
+        self._header = header
+        self._struct = header.struct
+        self._cells = header.cells
         self._value_names = list(values)
-        self._row_bytes = self._header.itemsize + 8 * len(self._value_names)
+        self._row_bytes = header.dtype.itemsize + 8 * len(self._value_names)
         capacity = max(16, min(PART_ROWS, _BLOCK_BYTES // self._row_bytes))
         self._block = np.empty((capacity, self._row_bytes // 8), dtype="<f8")
         self._bytes = self._block.data.cast("B")
@@ -61,7 +80,7 @@ class RowStream:
         self._limit = self._pace.next_look
         self._filled = 0
         self._rows_written = 0
-        self._hashes: dict[int, Any] = {}
+        self._digest = RowDigest()
         # JSON that belongs to some rows of the block (of environments only)
         self._states: dict[int, str] = {}
         #: the number of parts written so far
@@ -83,30 +102,32 @@ class RowStream:
         return self._rows_written
 
     def digest(self) -> str:
-        """Return the SHA-256 of all rows so far, wall-clock left out, as hex digits.
+        """Return the SHA-256 of all rows so far, wall-clock left out, as hex digits."""
+        return self._whole_digest().hexdigest()
 
-        The rows of each worker are hashed in their order, and then the hashes in order
-        of the worker; so neither the cutting into parts nor the scheduling of the workers
-        changes it.
+    def restore(self, rows: int, parts: int, digest: RowDigest, values: Sequence[str]) -> None:
+        """Go on behind the ``rows`` that the first ``parts`` parts hold.
+
+        ``digest`` is theirs, ``values`` are the columns of numbers that they have. Raises
+        :class:`StoreError` if this stream has others.
         """
-        hashes = {worker: hashed.copy() for worker, hashed in self._hashes.items()}
-        self._hash_rows(hashes)
-        total = hashlib.sha256()
-        for worker in sorted(hashes):
-            total.update(struct.pack("<q", worker) + hashes[worker].digest())
-        return total.hexdigest()
+        if rows and list(values) != self._value_names:
+            raise StoreError(
+                f"{self._writer.folder} has the columns {', '.join(values)}; now they would be "
+                f"{', '.join(self._value_names)}"
+            )
+        self._rows_written, self.parts, self._digest = rows, parts, digest
 
     def flush(self) -> None:
         """Write the rows that are still in memory, if any, as a part."""
         if self._filled == 0:
             return
         self._write(self._columns())
-        hashes = {worker: hashed.copy() for worker, hashed in self._hashes.items()}
-        self._hash_rows(hashes)
+        digest = self._whole_digest()
         limit = self._pace.written()
         # Ctrl-C may strike at any call, and these rows are to be written once: until here,
         # a repetition would replace the same part; from here on, nothing is called.
-        self._hashes = hashes
+        self._digest = digest
         self._rows_written += self._filled
         self._filled = 0
         self._states = {}
@@ -124,24 +145,18 @@ class RowStream:
         self._limit = self._pace.next_look
         return self._filled
 
-    def _heads(self) -> npt.NDArray[Any]:
-        return self._block[: self._filled, : self._cells].view(self._header)[:, 0]
+    def _whole_digest(self) -> RowDigest:
+        block, digest = self._block[: self._filled], self._digest.copy()
+        digest.add(block, self._header.of(block), self._states)
+        return digest
 
     def _columns(self) -> dict[str, pa.Array]:
-        heads = self._heads()
+        heads = self._header.of(self._block[: self._filled])
         columns = {name: arrow_column(heads[name].copy()) for name in _KEYS}
         values = np.ascontiguousarray(self._block[: self._filled, self._cells :].T)
         columns |= {name: arrow_column(row) for name, row in zip(self._value_names, values, strict=True)}
-        rest = [name for name in self._header.names or () if name not in _KEYS]
+        rest = [name for name in self._header.names if name not in _KEYS]
         return columns | {name: arrow_column(heads[name].copy()) for name in rest}
-
-    def _hash_rows(self, hashes: dict[int, Any]) -> None:
-        rows = self._block[: self._filled]
-        workers = self._heads()["worker"]
-        present = np.unique(workers)
-        for worker in present.tolist():
-            chosen = rows if len(present) == 1 else rows[workers == worker]
-            hashes.setdefault(worker, hashlib.sha256()).update(chosen.data.cast("B"))
 
     def _refuse(self, error: Exception, **vectors: tuple[Any, int]) -> StoreError:
         for what, (vector, size) in vectors.items():
@@ -171,8 +186,7 @@ class AgentStream(RowStream):
         rewards = [f"reward.{name}" for name in record.rewards]
         super().__init__(
             PartWriter(folder, metadata),
-            "qqih??d",
-            ["step", "time", "episode", "worker", "terminated", "truncated", "objective"],
+            AGENT_HEADER,
             distinct([*readings, *setpoints, *rewards]),
             on_part,
         )
@@ -255,8 +269,7 @@ class EnvironmentStream(RowStream):
         rewards = channel_columns("reward", record.rewards)
         super().__init__(
             PartWriter(folder, metadata),
-            "qqih??",
-            ["step", "time", "episode", "worker", "terminated", "truncated"],
+            ENVIRONMENT_HEADER,
             distinct([*readings, *rewards]),
             on_part,
         )
@@ -307,14 +320,6 @@ class EnvironmentStream(RowStream):
         states = text_column(self._states.get(row) for row in range(self._filled))
         return super()._columns() | {"state": states}
 
-    def _hash_rows(self, hashes: dict[int, Any]) -> None:
-        super()._hash_rows(hashes)
-        heads = self._heads()
-        for row, text in self._states.items():
-            data = text.encode()
-            hashed = hashes.setdefault(-1 - int(heads["worker"][row]), hashlib.sha256())
-            hashed.update(heads[row].tobytes() + struct.pack("<q", len(data)) + data)
-
 
 class StatisticsStream:
     """What agents tell about themselves now and then, in long format."""
@@ -323,9 +328,9 @@ class StatisticsStream:
         self._writer = PartWriter(folder, metadata)
         self._on_part = on_part
         self._pace = Pace(PART_ROWS)
-        self._lines: list[tuple[str, int, int, int, str, float]] = []
+        self._lines: list[Line] = []
         self._rows_written = 0
-        self._hashes: dict[int, Any] = {}
+        self._digest = StatisticsDigest()
         #: the number of parts written so far
         self.parts = 0
 
@@ -356,9 +361,11 @@ class StatisticsStream:
 
     def digest(self) -> str:
         """Return the SHA-256 of all rows so far, worker by worker, as hex digits."""
-        hashes = {worker: hashed.copy() for worker, hashed in self._hashes.items()}
-        self._hash_rows(hashes)
-        return hashlib.sha256(b"".join(hashes[worker].digest() for worker in sorted(hashes))).hexdigest()
+        return self._whole_digest().hexdigest()
+
+    def restore(self, rows: int, parts: int, digest: StatisticsDigest) -> None:
+        """Go on behind the ``rows`` that the first ``parts`` parts hold; ``digest`` is theirs."""
+        self._rows_written, self.parts, self._digest = rows, parts, digest
 
     def flush(self) -> None:
         """Write the rows that are still in memory, if any, as a part."""
@@ -376,17 +383,16 @@ class StatisticsStream:
                 "value": arrow_column(np.array(values, dtype=np.float64)),
             },
         )
-        hashes = {worker: hashed.copy() for worker, hashed in self._hashes.items()}
-        self._hash_rows(hashes)
+        digest = self._whole_digest()
         written = self.rows
         self._pace.written()
         # As above, no call from here on.
-        self._hashes = hashes
+        self._digest = digest
         self._rows_written = written
         self._lines = []
         self.parts += 1
 
-    def _hash_rows(self, hashes: dict[int, Any]) -> None:
-        for agent, worker, episode, step, key, value in self._lines:
-            hashed = hashes.setdefault(worker, hashlib.sha256())
-            hashed.update(to_json([agent, episode, step, key]).encode() + struct.pack("<d", value))
+    def _whole_digest(self) -> StatisticsDigest:
+        digest = self._digest.copy()
+        digest.add(self._lines)
+        return digest

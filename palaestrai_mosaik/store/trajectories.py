@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .lookup import unknown
-from .parts import part_files
+from .parts import part_files, wall_folder
 from .query import Queries
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _KEYS = ("worker", "episode", "step", "time")
+_PLACE = ["phase", "name", "evaluation", "folder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,15 @@ class Rows:
         for term in terms:
             result = term if result is None else result & term
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Whose rows are wanted: a kind of stream, one name or all, training or evaluation or both."""
+
+    kind: str
+    name: str | None
+    evaluation: bool | None
 
 
 def read_parts(paths: Sequence[Path], rows: Rows, columns: Sequence[str] | None = None) -> pa.Table:
@@ -77,6 +87,7 @@ class Trajectories(Queries):
         columns: Sequence[str] | None = None,
         start: int | None = None,
         stop: int | None = None,
+        evaluation: bool | None = False,
     ) -> pd.DataFrame:
         """Return one row per step of the agents, agent after agent, in recorded order.
 
@@ -85,12 +96,13 @@ class Trajectories(Queries):
         (``reading.UID[i]`` where a value has several floats), ``reward.NAME``,
         ``terminated``, ``truncated``, ``objective``. ``columns`` chooses among these from
         the readings on; it may also name ``wall``: the seconds that the step took.
-        ``start <= time < stop`` limits the ticks. An agent without a column that another
+        ``start <= time < stop`` limits the ticks. ``evaluation=True`` means the evaluation
+        episodes, ``None`` both: then a column ``evaluation`` follows ``episode``. An agent without a column that another
         one has shows NaN there.
         """
         self._check_member(run, phase, "agent", agent)
         rows = Rows(worker, episode, start, stop)
-        return self._frames(run, phase, ("agent", agent), rows, columns)
+        return self._frames(run, phase, Source("agent", agent, evaluation), rows, columns)
 
     def environment_states(  # noqa: PLR0913  (as above)
         self,
@@ -102,6 +114,7 @@ class Trajectories(Queries):
         columns: Sequence[str] | None = None,
         start: int | None = None,
         stop: int | None = None,
+        evaluation: bool | None = False,
     ) -> pd.DataFrame:
         """Return one row per state of the environments; arguments as for :meth:`steps`.
 
@@ -113,7 +126,7 @@ class Trajectories(Queries):
 
         self._check_member(run, phase, "environment", environment)
         rows = Rows(worker, episode, start, stop)
-        result = self._frames(run, phase, ("environment", environment), rows, columns)
+        result = self._frames(run, phase, Source("environment", environment, evaluation), rows, columns)
         if "state" in result:
             states = [json.loads(text) if isinstance(text, str) else None for text in result["state"]]
             result["state"] = pd.Series(states, dtype=object)
@@ -127,17 +140,19 @@ class Trajectories(Queries):
         worker: int | None = None,
         episode: int | None = None,
         key: str | None = None,
+        evaluation: bool | None = False,
     ) -> pd.DataFrame:
         """Return what agents told about themselves, in long format.
 
         Columns: ``phase`` (unless picked), ``agent``, ``worker``, ``episode``, ``step``,
-        ``key``, ``value``.
+        ``key``, ``value``. ``evaluation`` as for :meth:`steps`.
         """
         self._check_member(run, phase, "agent", agent)
-        result = self._frames(run, phase, ("statistics", ""), Rows(worker, episode), None)
+        result = self._frames(run, phase, Source("statistics", "", evaluation), Rows(worker, episode), None)
         if result.empty:
             first = [] if phase is not None else ["phase"]
-            names = [*first, "agent", "worker", "episode", "step", "key", "value"]
+            told_apart = ["evaluation"] if evaluation is None else []
+            names = [*first, "agent", "worker", "episode", *told_apart, "step", "key", "value"]
             return result.reindex(columns=names)
         for name, wanted in (("agent", agent), ("key", key)):
             if wanted is not None:
@@ -158,31 +173,35 @@ class Trajectories(Queries):
         self,
         run: str,
         phase: int | str | None,
-        stream: tuple[str, str | None],
+        source: Source,
         rows: Rows,
         columns: Sequence[str] | None,
     ) -> pd.DataFrame:
         import pandas as pd
 
-        kind, name = stream
+        kind, name = source.kind, source.name
         streams = self.streams(run, phase)
         streams = streams[streams["kind"] == kind]
         if name is not None:
             streams = streams[streams["name"] == name]
+        if source.evaluation is not None:
+            streams = streams[streams["evaluation"] == source.evaluation]
         root = self.instance_directory(self.find_run(run))
         found = [
-            (number, owner, root / folder, part_files(root / folder))
-            for number, owner, folder in streams[["phase", "name", "folder"]].itertuples(index=False)
+            (number, owner, flag, root / folder, part_files(root / folder))
+            for number, owner, flag, folder in streams[_PLACE].itertuples(index=False)
         ]
-        found = [entry for entry in found if entry[3]]
+        found = [entry for entry in found if entry[4]]
         if columns is not None and found:
-            known = {name for entry in found for name in columns_of(entry[3])}
+            known = {name for entry in found for name in columns_of(entry[4])}
             for wanted in columns:
                 if wanted not in known and not (wanted == "wall" and kind == "agent"):
                     raise unknown("column", wanted, known - set(_KEYS), f"run {run!r}")
         frames = []
-        for number, owner, folder, paths in found:
+        for number, owner, evaluation, folder, paths in found:
             part = _read_frame(folder, paths, rows, columns)
+            if source.evaluation is None:
+                part.insert(list(part).index("episode") + 1, "evaluation", evaluation)
             if name is None:
                 part.insert(0, kind, owner)
             if phase is None:
@@ -191,7 +210,10 @@ class Trajectories(Queries):
         if frames:
             return pd.concat(frames, ignore_index=True)
         owners = ([] if phase is not None else ["phase"]) + ([] if name is not None else [kind])
-        return pd.DataFrame(columns=[*owners, *_KEYS, *(columns or ())])
+        keys = list(_KEYS)
+        if source.evaluation is None:
+            keys.insert(keys.index("episode") + 1, "evaluation")
+        return pd.DataFrame(columns=[*owners, *keys, *(columns or ())])
 
 
 def _read_frame(
@@ -204,6 +226,6 @@ def _read_frame(
     result: pd.DataFrame = read_parts(paths, rows, chosen).to_pandas()
     if columns is not None and "wall" in columns:
         # The folder beside it, whose parts hold the same rows.
-        walls = folder.with_name("wall-" + folder.name.removeprefix("agent-"))
+        walls = wall_folder(folder)
         result["wall"] = read_parts([walls / path.name for path in paths], rows, ["wall"])["wall"].to_pandas()
     return result

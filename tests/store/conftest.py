@@ -110,7 +110,7 @@ def small_run(store: Store) -> str:
     return record_small_run(store)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def helpers() -> Callable[[str], Any]:
     """Test modules cannot import a conftest; this hands them its functions by name."""
     return globals().__getitem__

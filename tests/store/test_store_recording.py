@@ -338,7 +338,7 @@ def test_ctrl_c_while_a_part_is_written_neither_loses_nor_repeats_rows(store, he
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "replace", interrupted)
-    for flush in (phase.agent("a").flush, phase.environment("myenv").flush, phase._statistics.flush):
+    for flush in (phase.agent("a").flush, phase.environment("myenv").flush, phase._training.statistics.flush):
         with pytest.raises(KeyboardInterrupt):
             flush()
     monkeypatch.setattr(os, "replace", replace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -64,6 +65,16 @@ def test_a_fresh_store_has_the_schema_that_the_migrations_give(tmp_path):
     assert schema(tmp_path / "fresh" / "store.db") == schema(tmp_path / "old" / "store.db")
 
 
+def test_the_digests_are_those_of_older_releases(store, small_run):
+    """The good run of each dump was recorded by the same rows."""
+    own = store.streams(small_run).set_index("folder")["digest"].dropna().to_dict()
+    assert len(own) == 4
+    for script in REVISIONS:
+        text = script.read_text(encoding="utf-8")
+        for folder, digest in own.items():
+            assert re.search(rf"{folder}'.*'{digest}'", text), (script.name, folder)
+
+
 def test_models_and_migrations_agree(tmp_path):
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'x.db'}")
     with engine.begin() as connection:
@@ -76,6 +87,35 @@ def test_models_and_migrations_agree(tmp_path):
         connection.exec_driver_sql("ALTER TABLE instances ADD COLUMN surplus INTEGER")
         assert len(compare_metadata(context, Base.metadata)) == 1
     engine.dispose()
+
+
+REVISIONS = sorted((Path(__file__).parent / "revisions").glob("*.sql"))
+
+
+@pytest.mark.parametrize("script", REVISIONS, ids=lambda path: path.stem)
+def test_a_store_that_an_older_release_wrote_is_upgraded_without_loss(tmp_path, script):
+    """Each script is a dump of a store as that revision wrote it: a good run and a failed one."""
+    (tmp_path / "old").mkdir()
+    old = sqlite3.connect(tmp_path / "old" / "store.db")
+    old.executescript(script.read_text(encoding="utf-8"))
+    tables = [row[0] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    before = {table: old.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+    names = {table: [row[1] for row in old.execute(f"PRAGMA table_info({table})")] for table in tables}
+    old.close()
+    assert before.pop("alembic_version") == [(script.stem,)]
+    assert len(before["episodes"]) == 2 and len(before["outcomes"]) == 8
+    with Store(tmp_path / "old", create=False) as store, store.database.reading() as session:
+        assert store.schema_version == HEAD
+        for table, rows in before.items():
+            kept = session.execute(sa.text(f"SELECT {', '.join(names[table])} FROM {table}"))
+            assert sorted(map(tuple, kept), key=repr) == sorted(rows, key=repr), table
+        assert session.execute(sa.text("PRAGMA foreign_key_check")).fetchall() == []
+        assert store.episodes("my-run")["objective_sum"].tolist() == [4.0] * 4
+        assert store.episodes("my-run", evaluation=True).empty
+        assert store.runs()["status"].tolist() == ["finished", "failed"]
+    with Store(tmp_path / "fresh"):
+        pass
+    assert schema(tmp_path / "old" / "store.db") == schema(tmp_path / "fresh" / "store.db")
 
 
 NEXT_REVISION = """
@@ -230,6 +270,18 @@ def test_nothing_heavy_is_imported_to_begin_a_run(tmp_path):
     assert result.stdout.strip() == "[]"
 
 
+def keys_of(connection: sa.Connection) -> dict[str, object]:
+    """Return the primary and foreign keys of every table."""
+    inspector = sa.inspect(connection)
+    return {
+        table: (
+            inspector.get_pk_constraint(table),
+            sorted(inspector.get_foreign_keys(table), key=lambda key: str(key["name"])),
+        )
+        for table in inspector.get_table_names()
+    }
+
+
 @needs_postgresql
 def test_postgresql(tmp_path, helpers):
     assert POSTGRESQL is not None
@@ -248,6 +300,12 @@ def test_postgresql(tmp_path, helpers):
         run.finish("failed", ValueError("NUL \0"))
         assert store.errors("failing")["message"].tolist() == ["NUL \\x00"]
     with engine.begin() as connection:
+        fresh = keys_of(connection)
+        command.downgrade(migration_config(connection), "0001")
+    with Store(POSTGRESQL, directory=tmp_path / "files", create=False) as store:
+        assert len(store.episodes(uid)) == 4 and len(store.steps(uid)) == 12
+    with engine.begin() as connection:
+        assert keys_of(connection) == fresh
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
         command.downgrade(migration_config(connection), "base")

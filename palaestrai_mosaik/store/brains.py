@@ -1,0 +1,113 @@
+"""Brains in the database: for stores whose files are not seen by all that load from them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, delete, func, insert, select
+from sqlalchemy.orm import Session
+
+from palaestrai_mosaik.errors import StoreError, did_you_mean
+
+from .lookup import Lookup, frame
+from .models import Instance, KeptBrain, utc_now
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Brains(Lookup):
+    """Keeps dumps of brains in SQL, each with its SHA-256."""
+
+    def keep_brain(
+        self, instance: str, phase: int, agent: str, dump: bytes, *, snapshot: str = "", tag: str = ""
+    ) -> None:
+        """Keep ``dump`` in place of what is there under the same keys.
+
+        ``instance`` is the uid of an instance, ``phase`` a phase's number. Raises
+        :class:`StoreError` if there is no such instance.
+        """
+        with self.database.writing() as session:
+            owner = self._instance_id(session, instance)
+            key = {"instance_id": owner, "phase": phase, "agent": agent, "snapshot": snapshot, "tag": tag}
+            session.execute(delete(KeptBrain).where(*_is(**key)))
+            told = {"sha256": hashlib.sha256(dump).hexdigest(), "time": utc_now(), "dump": dump}
+            session.execute(insert(KeptBrain), [key | told])
+
+    def brain(self, instance: str, phase: int, agent: str, *, snapshot: str = "", tag: str = "") -> bytes:
+        """Return the dump that was kept under these keys.
+
+        Raises :class:`StoreError` if there is none, telling what there is, and if it is
+        damaged: its bytes do not have the SHA-256 that was written with them.
+        """
+        wanted = _named(instance, phase, agent, snapshot, tag)
+        with self.database.reading() as session:
+            owner = self._instance_id(session, instance)
+            key = {"instance_id": owner, "phase": phase, "agent": agent, "snapshot": snapshot, "tag": tag}
+            statement = select(KeptBrain.dump, KeptBrain.sha256).where(*_is(**key))
+            found = session.execute(statement).first()
+            if found is None:
+                there = _what_exists(session, owner, phase, agent)
+                raise StoreError(f"the database {self.database.name} has no {wanted}; {there}")
+        dump, expected = found
+        actual = hashlib.sha256(dump).hexdigest()
+        if actual != expected:
+            raise StoreError(
+                f"the {wanted} in the database {self.database.name} is damaged: its {len(dump)} bytes have "
+                f"the SHA-256 {actual}, written were bytes with {expected}"
+            )
+        return bytes(dump)
+
+    def brains(self, run: str) -> pd.DataFrame:
+        """Return one row per brain that is kept in the database, without the dumps.
+
+        Columns: ``phase`` (number), ``agent``, ``snapshot``, ``tag`` (both empty where
+        there is none), ``bytes``, ``sha256``, ``time``.
+        """
+        columns = {
+            "phase": KeptBrain.phase,
+            "agent": KeptBrain.agent,
+            "snapshot": KeptBrain.snapshot,
+            "tag": KeptBrain.tag,
+            "bytes": func.length(KeptBrain.dump),
+            "sha256": KeptBrain.sha256,
+            "time": KeptBrain.time,
+        }
+        order = (KeptBrain.phase, KeptBrain.agent, KeptBrain.snapshot, KeptBrain.tag)
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            statement = select(*columns.values()).where(KeptBrain.instance_id == instance)
+            return frame(session.execute(statement.order_by(*order)), columns)
+
+    def _instance_id(self, session: Session, instance: str) -> int:
+        found = session.scalar(select(Instance.id).where(Instance.uid == instance))
+        if found is None:
+            raise StoreError(f"the database {self.database.name} has no instance {instance!r}")
+        return found
+
+
+def _is(**key: Any) -> list[ColumnElement[bool]]:
+    return [getattr(KeptBrain, name) == value for name, value in key.items()]
+
+
+def _named(instance: str, phase: int, agent: str, snapshot: str, tag: str) -> str:
+    what = f"brain of agent {agent!r} in phase {phase} of instance {instance}"
+    what += f", snapshot {snapshot!r}" if snapshot else ""
+    return what + (f", tag {tag!r}" if tag else "")
+
+
+def _what_exists(session: Session, owner: int, phase: int, agent: str) -> str:
+    columns = (KeptBrain.phase, KeptBrain.agent, KeptBrain.snapshot, KeptBrain.tag)
+    kept = session.execute(select(*columns).where(KeptBrain.instance_id == owner).order_by(*columns)).all()
+    if not kept:
+        return "of this instance it has none"
+    own = [(snapshot, tag) for number, name, snapshot, tag in kept if (number, name) == (phase, agent)]
+    if own:
+        listed = ", ".join(f"snapshot {snapshot!r} tag {tag!r}" for snapshot, tag in own[:10])
+        return f"of this agent and phase it has {listed}"
+    agents = sorted({name for number, name, _, _ in kept if number == phase})
+    if agents:
+        return f"of this phase it has {', '.join(map(repr, agents[:10]))}{did_you_mean(agent, agents)}"
+    phases = sorted({(number, name) for number, name, _, _ in kept})
+    return f"it has {', '.join(f'{name!r} of phase {number}' for number, name in phases[:10])}"

@@ -1,0 +1,111 @@
+"""What the parts of a stream hold, read back so that the stream can go on behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palaestrai_mosaik.errors import StoreError
+
+from .digests import RowDigest, StatisticsDigest
+from .parts import part_path
+from .stream_set import AnyStream
+from .streams import AGENT_HEADER, ENVIRONMENT_HEADER, Header, StatisticsStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LINE = ("agent", "worker", "episode", "step", "key", "value")
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The rows of an agent or an environment: how many, their digest, their columns of numbers."""
+
+    rows: int
+    parts: int
+    digest: RowDigest
+    values: list[str]
+
+    def restore(self, stream: AnyStream) -> None:
+        """Let ``stream`` go on behind these rows."""
+        assert not isinstance(stream, StatisticsStream)
+        stream.restore(self.rows, self.parts, self.digest, self.values)
+
+
+@dataclass(frozen=True)
+class KeptStatistics:
+    """The statistics: how many rows, and their digest."""
+
+    rows: int
+    parts: int
+    digest: StatisticsDigest
+
+    def restore(self, stream: AnyStream) -> None:
+        """Let ``stream`` go on behind these rows."""
+        assert isinstance(stream, StatisticsStream)
+        stream.restore(self.rows, self.parts, self.digest)
+
+
+Kept = KeptRows | KeptStatistics
+
+
+def read_kept(kind: str, folder: Path, parts: int) -> Kept:
+    """Return what the first ``parts`` parts in ``folder`` hold.
+
+    ``kind`` is ``agent``, ``environment`` or ``statistics``. Raises :class:`StoreError` for
+    a part that is missing or cannot be read.
+    """
+    if kind == "statistics":
+        return _read_statistics(folder, parts)
+    return _read_rows(folder, parts, AGENT_HEADER if kind == "agent" else ENVIRONMENT_HEADER)
+
+
+def count_rows(folder: Path, parts: int) -> int:
+    """Return how many rows the first ``parts`` parts in ``folder`` hold."""
+    return sum(_open(folder, number, lambda file: int(file.metadata.num_rows)) for number in range(parts))
+
+
+def _read_rows(folder: Path, parts: int, header: Header) -> KeptRows:
+    digest, rows = RowDigest(), 0
+    values: list[str] = []
+    for number in range(parts):
+        table: pa.Table = _open(folder, number, lambda file: file.read())
+        values = [name for name in table.schema.names if name not in header.names and name != "state"]
+        block = np.empty((table.num_rows, header.cells + len(values)))
+        heads = header.of(block)
+        for name in header.names:
+            heads[name] = table[name].to_numpy()
+        for column, name in enumerate(values, header.cells):
+            block[:, column] = table[name].to_numpy()
+        texts = table["state"].to_pylist() if "state" in table.schema.names else []
+        digest.add(block, heads, {row: text for row, text in enumerate(texts) if text is not None})
+        rows += table.num_rows
+    return KeptRows(rows, parts, digest, values)
+
+
+def _read_statistics(folder: Path, parts: int) -> KeptStatistics:
+    digest, rows = StatisticsDigest(), 0
+    for number in range(parts):
+        table: pa.Table = _open(folder, number, lambda file: file.read())
+        digest.add(zip(*(table[name].to_pylist() for name in _LINE), strict=True))
+        rows += table.num_rows
+    return KeptStatistics(rows, parts, digest)
+
+
+def _open(folder: Path, number: int, ask: Callable[[Any], Any]) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = part_path(folder, number)
+    if not path.is_file():
+        raise StoreError(f"{path} is missing")
+    try:
+        with pq.ParquetFile(path) as file:
+            return ask(file)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error

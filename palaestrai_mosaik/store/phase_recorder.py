@@ -1,0 +1,331 @@
+"""What a phase hands its results to: steps, statistics, episodes, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import func, insert, select, update
+
+from palaestrai_mosaik.errors import StoreError
+
+from .models import Agent, Channel, Environment, Episode, Outcome, Phase, Stream, utc_now
+from .records import AgentRecord, ChannelRecord, EnvironmentRecord
+from .stream_set import TRAJECTORIES, AnyStream, StreamSet
+from .streams import AgentStream, EnvironmentStream
+
+if TYPE_CHECKING:
+    from .database import Database
+    from .kept import Kept
+    from .recorder import InstanceRecorder
+
+# Episodes are committed together: a commit costs about a millisecond, a short episode less.
+_EPISODES_PER_COMMIT = 200
+_SECONDS_PER_COMMIT = 1.0
+_MOMENTS = ("sum", "mean", "min", "max")
+_EPISODE_KEY = ("phase_id", "worker", "episode", "evaluation")
+
+
+class PhaseRecorder:
+    """Records one phase. Made by :meth:`InstanceRecorder.begin_phase`."""
+
+    def __init__(
+        self,
+        instance: InstanceRecorder,
+        database: Database,
+        index: int,
+        environments: Sequence[EnvironmentRecord],
+        agents: Sequence[AgentRecord],
+    ):
+        self.row_id = 0
+        self.finished = False
+        self._database = database
+        self._environment_records = environments
+        self._agent_records = agents
+        self._directory = instance.directory
+        self._index = index
+        self._training = self._make_streams(evaluation=False)
+        self._evaluation: StreamSet | None = None
+        self._agent_ids: dict[str, int] = {}
+        self._episodes: list[dict[str, Any]] = []
+        self._outcomes: list[dict[str, Any]] = []
+        # How many of both a commit took that has not returned.
+        self._sent: tuple[int, int] | None = None
+        self._committed = float("-inf")
+
+    def agent(self, name: str, evaluation: bool = False) -> AgentStream:
+        """Return the stream of the agent ``name``, always the same object.
+
+        Evaluation episodes have streams of their own, also in the next methods.
+        """
+        return self._streams_of(evaluation).agent(name)
+
+    def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
+        """Return the stream of the environment ``uid``, always the same object."""
+        return self._streams_of(evaluation).environment(uid)
+
+    def statistic(
+        self,
+        agent: str,
+        worker: int,
+        episode: int,
+        step: int,
+        key: str,
+        value: float,
+        evaluation: bool = False,
+    ) -> None:
+        """Record that ``agent`` had ``key`` = ``value`` after ``step`` of an episode."""
+        self._streams_of(evaluation).statistics.append(agent, worker, episode, step, key, value)
+
+    def episode(  # noqa: PLR0913  (the episode's row)
+        self,
+        worker: int,
+        episode: int,
+        *,
+        steps: int,
+        ticks: int,
+        ended_by: str,
+        flow: str,
+        duration: float,
+        agents: Mapping[str, Mapping[str, Any]],
+        evaluation: bool = False,
+    ) -> None:
+        """Record the end of an episode and what it gave the agents.
+
+        Evaluation episodes are counted on their own, from 0 for every worker.
+
+        ``agents`` gives for each name ``{"objective": m, "rewards": {name: m, ...}}``
+        where ``m`` has the keys ``sum``, ``mean``, ``min`` and ``max``. ``duration`` is
+        in seconds. Episodes reach the database about once a second.
+        """
+        key = {"phase_id": self.row_id, "worker": worker, "episode": episode, "evaluation": evaluation}
+        outcomes = [
+            {**key, **row} for name, given in agents.items() for row in self._outcome_rows(name, given)
+        ]
+        self._episodes.append(
+            key
+            | {
+                "steps": steps,
+                "ticks": ticks,
+                "ended_by": ended_by,
+                "flow": flow,
+                "duration": duration,
+                "ended": utc_now(),
+            }
+        )
+        self._outcomes += outcomes
+        late = monotonic() - self._committed >= _SECONDS_PER_COMMIT
+        if late or len(self._episodes) >= _EPISODES_PER_COMMIT:
+            self._commit_episodes()
+
+    def finish(self, reason: str) -> None:
+        """Write what is still in memory; ``reason`` says why the phase ended."""
+        if self.finished:
+            raise StoreError(f"phase {self._index} is finished already")
+        self.finished = True
+        problem: StoreError | None = None
+        for _, stream in self._streams():
+            try:
+                stream.flush()
+            except StoreError as error:  # the other streams may still be saved
+                problem = problem or error
+        self._commit_episodes()
+        with self._database.writing() as session:
+            for folder, stream in self._streams():
+                whole = stream.rows == stream.rows_written
+                written = {
+                    "rows": stream.rows_written,
+                    "parts": stream.parts,
+                    "digest": stream.digest() if whole else None,
+                }
+                where = (Stream.phase_id == self.row_id, Stream.folder == folder)
+                session.execute(update(Stream).where(*where).values(written))
+            ended = {"ended": utc_now(), "reason": reason}
+            session.execute(update(Phase).where(Phase.id == self.row_id).values(ended))
+        if problem is not None:
+            raise problem
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of every stream that has rows: ``{"phase-0/agent-a": "..."}``."""
+        return digests_of(self._told())
+
+    def mark(self) -> dict[str, Any]:
+        """Write what is in memory, and say how far the recording is, as plain JSON data.
+
+        ``streams`` gives ``rows``, ``parts`` and ``digest`` by folder; ``episodes`` lists
+        evaluation or not, worker, last episode and number of episodes.
+        """
+        if not self.finished:
+            for _, stream in self._streams():
+                stream.flush()
+            self._commit_episodes()
+        key = (Episode.evaluation, Episode.worker)
+        counted = select(*key, func.max(Episode.episode), func.count()).group_by(*key).order_by(*key)
+        with self._database.reading() as session:
+            episodes = session.execute(counted.where(Episode.phase_id == self.row_id))
+            return {
+                "phase": self._index,
+                "finished": self.finished,
+                "evaluation": self._evaluation is not None,
+                "streams": self._told(),
+                "episodes": [list(row) for row in episodes],
+            }
+
+    def _told(self) -> dict[str, dict[str, Any]]:
+        return {
+            folder: {"rows": stream.rows, "parts": stream.parts, "digest": stream.digest()}
+            for folder, stream in self._streams()
+        }
+
+    def _go_on(self, row_id: int, mark: Mapping[str, Any], kept: Mapping[str, Kept]) -> None:
+        """Become the recorder of the phase that was open at ``mark``."""
+        self.row_id = row_id
+        with self._database.reading() as session:
+            told = select(Agent.name, Agent.id).where(Agent.phase_id == row_id).order_by(Agent.id)
+            self._agent_ids = dict(session.execute(told).all())
+            uids = select(Environment.uid).where(Environment.phase_id == row_id).order_by(Environment.id)
+            there = {"agents": list(self._agent_ids), "environments": list(session.scalars(uids))}
+        now = {
+            "agents": [record.name for record in self._agent_records],
+            "environments": [record.uid for record in self._environment_records],
+        }
+        for what, names in there.items():
+            if names != now[what]:
+                raise StoreError(
+                    f"phase {self._index} was recorded with the {what} {', '.join(names)}; "
+                    f"now they are {', '.join(now[what])}"
+                )
+        if mark["evaluation"]:
+            self._evaluation = self._make_streams(evaluation=True)
+        for folder, stream in self._streams():
+            kept[folder].restore(stream)
+
+    def _begin(self, phase: Phase) -> None:
+        with self._database.writing() as session:
+            session.add(phase)
+            session.flush()
+            self.row_id = phase.id
+            environments = [
+                Environment(
+                    phase_id=phase.id,
+                    uid=record.uid,
+                    name=record.name,
+                    params=record.params,
+                    world_model=record.world_model,
+                    start=record.start.isoformat() if record.start else None,
+                    step_size=record.step_size,
+                )
+                for record in self._environment_records
+            ]
+            agents = [
+                Agent(
+                    phase_id=phase.id,
+                    name=record.name,
+                    brain=record.brain,
+                    muscle=record.muscle,
+                    objective=record.objective,
+                )
+                for record in self._agent_records
+            ]
+            session.add_all([*environments, *agents])
+            session.flush()
+            self._agent_ids = {agent.name: agent.id for agent in agents}
+            channels: list[dict[str, Any]] = []
+            for environment, record in zip(environments, self._environment_records, strict=True):
+                owner = {"phase_id": phase.id, "environment_id": environment.id, "agent_id": None}
+                channels += _channel_rows(owner, record.sensors, record.actuators, record.rewards)
+            for agent, told in zip(agents, self._agent_records, strict=True):
+                owner = {"phase_id": phase.id, "environment_id": None, "agent_id": agent.id}
+                rewards = [ChannelRecord(name, "", 1) for name in told.rewards]
+                channels += _channel_rows(owner, told.sensors, told.actuators, rewards)
+            if channels:
+                session.execute(insert(Channel), channels)
+            session.execute(insert(Stream), self._stream_rows(self._training))
+
+    def _make_streams(self, *, evaluation: bool) -> StreamSet:
+        return StreamSet(
+            self._directory,
+            self._index,
+            self._environment_records,
+            self._agent_records,
+            self._commit_episodes,
+            evaluation=evaluation,
+        )
+
+    def _streams_of(self, evaluation: bool) -> StreamSet:
+        if not evaluation:
+            return self._training
+        if self._evaluation is None:
+            streams = self._make_streams(evaluation=True)
+            with self._database.writing() as session:
+                session.execute(insert(Stream), self._stream_rows(streams))
+            self._evaluation = streams
+        return self._evaluation
+
+    def _stream_rows(self, streams: StreamSet) -> list[dict[str, Any]]:
+        return [{"phase_id": self.row_id, **row} for row in streams.table()]
+
+    def _streams(self) -> Iterator[tuple[str, AnyStream]]:
+        yield from self._training
+        if self._evaluation is not None:
+            yield from self._evaluation
+
+    def _outcome_rows(self, name: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        if name not in self._agent_ids:
+            self._training.agent(name)  # says which there are
+        results = [("objective", "", given["objective"])]
+        results += [("reward", reward, moments) for reward, moments in given["rewards"].items()]
+        for kind, reward, moments in results:
+            yield {
+                "agent_id": self._agent_ids[name],
+                "kind": kind,
+                "name": reward,
+                **{moment: float(moments[moment]) for moment in _MOMENTS},
+            }
+
+    def _commit_episodes(self) -> None:
+        if self._sent is not None:
+            self._forget_sent(*self._sent)
+        if self._episodes:
+            self._sent = (len(self._episodes), len(self._outcomes))
+            with self._database.writing() as session:
+                session.execute(insert(Episode), self._episodes)
+                if self._outcomes:
+                    session.execute(insert(Outcome), self._outcomes)
+            self._episodes, self._outcomes, self._sent = [], [], None
+        self._committed = monotonic()
+
+    def _forget_sent(self, episodes: int, outcomes: int) -> None:
+        # The last commit failed, or Ctrl-C struck: perhaps before it was done, perhaps after.
+        first = self._episodes[0]
+        with self._database.reading() as session:
+            arrived = session.get(Episode, tuple(first[key] for key in _EPISODE_KEY))
+        if arrived is not None:
+            del self._episodes[:episodes]
+            del self._outcomes[:outcomes]
+        self._sent = None
+
+
+def digests_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the digests of those that have rows: ``{"phase-0/agent-a": "..."}``."""
+    start = len(TRAJECTORIES) + 1
+    return {folder[start:]: told["digest"] for folder, told in streams.items() if told["rows"]}
+
+
+def _channel_rows(
+    owner: Mapping[str, int | None],
+    sensors: Sequence[ChannelRecord],
+    actuators: Sequence[ChannelRecord],
+    rewards: Sequence[ChannelRecord],
+) -> Iterator[dict[str, Any]]:
+    for kind, channels in (("sensor", sensors), ("actuator", actuators), ("reward", rewards)):
+        for position, channel in enumerate(channels):
+            yield {
+                **owner,
+                "kind": kind,
+                "position": position,
+                "uid": channel.uid,
+                "space": channel.space or None,
+                "size": channel.size,
+            }

@@ -1,0 +1,211 @@
+"""Going on with a run from a mark: what came after it is removed, what came before is checked.
+
+The order matters, because this too may be killed: first everything is checked, then the
+database is set back in one transaction, then files are removed that nothing refers to any
+more. Wherever it ends, it can be done again with the same mark.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from sqlalchemy import and_, delete, false, func, not_, or_, select, update
+from sqlalchemy.orm import Session
+
+from palaestrai_mosaik.errors import StoreError
+
+from .kept import Kept, count_rows, read_kept
+from .models import (
+    Agent,
+    Channel,
+    Environment,
+    Episode,
+    Failure,
+    Instance,
+    KeptBrain,
+    Outcome,
+    Phase,
+    RunDocument,
+    Stream,
+    Warned,
+    utc_now,
+)
+from .parts import part_files, part_number, wall_folder
+from .query import status_of
+from .recorder import MARKER, InstanceRecorder
+from .stream_set import EVALUATION, TRAJECTORIES
+
+if TYPE_CHECKING:
+    from .store import Store
+
+
+def resume(store: Store, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
+    """Set the instance that ``run`` means back to ``mark``; return its recorder.
+
+    Raises :class:`StoreError` if there is no such instance, the mark is of another one, it
+    has finished, its process still runs, or what the mark tells is not there any more.
+    """
+    uid = store.find_run(run)
+    if mark["instance"] != uid:
+        raise StoreError(f"this is a mark of the instance {mark['instance']}, not of {uid}")
+    directory = store.instance_directory(uid)
+    with store.database.reading() as session:
+        instance = session.scalars(select(Instance).where(Instance.uid == uid)).one()
+        _refuse_if_busy(instance)
+        document = select(RunDocument.hash).where(RunDocument.id == instance.run_document_id)
+        hashed = session.scalars(document).one()
+        kinds = _check_database(session, instance, mark)
+        session.expunge(instance)
+    kept = {
+        folder: _check_stream(directory, folder, kinds[folder], told)
+        for phase in mark["phases"]
+        for folder, told in phase["streams"].items()
+    }
+    (directory / MARKER).unlink(missing_ok=True)
+    with store.database.writing() as session:
+        _take_over(session, instance)
+        _set_back(session, instance.id, mark)
+        if instance.status == "running" and instance.host != socket.gethostname():
+            text = f"resumed, although it may still run on host {instance.host} (process {instance.pid})"
+            session.add(Warned(instance_id=instance.id, text=text, time=utc_now()))
+    try:
+        _remove_files(directory, kinds, mark)
+    except OSError as error:
+        raise StoreError(f"cannot remove what came after the mark in {directory}: {error}") from error
+    return InstanceRecorder(
+        *(store.database, instance.id, uid, hashed, directory), marked=mark["phases"], kept=kept
+    )
+
+
+def _refuse_if_busy(instance: Instance) -> None:
+    if instance.status == "finished":
+        raise StoreError(f"the run {instance.uid} has finished: there is nothing to go on with")
+    # Whether a process of another host still runs cannot be known here.
+    if instance.host == socket.gethostname() and status_of(instance) == "running":
+        raise StoreError(f"the run {instance.uid} still runs in the process {instance.pid}")
+
+
+def _check_database(session: Session, instance: Instance, mark: Mapping[str, Any]) -> dict[str, str]:
+    """Compare the rows of SQL with the mark; return the kind of every stream by its folder."""
+    phases = _phase_ids(session, instance.id)
+    kinds: dict[str, str] = {}
+    for phase in mark["phases"]:
+        where = f"phase {phase['phase']} of the run {instance.uid}"
+        row_id = phases.get(phase["phase"])
+        if row_id is None:
+            raise StoreError(f"the database has no {where}, but the mark has")
+        for evaluation, worker, last, count in phase["episodes"]:
+            condition = (Episode.phase_id == row_id, _up_to(Episode, evaluation, worker, last))
+            found = session.scalar(select(func.count()).select_from(Episode).where(*condition))
+            if found != count:
+                what = "evaluations" if evaluation else "episodes"
+                raise StoreError(
+                    f"{where}: the mark has {count} {what} of worker {worker}, the database {found}"
+                )
+        streams = select(Stream.folder, Stream.kind).where(Stream.phase_id == row_id)
+        known = dict(session.execute(streams).all())
+        for folder in phase["streams"]:
+            if folder not in known:
+                raise StoreError(f"{where}: the database has no stream {folder!r}, but the mark has")
+        kinds |= known
+    return kinds
+
+
+def _check_stream(directory: Path, folder: str, kind: str, told: Mapping[str, Any]) -> Kept:
+    kept = read_kept(kind, directory / folder, told["parts"])
+    rows = [kept.rows]
+    if kind == "agent":
+        rows.append(count_rows(wall_folder(directory / folder), told["parts"]))
+    if any(count != told["rows"] for count in rows) or kept.digest.hexdigest() != told["digest"]:
+        raise StoreError(
+            f"{directory / folder} is damaged: its first {told['parts']} parts hold other rows than the mark says"
+        )
+    return kept
+
+
+def _phase_ids(session: Session, instance: int) -> dict[int, int]:
+    numbered = select(Phase.number, Phase.id).where(Phase.instance_id == instance)
+    return dict(session.execute(numbered).all())
+
+
+def _up_to(table: type[Episode] | type[Outcome], evaluation: bool, worker: int, last: int) -> Any:
+    return and_(table.evaluation.is_(evaluation), table.worker == worker, table.episode <= last)
+
+
+def _take_over(session: Session, instance: Instance) -> None:
+    """Make this process the one that runs the instance, unless another was faster."""
+    as_it_was = (
+        Instance.id == instance.id,
+        Instance.status == instance.status,
+        Instance.pid == instance.pid,
+        Instance.host == instance.host,
+    )
+    process = psutil.Process()
+    mine = {
+        "status": "running",
+        "ended": None,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "pid_started": process.create_time(),
+    }
+    taken = session.execute(update(Instance).where(*as_it_was).values(mine).returning(Instance.id)).all()
+    if not taken:
+        raise StoreError(f"the run {instance.uid} is being resumed by another process")
+
+
+def _set_back(session: Session, instance: int, mark: Mapping[str, Any]) -> None:
+    phases = _phase_ids(session, instance)
+    kept = {phase["phase"] for phase in mark["phases"]}
+    session.execute(delete(Failure).where(Failure.instance_id == instance))
+    texts = select(Warned.id).where(Warned.instance_id == instance).order_by(Warned.id)
+    late = list(session.scalars(texts))[mark["warnings"] :]
+    session.execute(delete(Warned).where(Warned.id.in_(late)))
+    session.execute(delete(KeptBrain).where(KeptBrain.instance_id == instance, KeptBrain.phase.not_in(kept)))
+    surplus = [row_id for number, row_id in phases.items() if number not in kept]
+    for table in (Outcome, Episode, Stream, Channel, Agent, Environment):
+        session.execute(delete(table).where(table.phase_id.in_(surplus)))
+    session.execute(delete(Phase).where(Phase.id.in_(surplus)))
+    for phase in mark["phases"]:
+        if not phase["finished"]:
+            _reopen(session, phases[phase["phase"]], phase)
+
+
+def _reopen(session: Session, row_id: int, phase: Mapping[str, Any]) -> None:
+    for table in (Outcome, Episode):
+        stays = or_(false(), *(_up_to(table, *key) for *key, _ in phase["episodes"]))
+        session.execute(delete(table).where(table.phase_id == row_id, not_(stays)))
+    if not phase["evaluation"]:
+        session.execute(delete(Stream).where(Stream.phase_id == row_id, Stream.evaluation))
+    unknown = {"rows": None, "parts": None, "digest": None}
+    session.execute(update(Stream).where(Stream.phase_id == row_id).values(unknown))
+    session.execute(update(Phase).where(Phase.id == row_id).values(ended=None, reason=None))
+
+
+def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, Any]) -> None:
+    root = directory / TRAJECTORIES
+    names = {f"phase-{phase['phase']}": phase for phase in mark["phases"]}
+    for found in root.glob("phase-*"):
+        if found.name not in names:
+            shutil.rmtree(found)
+    for name, phase in names.items():
+        if phase["finished"]:
+            continue
+        if not phase["evaluation"] and (root / name / EVALUATION).exists():
+            shutil.rmtree(root / name / EVALUATION)
+        for relative, told in phase["streams"].items():
+            folder = directory / relative
+            folders = [folder, wall_folder(folder)] if kinds[relative] == "agent" else [folder]
+            for place in folders:
+                _remove_parts(place, told["parts"])
+
+
+def _remove_parts(folder: Path, first: int) -> None:
+    surplus = [path for path in part_files(folder) if part_number(path) >= first]
+    for path in (*surplus, *folder.glob("*.tmp")):
+        path.unlink()

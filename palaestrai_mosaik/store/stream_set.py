@@ -1,0 +1,107 @@
+"""The streams of one phase: those of its training episodes, or those of its evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from palaestrai_mosaik.errors import StoreError, did_you_mean
+
+from .records import AgentRecord, EnvironmentRecord, slug
+from .streams import AgentStream, EnvironmentStream, StatisticsStream
+
+#: the folder of an instance's directory that holds the streams
+TRAJECTORIES = "trajectories"
+#: the folder of a phase's folder that holds the streams of its evaluations
+EVALUATION = "evaluation"
+
+S = TypeVar("S")
+AnyStream = AgentStream | EnvironmentStream | StatisticsStream
+
+
+class StreamSet:
+    """One stream for each agent and environment of a phase, and one for statistics.
+
+    ``directory`` is that of the instance; nothing is written before there are rows.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        phase: int,
+        environments: Sequence[EnvironmentRecord],
+        agents: Sequence[AgentRecord],
+        on_part: Callable[[], None],
+        *,
+        evaluation: bool = False,
+    ):
+        self.evaluation = evaluation
+        self._directory = directory
+        self._phase = phase
+        root = directory / TRAJECTORIES / f"phase-{phase}"
+        if evaluation:
+            root = root / EVALUATION
+        self._agents: dict[str, AgentStream] = {}
+        self._walls: dict[str, Path] = {}
+        self._environments: dict[str, EnvironmentStream] = {}
+        taken: set[str] = set()
+        for record in agents:
+            name = slug(record.name, taken)
+            taken.add(name)
+            wall = self._walls[record.name] = root / f"wall-{name}"
+            metadata = self._metadata("agent", record.name)
+            self._agents[record.name] = AgentStream(root / f"agent-{name}", wall, record, metadata, on_part)
+        taken.clear()
+        for environment in environments:
+            name = slug(environment.uid, taken)
+            taken.add(name)
+            folder, metadata = root / f"environment-{name}", self._metadata("environment", environment.uid)
+            self._environments[environment.uid] = EnvironmentStream(folder, environment, metadata, on_part)
+        self.statistics = StatisticsStream(root / "statistics", self._metadata("statistics", ""), on_part)
+
+    def agent(self, name: str) -> AgentStream:
+        """Return the stream of the agent ``name``, always the same object."""
+        return self._find(self._agents, "agent", name)
+
+    def environment(self, uid: str) -> EnvironmentStream:
+        """Return the stream of the environment ``uid``, always the same object."""
+        return self._find(self._environments, "environment", uid)
+
+    def table(self) -> Iterator[dict[str, Any]]:
+        """Yield ``kind``, ``name``, ``folder`` and ``evaluation`` of every folder of part files."""
+        for name, stream in self._agents.items():
+            yield self._row("agent", name, stream.folder)
+            yield self._row("wall", name, self._walls[name])
+        for uid, environment in self._environments.items():
+            yield self._row("environment", uid, environment.folder)
+        yield self._row("statistics", "", self.statistics.folder)
+
+    def __iter__(self) -> Iterator[tuple[str, AnyStream]]:
+        """Yield every stream with its folder, relative to the instance's directory."""
+        streams: list[AnyStream] = [*self._agents.values(), *self._environments.values(), self.statistics]
+        for stream in streams:
+            yield self._relative(stream.folder), stream
+
+    def _relative(self, folder: Path) -> str:
+        return folder.relative_to(self._directory).as_posix()
+
+    def _row(self, kind: str, name: str, folder: Path) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "name": name,
+            "evaluation": self.evaluation,
+            "folder": self._relative(folder),
+        }
+
+    def _metadata(self, kind: str, name: str) -> dict[str, Any]:
+        # No uid, no date: the parts of two runs of one document and seed can be compared.
+        metadata = {"kind": kind, "name": name, "phase": self._phase}
+        return metadata | {"evaluation": True} if self.evaluation else metadata
+
+    def _find(self, streams: dict[str, S], kind: str, name: str) -> S:
+        try:
+            return streams[name]
+        except KeyError:
+            hint = did_you_mean(name, streams) or f"; there are {', '.join(streams) or 'none'}"
+            raise StoreError(f"phase {self._phase} has no {kind} {name!r}{hint}") from None
