@@ -29,6 +29,8 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/engine.py
 	$(THREADS) $(BIN)/python tests/benchmarks/grid_solver.py
 	$(THREADS) $(BIN)/python tests/benchmarks/flagship.py
+	$(THREADS) $(BIN)/python tests/benchmarks/memory.py
+	$(THREADS) $(BIN)/python tests/benchmarks/workers.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
