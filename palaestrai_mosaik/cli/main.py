@@ -33,7 +33,10 @@ Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document,
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
     if not 0 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"must be 0 or a number of seconds, not {text}")
     return seconds
@@ -44,6 +47,8 @@ def _start(arguments: argparse.Namespace) -> int:
     # systems solved here; must be said before numpy is imported.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
+    if arguments.resume and arguments.no_store:
+        raise PalaestraiMosaikError("--resume needs the store that --no-store does without")
     from .start import start
 
     return start(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem, RunInterrupted
 from palaestrai_mosaik.experiment import RunDocument, load
-from palaestrai_mosaik.run import Progress, execute, make_progress, newest_run
+from palaestrai_mosaik.run import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.store import Store
 
 from .main import DEFAULT_STORE, FAILED, FINISHED, INTERRUPTED, STORE_VARIABLE, UNSOUND, print_problems
@@ -40,6 +40,8 @@ class _PhaseTally:
     steps: int = 0
     seconds: float = 0.0
     objectives: dict[str, float] = field(default_factory=dict)
+    #: what an earlier process has done: episodes and steps
+    carried: tuple[int, int] = (0, 0)
 
 
 class _Tally(Progress):
@@ -59,6 +61,12 @@ class _Tally(Progress):
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         self.phases.append(_PhaseTally(name, time.perf_counter()))
         self.shown.begin_phase(name, workers, episodes)
+
+    def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
+        if reason:
+            self.phases.append(_PhaseTally(name, 0.0, reason))
+        self.phases[-1].carried = episodes, steps
+        self.shown.carry(name, episodes, steps, reason)
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
         phase = self.phases[-1]
@@ -87,6 +95,13 @@ class _Results:
         usual = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
         self._option = "" if location in (None, usual) else f" --store {location}"
 
+    def resume_command(self, document: RunDocument) -> str | None:
+        """Return the command that goes on with the newest run of ``document``, if it can."""
+        found = None if self.store is None else earlier_run(document, self.store)
+        if found is None or not found.has_checkpoint:
+            return None
+        return f"palaestrai-mosaik start {document.source} --resume{self._option}"
+
     def next_command(self, instance: str) -> str:
         """Return the command that shows the run."""
         return f"palaestrai-mosaik show {instance}{self._option}"
@@ -111,10 +126,10 @@ def start(
         results = _Results(store, stack)
         for document in documents:
             instance = None
-            if resume:
-                instance, over = _to_resume(document, results)
-                if over:
-                    codes.append(FINISHED)
+            if resume and results.store is not None:
+                instance, code = _to_resume(document, results.store)
+                if code is not None:
+                    codes.append(code)
                     continue
             codes.append(_execute(document, results, quiet, instance, checkpoint_every))
             if codes[-1] == INTERRUPTED:
@@ -138,24 +153,26 @@ def _load(paths: Sequence[str]) -> list[RunDocument]:
     return documents
 
 
-def _to_resume(document: RunDocument, results: _Results) -> tuple[str | None, bool]:
-    """Return the instance to go on with, if any, and whether there is nothing left to do."""
-    newest = None if results.store is None else newest_run(document, results.store)
-    if newest is None:
-        print(f"run {document.uid!r}: nothing to resume, starting from the beginning", file=sys.stderr)
-        return None, False
-    instance, status, has_checkpoint = newest
-    if status == "finished":
-        print(f"run {document.uid!r}: instance {instance} has finished already", file=sys.stderr)
-        return None, True
-    if not has_checkpoint:
-        print(
-            f"run {document.uid!r}: instance {instance} ({status}) has no checkpoint, starting from the beginning",
-            file=sys.stderr,
-        )
-        return None, False
-    print(f"run {document.uid!r}: resuming instance {instance} ({status})", file=sys.stderr)
-    return instance, False
+def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | None]:
+    """Return the instance to go on with, if any, or the exit code if nothing is to be done."""
+    found = earlier_run(document, store)
+    told = f"run {document.uid!r}: "
+    instance, code = None, None
+    if found is None:
+        told += "nothing to resume, starting from the beginning"
+    elif found.status == "finished":
+        told += f"instance {found.instance} has finished already"
+        code = FINISHED
+    elif found.status == "running":
+        told += f"instance {found.instance} is running; two processes cannot go on with it"
+        code = FAILED
+    elif not found.has_checkpoint:
+        told += f"instance {found.instance} ({found.status}) has no checkpoint, starting from the beginning"
+    else:
+        told += f"resuming instance {found.instance} ({found.status})"
+        instance = found.instance
+    print(told, file=sys.stderr)
+    return instance, code
 
 
 def _execute(
@@ -185,6 +202,13 @@ def _execute(
         if not isinstance(error, PalaestraiMosaikError):
             _print_traceback(error, whole=instance is None)
         said = str(error) if isinstance(error, PalaestraiMosaikError) else f"{type(error).__name__}: {error}"
+        if resume is not None and instance is None:
+            print(
+                f"palaestrai-mosaik: run {document.uid!r} ({document.source}) not resumed: {said}",
+                file=sys.stderr,
+            )
+            print(f"nothing was changed; see: {results.next_command(resume)}", file=sys.stderr)
+            return FAILED
         print(_ended(document, f"failed: {said}", instance, results), file=sys.stderr)
         return FAILED
     for warning in result.warnings[len(document.warnings) :]:
@@ -218,7 +242,9 @@ def _ended(document: RunDocument, how: str, instance: str | None, results: _Resu
         return line + "\nnothing was recorded (--no-store)"
     if instance is None:
         return line + "\nit had not begun: nothing was recorded"
-    return line + f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}"
+    line += f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}"
+    again = results.resume_command(document)
+    return line if again is None else f"{line}\nto go on from its last checkpoint: {again}"
 
 
 def _summary(document: RunDocument, status: str, tally: _Tally, seconds: float) -> None:
@@ -226,8 +252,8 @@ def _summary(document: RunDocument, status: str, tally: _Tally, seconds: float) 
     rows = [
         (
             phase.name,
-            phase.episodes,
-            phase.steps,
+            phase.episodes + phase.carried[0],
+            phase.steps + phase.carried[1],
             round(phase.steps / phase.seconds) if phase.seconds else None,
             phase.reason,
             _objectives(phase.objectives),

@@ -3,6 +3,16 @@
 from .inspect import inspect
 from .interrupt import Interrupt
 from .progress import Progress, make_progress
-from .runner import RunResult, execute, newest_run
+from .resume import Earlier, earlier_run
+from .runner import RunResult, execute
 
-__all__ = ["Interrupt", "Progress", "RunResult", "execute", "inspect", "make_progress", "newest_run"]
+__all__ = [
+    "Earlier",
+    "Interrupt",
+    "Progress",
+    "RunResult",
+    "earlier_run",
+    "execute",
+    "inspect",
+    "make_progress",
+]

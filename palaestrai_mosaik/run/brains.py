@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeGuard
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeGuard
 
 from palaestrai_mosaik.agent.dumper import BrainDumper, FileBrainDumper
-from palaestrai_mosaik.errors import BrainDumpError, StoreError
+from palaestrai_mosaik.errors import BrainDumpError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
+
+    from .store_dumper import StoreBrainDumper
 
 BRAINS = "brains"
 
@@ -22,7 +25,10 @@ Place = Callable[[str], BrainDumper]
 
 
 class BrainKeeper(BrainDumper):
-    """Saves to several places and loads from others. It can be sent to other processes."""
+    """Saves to several places and loads from others. It can be sent to other processes.
+
+    It may know the password of a database: :class:`Dumpers` keep it out of checkpoints.
+    """
 
     def __init__(self, save_at: Sequence[Place], load_from: Sequence[BrainDumper], snapshot: str = ""):
         self._save_at = save_at
@@ -32,12 +38,27 @@ class BrainKeeper(BrainDumper):
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         self.store_brain_dump(dump, self._save_to, tag)
 
+    def save_all(self, dumps: Mapping[str, bytes]) -> None:
+        for dumper in self._save_to:
+            dumper.save_all(dumps)
+
     def load(self, tag: str = "") -> BinaryIO:
         return self.load_brain_dump(self._load_from, tag)
 
     def snapshot(self, name: str) -> BrainKeeper:
         """Return the keeper that saves under the snapshot ``name``, beside what else is kept."""
         return BrainKeeper(self._save_at, self._load_from, name)
+
+
+class Dumpers(list[BrainDumper]):
+    """The dumpers that a brain or muscle gets. A pickle of them is empty.
+
+    So a checkpoint holds nothing of where brains are kept, which is told anew to those that
+    are restored from it.
+    """
+
+    def __reduce__(self) -> tuple[type[Dumpers], tuple[()]]:
+        return Dumpers, ()
 
 
 def brain_keeper(
@@ -48,9 +69,12 @@ def brain_keeper(
     Every brain is saved below ``directory`` (that of the instance), below the brain's
     ``store_path``, where it has that parameter, and in the database of ``store``, unless
     that is a file beside the instances. ``load`` in the document names ``agent``,
-    ``experiment_run``, ``phase`` (index or name), ``phase_name``, ``snapshot`` and
-    ``base``; what it leaves out is the same agent, the same run, the previous phase, and
-    the brain as it was when the phase ended. Files go before the database.
+    ``experiment_run``, ``instance``, ``phase`` (index or name), ``phase_name``, ``snapshot``
+    and ``base``; what it leaves out is the same agent, the same run (in this execution), the
+    previous phase, and the brain as it was when the phase ended. Of another run, it is the
+    newest execution that finished, or else the newest. Files go before the database.
+
+    Raises :class:`BrainDumpError` where ``load`` points to what is not there.
     """
     save_at: list[Place] = [
         partial(FileBrainDumper, directory / BRAINS, document.uid, phase.name, agent.name)
@@ -59,42 +83,82 @@ def brain_keeper(
     if isinstance(path, str):
         save_at.append(partial(FileBrainDumper, Path(path).absolute(), document.uid, phase.name, agent.name))
     if _has_database(store):
-        save_at.append(partial(_in_database, *_location(store), directory.name, phase.index, agent.name))
-    load_from = [] if agent.load is None else _load_from(agent, phase, document, directory, store)
+        kept = _in_database(store, directory.name, phase.index, agent.name)
+        save_at.append(partial(_of_snapshot, kept))
+    load_from = [] if agent.load is None else list(_load_from(agent, phase, document, directory, store))
     return BrainKeeper(save_at, load_from)
 
 
 def _load_from(
     agent: AgentSpec, phase: PhaseSpec, document: RunDocument, directory: Path, store: Store | None
-) -> list[BrainDumper]:
+) -> Iterator[BrainDumper]:
     load = agent.load or {}
-    run = str(load.get("experiment_run") or document.uid)
-    name = str(load.get("agent") or agent.name)
-    snapshot = str(load.get("snapshot") or "")
-    root, of_run = _where(run, document, directory, store)
-    wanted = load.get("phase_name", load.get("phase"))
-    if wanted is None:
-        if run != document.uid:
-            raise BrainDumpError(
-                f"agent {agent.name!r}: 'load' from the run {run!r} must name the phase; it has {_list(of_run)}"
-            )
-        if phase.index == 0:
-            raise BrainDumpError(
-                f"agent {agent.name!r}: 'load' in the first phase has no previous phase to use"
-            )
-        wanted = phase.index - 1
+    name, snapshot = load.get("agent", agent.name), load.get("snapshot", "")
+    source = find_source(agent, phase, document, store)
+    base = load.get("base")
+    if base is not None:
+        if not Path(base).is_dir():
+            raise BrainDumpError(f"agent {agent.name!r}: 'load' has the base {base!r}, which is no folder")
+        yield FileBrainDumper(Path(base).absolute(), source.run, source.phase, name, snapshot)
+    if not source.known:
+        return
+    root = directory
+    if source.instance is not None and store is not None:
+        root = store.instance_directory(source.instance)
+    yield FileBrainDumper(root / BRAINS, source.run, source.phase, name, snapshot)
+    if source.number is not None and _has_database(store):
+        yield _of_snapshot(_in_database(store, root.name, source.number, name), snapshot)
+
+
+class Source(NamedTuple):
+    """What ``load`` points to: a phase (its number, where it is known) of an experiment run.
+
+    ``instance`` is the execution (``None``: this one). ``known`` is false where there is no
+    store that could know the run.
+    """
+
+    run: str
+    phase: str
+    number: int | None
+    instance: str | None
+    known: bool
+
+
+def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store: Store | None) -> Source:
+    """Return what ``load`` of ``agent``, in ``phase`` of ``document``, points to.
+
+    Raises :class:`BrainDumpError` for an experiment run, an instance, or a phase of theirs that
+    is not there.
+    """
+    load = agent.load or {}
+    who, run, instance, known = f"agent {agent.name!r}: 'load'", load.get("experiment_run"), None, True
+    names: list[str] = []
+    if run in (None, document.uid) and "instance" not in load:
+        names = [one.name for one in document.phases]
+    elif store is not None:
+        try:
+            _, run, _ = found = store.find_instance(run, load.get("instance"))
+            names = list(store.phases(found.uid)["name"])
+        except StoreError as error:
+            raise BrainDumpError(f"{who} points to another execution: {error}") from error
+        instance = found.uid
+    elif "base" not in load:
+        raise BrainDumpError(f"{who} points to another execution, and a run without a store knows none")
+    else:
+        known = False
+    run = run or document.uid
+    wanted = load.get("phase_name", load.get("phase", phase.index - 1))
+    listed = ", ".join(f"{i}: {name!r}" for i, name in enumerate(names)) or "no phase that is known here"
     if isinstance(wanted, int):
-        if not 0 <= wanted < len(of_run):
-            raise BrainDumpError(
-                f"agent {agent.name!r}: 'load' names phase {wanted}, but run {run!r} has {_list(of_run)}"
-            )
-        wanted = of_run[wanted]
-    bases = ([Path(load["base"]).absolute()] if load.get("base") else []) + ([root / BRAINS] if root else [])
-    load_from: list[BrainDumper] = [FileBrainDumper(base, run, wanted, name, snapshot) for base in bases]
-    if root is not None and _has_database(store) and wanted in of_run:
-        index = of_run.index(wanted)
-        load_from.append(_in_database(*_location(store), root.name, index, name, snapshot))
-    return load_from
+        if not 0 <= wanted < len(names):
+            raise BrainDumpError(f"{who} names phase {wanted}, but run {run!r} has {listed}")
+        return Source(run, names[wanted], wanted, instance, known)
+    if wanted in names:
+        return Source(run, wanted, names.index(wanted), instance, known)
+    if "base" not in load:
+        hint = did_you_mean(wanted, names)
+        raise BrainDumpError(f"{who} names the phase {wanted!r}{hint}, but run {run!r} has {listed}")
+    return Source(run, wanted, None, instance, known)
 
 
 def _has_database(store: Store | None) -> TypeGuard[Store]:
@@ -108,34 +172,13 @@ def _has_database(store: Store | None) -> TypeGuard[Store]:
     return bool(url.database) and url.database not in (":memory:", str(store.directory / "store.db"))
 
 
-def _location(store: Store) -> tuple[str, str]:
-    return store.database.engine.url.render_as_string(hide_password=False), str(store.directory)
-
-
-def _in_database(
-    location: str, files: str, instance: str, phase: int, agent: str, snapshot: str
-) -> BrainDumper:
+def _in_database(store: Store, instance: str, phase: int, agent: str) -> StoreBrainDumper:
     # a store in a directory needs no database driver here
     from .store_dumper import StoreBrainDumper
 
-    return StoreBrainDumper(location, files, instance, phase, agent, snapshot)
+    location = store.database.engine.url.render_as_string(hide_password=False)
+    return StoreBrainDumper(location, str(store.directory), instance, phase, agent)
 
 
-def _where(
-    run: str, document: RunDocument, directory: Path, store: Store | None
-) -> tuple[Path | None, list[str]]:
-    """Return the directory of the newest instance of ``run``, and the names of its phases."""
-    if run == document.uid:
-        return directory, [phase.name for phase in document.phases]
-    if store is None:
-        return None, []
-    try:
-        phases = store.phases(run)
-        instance = store.instance_directory(store.find_run(run))
-    except StoreError as error:
-        raise BrainDumpError(f"'load' names the experiment run {run!r}: {error}") from error
-    return instance, list(phases["name"])
-
-
-def _list(phases: list[str]) -> str:
-    return ", ".join(f"{i}: {name!r}" for i, name in enumerate(phases)) or "no phase that is known here"
+def _of_snapshot(dumper: StoreBrainDumper, snapshot: str) -> StoreBrainDumper:
+    return replace(dumper, snapshot=snapshot)

@@ -2,7 +2,7 @@
 
 A checkpoint is a folder below the instance's directory: ``state.pickle`` (brains, memories,
 muscles, conditions, counters, between two rounds of episodes) and ``manifest.json`` (what
-the store held then, the document's hash, versions, and the SHA-256 of the state). It is
+the store held then, the document's hash, versions, and the SHA-256 of it all). It is
 written under another name, flushed to the disk and renamed, so there is a whole one or
 none. The newest two are kept: if one turns out to be damaged, the other one serves.
 
@@ -18,6 +18,7 @@ import os
 import pickle
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,16 +86,21 @@ class Checkpoints:
             "format": _FORMAT,
             "document": self._hash,
             "versions": self._versions,
-            "sha256": hashlib.sha256(pickled).hexdigest(),
+            "state": _digest(pickled),
             "store": mark,
         }
+        # the first line says what the second one must be
+        body = json.dumps(manifest).encode()
         numbers = _numbers(self._folder)
         number = numbers[-1] + 1 if numbers else 0
         temporary = self._folder / f".{number:06d}.{os.getpid()}"
+        # left by a process that was killed while it wrote
+        for stray in self._folder.glob(".*"):
+            shutil.rmtree(stray, ignore_errors=True)
         try:
             temporary.mkdir(parents=True)
             _write(temporary / _STATE, pickled)
-            _write(temporary / _MANIFEST, json.dumps(manifest).encode())
+            _write(temporary / _MANIFEST, _digest(body).encode() + b"\n" + body)
             os.replace(temporary, self._folder / f"{number:06d}")
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -109,23 +115,21 @@ class Checkpoints:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def latest(directory: Path, hash: str, versions: dict[str, str]) -> Checkpoint | None:
-    """Return the newest whole checkpoint of the instance in ``directory``; ``None`` if there is none.
+def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> Iterator[Checkpoint]:
+    """Yield the whole checkpoints of the instance in ``directory``, newest first.
 
-    Raises :class:`CheckpointError` where there are some, but none is whole, or where they
-    are of another document or other versions, with which the result would differ.
+    Raises :class:`CheckpointError` where there is none, or where they are of another
+    document or other versions, with which the result would differ.
     """
     folder = directory / FOLDER
+    numbers = _numbers(folder)
+    if not numbers:
+        raise CheckpointError(f"there is no checkpoint in {folder}")
     damaged: list[str] = []
-    for number in reversed(_numbers(folder)):
+    for number in reversed(numbers):
         path = folder / f"{number:06d}"
-        try:
-            manifest = json.loads((path / _MANIFEST).read_bytes())
-            pickled = (path / _STATE).read_bytes()
-            whole = hashlib.sha256(pickled).hexdigest() == manifest["sha256"]
-        except (OSError, ValueError, KeyError, TypeError):
-            whole = False
-        if not whole:
+        manifest, pickled = _read(path)
+        if manifest is None:
             damaged.append(path.name)
             continue
         if manifest["format"] != _FORMAT:
@@ -134,18 +138,41 @@ def latest(directory: Path, hash: str, versions: dict[str, str]) -> Checkpoint |
             raise CheckpointError(
                 f"{path} belongs to a document with the hash {manifest['document'][:16]}, not {hash[:16]}"
             )
-        changed = {
-            name: f"{version} then, {versions.get(name)} now"
-            for name, version in manifest["versions"].items()
-            if versions.get(name) != version
-        }
+        then = manifest["versions"]
+        changed = [
+            f"{name}: {then.get(name, 'none')} then, {versions.get(name, 'none')} now"
+            for name in sorted(then.keys() | versions.keys())
+            if versions.get(name) != then.get(name)
+        ]
         if changed:
-            told = "; ".join(f"{name}: {what}" for name, what in changed.items())
-            raise CheckpointError(f"{path} was written with other versions ({told})")
-        return Checkpoint(path, manifest["store"], pickled)
-    if damaged:
+            raise CheckpointError(f"{path} was written with other versions ({'; '.join(changed)})")
+        yield Checkpoint(path, manifest["store"], pickled)
+    if len(damaged) == len(numbers):
         raise CheckpointError(f"no checkpoint in {folder} is whole: {', '.join(damaged)}")
-    return None
+
+
+def _read(path: Path) -> tuple[dict[str, Any] | None, bytes]:
+    """Return manifest and state of a checkpoint; no manifest where anything is damaged."""
+    try:
+        digest, _, body = (path / _MANIFEST).read_bytes().partition(b"\n")
+        pickled = (path / _STATE).read_bytes()
+    except OSError:
+        return None, b""
+    if _digest(body).encode() != digest:
+        return None, b""
+    manifest: dict[str, Any] = json.loads(body)
+    return (manifest, pickled) if manifest["state"] == _digest(pickled) else (None, b"")
+
+
+def discard_newer(checkpoint: Checkpoint) -> None:
+    """Remove checkpoints that are newer than the one that a run goes on from."""
+    for number in _numbers(checkpoint.path.parent):
+        if number > int(checkpoint.path.name):
+            shutil.rmtree(checkpoint.path.parent / f"{number:06d}", ignore_errors=True)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def has_checkpoints(directory: Path) -> bool:

@@ -10,9 +10,12 @@ import sys
 import threading
 import traceback
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import IO, Any
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.simulation.conditions import TerminationCondition
 
 from .interrupt import Interrupt
 from .outbox import Batch, Outbox
@@ -66,12 +69,13 @@ class Answer:
     """What a worker process says: each message gets one, an episode as many as it takes.
 
     ``error`` is the pickled exception (``None`` where it cannot be pickled), ``trace`` its
-    traceback. ``globals_used``: a global random generator was used.
+    traceback. ``problem``: why there is no ``state``. ``globals_used``: a global random generator was used.
     """
 
     batch: Batch | None = None
     report: EpisodeReport | None = None
     state: bytes | None = None
+    problem: str | None = None
     error: bytes | None = None
     trace: str | None = None
     globals_used: bool = False
@@ -90,6 +94,7 @@ class _Child:
         self._interrupt = interrupt
         self._inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._report: EpisodeReport | None = None
+        self._conditions: list[TerminationCondition] = []
         self.worker: Worker | None = None
         self.start: Start
         self.outbox: Outbox
@@ -107,7 +112,14 @@ class _Child:
         return pickle.loads(self._inbox.get())
 
     def _send(self, answer: Answer) -> None:
-        write_frame(self._out, pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+        try:
+            frame = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise ContractError(
+                f"worker {self.start.plan.index}: what a muscle sends to its brain in another process must be "
+                f"something that can be pickled: {error}"
+            ) from error
+        write_frame(self._out, frame)
 
     def run(self) -> None:
         # here, not above: the main process's modules need no event loop
@@ -129,11 +141,18 @@ class _Child:
         before = seeding.global_state_digest()
         self.start = start
         self.outbox = Outbox(start.learning, start.recorded)
+        # a restart makes environments and muscles anew, conditions live on
+        plan = start.plan
+        self._conditions = [
+            *make_conditions(plan.phase.simulation.conditions),
+            *make_conditions(plan.conditions),
+        ]
         self._make()
         self._send(Answer())
         while not isinstance(message := self._receive(), End):
             self._send(self._obey(message, loop))
         assert self.worker is not None
+        self._report = None
         self.worker.close()
         self.worker = None
         self._send(Answer(globals_used=seeding.global_state_digest() != before))
@@ -141,6 +160,7 @@ class _Child:
     def _obey(self, message: Any, loop: Any) -> Answer:
         worker = self.worker
         assert worker is not None
+        self._report = None
         if isinstance(message, Go):
             assert message.task is not None
             self._take(message)
@@ -152,9 +172,14 @@ class _Child:
             return Answer()
         if isinstance(message, Restore):
             worker.restore(pickle.loads(message.state))
+            self._conditions = list(worker.director.conditions)
             return Answer()
         assert isinstance(message, Save)
-        return Answer(state=pickle.dumps(worker.state(), pickle.HIGHEST_PROTOCOL))
+        try:
+            return Answer(state=pickle.dumps(worker.state(), pickle.HIGHEST_PROTOCOL))
+        except Exception as error:
+            # users' objects may raise anything; the run can go on without checkpoints
+            return Answer(problem=str(error))
 
     def _make(self) -> None:
         plan = self.start.plan
@@ -166,9 +191,8 @@ class _Child:
             for port in ports:
                 port.domain.shutdown()
             raise
-        conditions = [*make_conditions(plan.phase.simulation.conditions), *make_conditions(plan.conditions)]
         recording = self.outbox if self.start.recorded else None
-        self.worker = Worker(plan, ports, self.outbox.brains, conditions, self._interrupt, recording)
+        self.worker = Worker(plan, ports, self.outbox.brains, self._conditions, self._interrupt, recording)
         self.worker.on_step = self._stepped
         self.worker.on_report = self._reported
 
@@ -203,10 +227,24 @@ class _Child:
         except Exception:
             pickled = None
         answer = Answer(error=pickled, trace=trace, report=self._report)
-        if self.worker is not None and self._report is not None:
-            answer.batch = self._batch(self._report.number, self._report.steps, over=True)
         with contextlib.suppress(OSError):
-            self._send(answer)
+            try:
+                if self.worker is not None and self._report is not None:
+                    answer.batch = self._batch(self._report.number, self._report.steps, over=True)
+                self._send(answer)
+            except OSError:
+                raise
+            except Exception as second:
+                answer.batch = None
+                answer.trace = f"{trace}(what was left to record could not be sent: {second!r})\n"
+                self._send(answer)
+
+
+class _Wish(Interrupt):
+    """A wish that may come twice: from the terminal, and from the main process."""
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
 
 
 def main() -> None:
@@ -217,6 +255,7 @@ def main() -> None:
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
-    with contextlib.suppress(KeyboardInterrupt), Interrupt() as interrupt:
+    # the process may be ended at any time: what was printed must be out by then
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    with contextlib.suppress(KeyboardInterrupt), _Wish() as interrupt:
         _Child(stream_in, stream_out, interrupt).run()
-    sys.stdout.flush()

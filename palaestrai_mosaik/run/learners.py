@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import Brain, BrainDumper, Experience, Memory, Muscle
 from palaestrai_mosaik.agent.dumper import dump_arrays
-from palaestrai_mosaik.agent.filter import Filter
-from palaestrai_mosaik.errors import BrainDumpError, ContractError
-from palaestrai_mosaik.experiment import AgentSpec, resolve
+from palaestrai_mosaik.agent.filter import FilterChain
+from palaestrai_mosaik.errors import BrainDumpError, DocumentError, Problem, StoreError
+from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument, resolve
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
-from .brains import BrainKeeper
+from .brains import BrainKeeper, Dumpers, find_source
 from .parts import FILTERS, learned, load_filters, make, make_filters
-from .replay import Standpoint, replay
+from .replay import Standpoint, find_instance, replay
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
@@ -41,7 +43,7 @@ def make_learner(
     brain.rng = seeding.generator(seed, phase.name, "brain", spec.name)
     brain._memory = Memory()
     brain._memory.rng = seeding.generator(seed, phase.name, "memory", spec.name)
-    brain._dumpers = [keeper]
+    brain._dumpers = Dumpers([keeper])
     sensors, actuators = (
         (channels.sensors, channels.actuators) if filters is None else (filters.sensors, filters.actuators)
     )
@@ -57,7 +59,7 @@ def make_learner(
                 f"{muscle.__name__}.prepare_model is there to do it"
             )
         brain.load()
-        load_filters(filters, keeper)
+        load_filters(filters, keeper, spec.name)
     learner = Learner(brain, filters)
     if spec.replay and phase.mode is Mode.TRAIN:
         _replay(learner, spec, standpoint, channels, store)
@@ -68,59 +70,103 @@ def make_learner(
 def _replay(
     learner: Learner, spec: AgentSpec, standpoint: Standpoint, channels: Channels, store: Store | None
 ) -> None:
-    """Fill the brain's memory with what ``replay`` names, as the agent's filters show it."""
+    """Fill the brain's memory with what ``replay`` names, as the agent's filters show it.
+
+    The filters see all that is replayed twice: first they learn from the readings, then, with
+    what they know by now, they show them to the brain.
+    """
     memory, filters = learner.brain.memory, learner.filters
     if filters is None:
         replay(memory, spec, channels, standpoint, store)
         return
-    changing = [
-        type(f).__name__
-        for f in filters.filters
-        if type(f).muscle_post_process is not Filter.muscle_post_process
-    ]
-    if changing:
-        raise ContractError(
-            f"agent {spec.name!r} cannot replay through {', '.join(changing)}: what was set is stored, but not "
-            "what the muscle did before its filters changed it"
-        )
     stored = Memory(size_limit=memory.size_limit)
     replay(stored, spec, channels, standpoint, store)
+    for _ in _seen(filters, stored):
+        pass
+    filters.learn(filters.news())
+    filters.mode = Mode.TEST
+    rows = list(_seen(filters, stored))
+    filters.mode = Mode.TRAIN
+    for row in rows:
+        memory.append_experience(filters.brain_pre(row))
+
+
+def _seen(filters: FilterChain, stored: Memory) -> Iterator[Experience]:
+    """Yield the rows with what a muscle with these filters would have seen and done."""
     step = 0
     for row in stored:
         if step == 0:
             filters.reset()
         readings, setpoints = row.sensor_readings[0], row.actuator_setpoints[0]
-        memory.append_experience(
-            filters.brain_pre(
-                Experience(
-                    row.muscles[0],
-                    readings,
-                    setpoints,
-                    row.rewards[0],
-                    float(row.objective[0]),
-                    row.additional_data[0],
-                    filters.pre(readings),
-                    setpoints,
-                    bool(row.terminated[0]),
-                    bool(row.truncated[0]),
-                    step=step,
-                )
-            )
+        terminated, truncated = bool(row.terminated[0]), bool(row.truncated[0])
+        yield Experience(
+            row.muscles[0],
+            readings,
+            setpoints,
+            row.rewards[0],
+            float(row.objective[0]),
+            row.additional_data[0],
+            filters.pre(readings),
+            filters.undo(setpoints),
+            terminated,
+            truncated,
+            step=step,
         )
-        step = 0 if row.dones[0] else step + 1
-    news = filters.news()
-    if news is not None:
-        filters.learn(news)
+        step = 0 if terminated or truncated else step + 1
+
+
+def check_sources(phases: Sequence[PhaseSpec], document: RunDocument, store: Store | None) -> None:
+    """Check that the other executions exist that ``load`` and ``replay`` point to.
+
+    ``phases`` are those of ``document`` that will run. What this execution gives itself is
+    checked with the document. Raises :class:`DocumentError` with all that is not there.
+    """
+    problems: dict[Problem, None] = {}
+
+    def look(ask: Callable[[], Any], *place: str | int) -> None:
+        try:
+            ask()
+        except (BrainDumpError, StoreError) as error:
+            problems[document.problem(str(error), "phases", *place)] = None
+
+    for phase in phases:
+        for i, agent in enumerate(phase.agents):
+            place = (phase.index, "agents", i)
+            if agent.load is not None:
+                look(partial(find_source, agent, phase, document, store), *place, "load")
+            if agent.brain is None or phase.mode is Mode.TEST:
+                continue
+            for j, source in enumerate(agent.replay):
+                if source.instance is not None or source.experiment_run not in (None, document.uid):
+                    look(partial(find_instance, source, document.uid, store), *place, "replay", j)
+    if problems:
+        raise DocumentError(list(problems))
 
 
 def store_model(learner: Learner, dumper: BrainDumper) -> None:
-    """Keep the brain and what its filters have learned."""
+    """Keep the brain and what its filters have learned, all dumps of them at once."""
     brain = learner.brain
-    before, brain._dumpers = brain._dumpers, [dumper]
+    collected = _Collected(dumper)
+    before, brain._dumpers = brain._dumpers, [collected]
     try:
         brain.store()
-        arrays = learned(learner.filters)
-        if arrays:
-            dump_arrays(arrays, [dumper], FILTERS)
     finally:
         brain._dumpers = before
+    arrays = learned(learner.filters)
+    if arrays:
+        dump_arrays(arrays, [collected], FILTERS)
+    dumper.save_all(collected.dumps)
+
+
+class _Collected(BrainDumper):
+    """Holds dumps until all are there; what is loaded comes from elsewhere."""
+
+    def __init__(self, elsewhere: BrainDumper):
+        self.dumps: dict[str, bytes] = {}
+        self._elsewhere = elsewhere
+
+    def save(self, dump: BinaryIO, tag: str = "") -> None:
+        self.dumps[tag] = dump.read()
+
+    def load(self, tag: str = "") -> BinaryIO:
+        return self._elsewhere.load(tag)

@@ -40,12 +40,14 @@ def _column(values: Sequence[Any]) -> tuple[bool, Any]:
     first = values[0]
     if type(first) in (int, float, bool) and all(type(v) is type(first) for v in values):
         try:
-            return True, np.array(values)
+            # without the type, integers that are too large would become floats
+            return True, np.array(values, dtype=type(first))
         except OverflowError:
             return False, list(values)
-    if isinstance(first, np.ndarray) and first.ndim and not first.dtype.hasobject:
+    # stacking would take off what subclasses add (masks), and the order of bytes
+    if type(first) is np.ndarray and first.ndim and first.dtype.isnative and not first.dtype.hasobject:
         alike = all(
-            isinstance(v, np.ndarray) and v.shape == first.shape and v.dtype == first.dtype for v in values
+            type(v) is np.ndarray and v.shape == first.shape and v.dtype == first.dtype for v in values
         )
         if alike:
             return False, np.stack(values)

@@ -13,13 +13,15 @@ from palaestrai_mosaik.agent import Brain, Muscle, Objective
 from palaestrai_mosaik.agent.dumper import BrainDumper, load_arrays
 from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, resolve
 from palaestrai_mosaik.simulation.body import Body, Learning
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode
+
+from .brains import Dumpers
 
 if TYPE_CHECKING:
     from .worker import WorkerPlan
@@ -74,11 +76,20 @@ def make_conditions(specs: Sequence[ClassSpec]) -> list[TerminationCondition]:
 
 
 def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain | None:
-    """Return the filters of an agent, for one of its muscles or for its brain."""
+    """Return the filters of an agent, for one of its muscles or for its brain.
+
+    Raises :class:`ContractError` where they cannot work on the channels, or the agent cannot
+    replay through them.
+    """
     if not spec.filters:
         return None
     chain = FilterChain([make(f, "filter") for f in spec.filters], channels.sensors, channels.actuators)
     chain.mode = mode
+    if spec.replay and spec.brain is not None and mode is Mode.TRAIN and chain.irreversible:
+        raise ContractError(
+            f"agent {spec.name!r} cannot replay through {', '.join(chain.irreversible)}: the store has what the "
+            "environment got, but not what the muscle did before its filters changed it"
+        )
     return chain
 
 
@@ -99,13 +110,13 @@ def make_body(
     muscle.mode = mode
     muscle._memory = body.memory
     muscle._memory.rng = seeding.generator(plan.seed, plan.phase.name, "memory", spec.name, plan.index)
-    muscle._dumpers = [keeper]
+    muscle._dumpers = Dumpers([keeper])
     if objective is not None:
         objective.setup(body.reward_names)
     muscle.setup()
     if spec.load is not None:
         muscle.prepare_model()
-        load_filters(filters, keeper)
+        load_filters(filters, keeper, spec.name)
     return body
 
 
@@ -114,15 +125,32 @@ def muscle_uid(agent: str, worker: int) -> str:
     return f"{agent}.{worker}"
 
 
-def load_filters(filters: FilterChain | None, dumper: BrainDumper) -> None:
-    """Restore what filters have learned, if they are of the kind that learns."""
-    if filters is None or not learned(filters):
+def load_filters(filters: FilterChain | None, dumper: BrainDumper, agent: str) -> None:
+    """Restore what the filters of ``agent`` have learned, if they are of the kind that learns.
+
+    Raises :class:`BrainDumpError` where the dump is that of other filters.
+    """
+    wanted = learned(filters)
+    if filters is None or not wanted:
         return
+    found = load_arrays([dumper], FILTERS)
+    names = ", ".join(type(one).__name__ for one in filters.filters)
+    misfit = (
+        f"agent {agent!r}: the model that 'load' points to has not been learned through its filters ({names})"
+    )
+    if found.keys() != wanted.keys():
+        # what is learned is named by the filter's place in the chain
+        raise BrainDumpError(
+            f"{misfit}: they keep {', '.join(wanted)}, but it has {', '.join(found) or 'nothing'}"
+        )
     states = filters.state()
-    for name, array in load_arrays([dumper], FILTERS).items():
+    for name, array in found.items():
         place, key = name.split(".", 1)
         states[int(place)][key] = array
-    filters.set_state(states)
+    try:
+        filters.set_state(states)
+    except (ContractError, TypeError, ValueError) as error:
+        raise BrainDumpError(f"{misfit}: {error}") from error
 
 
 def learned(filters: FilterChain | None) -> dict[str, Any]:

@@ -82,6 +82,8 @@ class PhaseRunner:
         self.history: list[list[Mapping[str, float]]] = [[] for _ in range(phase.workers)]
         #: the evaluations so far: for each, the reports that there are yet
         self.evaluations: list[list[EpisodeReport]] = []
+        #: how many of them have been judged, where workers do not wait for one another
+        self._judged = 0
         #: the workers that go on, and why the others do not
         self.active = list(range(phase.workers))
         self.reasons: dict[int, str] = {}
@@ -97,6 +99,8 @@ class PhaseRunner:
         context.progress.begin_phase(phase.name, phase.workers, phase.episodes)
         try:
             self._set_up(state)
+            if state is not None:
+                context.progress.carry(phase.name, sum(map(len, self.history)), self.steps)
             assert self.team is not None
             flow, reason = self._asynchronous() if phase.asynchronous else self._rounds()
             for name, learner in self.learners.items():
@@ -199,7 +203,9 @@ class PhaseRunner:
         if every and self.phase.mode is Mode.TRAIN and (number + 1) % every == 0 and not _shuts(verdict):
             task = EpisodeTask(len(self.evaluations), evaluation=True)
             self.evaluations.append(self._run(workers, task))
-            verdict = verdict or self._judge_evaluation(task.number)
+            # brains are told, and kept if they are at their best, also if the phase is over
+            judged = self._judge_evaluation(task.number)
+            verdict = verdict or judged
         return verdict or self._all_done()
 
     def _run(self, workers: Sequence[int], task: EpisodeTask) -> list[EpisodeReport]:
@@ -223,10 +229,11 @@ class PhaseRunner:
             if report.interrupted:
                 raise self._interrupted(EpisodeTask(report.number, report.evaluation))
             if report.evaluation:
-                verdict = verdict or self._evaluated(report)
+                judged = self._evaluated(report)
+                verdict = verdict or judged
             else:
                 self._remember(report)
-                verdict = verdict or self._judge(report)
+                verdict = verdict or self._judge(report) or self._judge_evaluations()
                 done = len(self.history[report.worker])
                 if report.worker == 0:
                     self._snapshots(done)
@@ -244,12 +251,23 @@ class PhaseRunner:
     def _evaluated(self, report: EpisodeReport) -> Verdict | None:
         while len(self.evaluations) <= report.number:
             self.evaluations.append([])
-        reports = self.evaluations[report.number]
-        reports.append(report)
-        if len(reports) < self.phase.workers:
-            return None
-        reports.sort(key=lambda r: r.worker)
-        return self._judge_evaluation(report.number)
+        self.evaluations[report.number].append(report)
+        return self._judge_evaluations()
+
+    def _judge_evaluations(self) -> Verdict | None:
+        """Judge, in their order, the evaluations that all have run who will."""
+        verdict: Verdict | None = None
+        while verdict is None and self._judged < len(self.evaluations):
+            number, reports = self._judged, self.evaluations[self._judged]
+            due = (number + 1) * (self.phase.evaluate_every or 0)
+            # a worker that is done may have stopped before this evaluation
+            expected = [w for w, means in enumerate(self.history) if w in self.active or len(means) >= due]
+            if len(reports) < len(expected):
+                break
+            reports.sort(key=lambda r: r.worker)
+            self._judged += 1
+            verdict = self._judge_evaluation(number)
+        return verdict
 
     def _interrupted(self, task: EpisodeTask) -> RunInterrupted:
         kind = "evaluation" if task.evaluation else "episode"

@@ -21,13 +21,7 @@ from typing import IO, Any
 from palaestrai_mosaik.errors import SimulationError
 
 _LENGTH = struct.Struct("<Q")
-#: Ctrl-C reaches all processes of a terminal; while it still imports, a worker leaves that to the main process
-_PROGRAM = """\
-import signal
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-from palaestrai_mosaik.run.child import main
-main()
-"""
+_PROGRAM = "from palaestrai_mosaik.run.child import main; main()"
 #: seconds that a process has to end by itself
 _PATIENCE = 2.0
 
@@ -68,6 +62,8 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            # Ctrl-C is for the main process, which tells the workers
+            process_group=0 if os.name == "posix" else None,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
@@ -79,6 +75,11 @@ class WorkerProcess:
         """The process's id."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
     def send(self, message: Any) -> None:
         """Send a message. Raises :class:`WorkerDied` where the process is gone."""
         try:
@@ -88,7 +89,7 @@ class WorkerProcess:
 
     def interrupt(self) -> None:
         """Ask for the end of the episode between two steps."""
-        if self._process.poll() is None:
+        if not self.ended:
             self._process.terminate()
 
     def died(self) -> WorkerDied:
@@ -116,8 +117,10 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join()
-        self._from.close()
+        # a process that users' code forked off may hold the other end of the stream
+        self._reader.join(_PATIENCE)
+        if not self._reader.is_alive():
+            self._from.close()
 
     def _read(self) -> None:
         while True:
@@ -134,15 +137,32 @@ class Pool:
     """The worker processes of a run. They stay from phase to phase, because starting takes a while."""
 
     def __init__(self) -> None:
-        #: what the processes send: (index, frame), or ``None`` for a frame where one has ended
-        self.inbox: queue.SimpleQueue[tuple[int, bytes | None]] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[int, bytes | None]] = queue.SimpleQueue()
         self._processes: list[WorkerProcess] = []
+        self._ended: set[int] = set()
 
     def take(self, count: int) -> list[WorkerProcess]:
         """Return the processes 0 to ``count - 1``, started if need be."""
         while len(self._processes) < count:
-            self._processes.append(WorkerProcess(len(self._processes), self.inbox))
+            self._processes.append(WorkerProcess(len(self._processes), self._inbox))
         return self._processes[:count]
+
+    def receive(self, timeout: float) -> tuple[int, bytes | None] | None:
+        """Return what a process has sent, and its index.
+
+        ``None`` instead of a frame: it has ended; instead of both: nothing came in ``timeout``
+        seconds.
+        """
+        with contextlib.suppress(queue.Empty):
+            return self._inbox.get(timeout=timeout)
+        # the stream of a process does not end where one that users' code forked off holds it
+        for process in self._processes:
+            if process.index in self._ended:
+                return process.index, None
+            if process.ended:
+                # what it said last may still be on its way
+                self._ended.add(process.index)
+        return None
 
     def died(self, index: int) -> WorkerDied:
         """Return the error that tells how a process ended."""

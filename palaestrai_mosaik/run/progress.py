@@ -18,6 +18,12 @@ class Progress:
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         """A phase begins (``episodes`` per worker, ``None``: not known)."""
 
+    def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
+        """An earlier process of this run has done so much of a phase, which ended for ``reason``.
+
+        Without a reason it is the phase that has just begun, which goes on here.
+        """
+
     def step(self, worker: int, episode: int, steps: int) -> None:
         """``steps`` steps of an episode are done; called at its start (0) and after each."""
 
@@ -73,6 +79,10 @@ class Lines(_Rated):
         count = "?" if episodes is None else str(episodes)
         self._print(f"phase {name}: {workers} worker(s), {count} episode(s) each")
 
+    def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
+        done = f"was over before ({reason})" if reason else "goes on"
+        self._print(f"phase {name}: {done}, {episodes} episodes and {steps} steps are done")
+
     def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
         objective = f", last objectives {self._objectives}" if self._objectives else ""
         self._print(
@@ -103,6 +113,10 @@ class Bar(_Rated):
             bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} episodes [{elapsed}{postfix}]",
             dynamic_ncols=True,
         )
+
+    def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
+        if not reason:
+            self.bar.update(episodes)
 
     def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
         self.bar.set_postfix_str(f"step {steps}, {rate:.0f} steps/s {self._objectives}".strip())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store import Store
 
+_NO_STORE = "a run without a store has no trajectories to replay"
 _ENDS = ["objective", "terminated", "truncated"]
 
 
@@ -59,12 +60,31 @@ def replay(
     for i, source in enumerate(agent.replay):
         try:
             if store is None:
-                raise StoreError("a run without a store has no trajectories to replay")
+                raise StoreError(_NO_STORE)
             count += _Source(source, agent.name, channels, standpoint, store).append_to(memory, i)
         except StoreError as error:
             where = ("phases", phase.index, "agents", position, "replay", i)
             raise StoreError(str(document.problem(str(error), *where))) from error
     return count
+
+
+def find_instance(source: ReplaySpec, document: str, store: Store | None) -> str:
+    """Return the uid of the other execution that ``source`` means, in a run of ``document`` (its uid).
+
+    Raises :class:`StoreError` if there is none, or none that has finished.
+    """
+    if store is None:
+        raise StoreError(_NO_STORE)
+    if source.instance is not None:
+        return store.find_instance(source.experiment_run, source.instance).uid
+    run = source.experiment_run or document
+    found = store.find_instance(run)
+    if found.status != "finished":
+        raise StoreError(
+            f"no instance of the experiment run {run!r} has finished: the newest one, {found.uid}, is "
+            f"{found.status}"
+        )
+    return found.uid
 
 
 class _Source:
@@ -127,30 +147,12 @@ class _Source:
 
     def _instance(self) -> tuple[str, int | None]:
         """Return an instance, and the number of the phase before which to look (``None``: all)."""
-        spec, here, store = self._spec, self._standpoint, self._store
-        run = spec.experiment_run or here.document.uid
-        table = store.runs()
-        if spec.instance is not None:
-            found = store.find_run(spec.instance)
-            (of_document,) = table.loc[table["run"] == found, "document"]
-            if spec.experiment_run not in (None, of_document):
-                raise StoreError(f"instance {found} is one of {of_document!r}, not of {run!r}")
-            return found, None
-        if spec.experiment_run is None and here.instance is not None:
+        spec, here = self._spec, self._standpoint
+        if spec.instance is None and spec.experiment_run is None and here.instance is not None:
             before = here.document.phases[: here.phase.index]
             if before if spec.phase is None else any(spec.phase in (p.index, p.name) for p in before):
                 return here.instance, here.phase.index
-        known = table[table["document"] == run]
-        if known.empty:
-            raise StoreError(
-                f"there is no experiment run {run!r}{did_you_mean(run, set(table['document']))} in "
-                f"{store.directory}"
-            )
-        finished = known[known["status"] == "finished"]
-        if finished.empty:
-            statuses = ", ".join(sorted(set(known["status"])))
-            raise StoreError(f"no instance of the experiment run {run!r} has finished: {statuses}")
-        return str(finished["run"].iloc[-1]), None
+        return find_instance(spec, here.document.uid, self._store), None
 
     def _read(self, run: str, phase: int) -> _Trajectories:
         table = self._store.channels(run, phase)

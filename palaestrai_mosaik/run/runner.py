@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.errors import CheckpointError, RunInterrupted
+from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, SimulationError
 from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.types import SimulationFlowControl
 
-from .checkpoint import INTERVAL, Checkpoint, Checkpoints, has_checkpoints, latest
+from .checkpoint import INTERVAL, Checkpoints
 from .context import Context
 from .inspect import Inspection
 from .interrupt import Interrupt
 from .phase import PhaseResult, PhaseRunner
 from .process import Pool
 from .progress import Progress
+from .resume import reopen, versions
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
@@ -55,7 +56,7 @@ def execute(
     """Run ``document`` and record it in ``store`` (nowhere if there is none).
 
     ``resume`` is an instance of ``document`` in ``store`` that did not finish
-    (:func:`newest_run`): it goes on from its last whole checkpoint, with the result that it
+    (:func:`~palaestrai_mosaik.run.resume.earlier_run`): it goes on from its last whole checkpoint, with the result that it
     would have had undisturbed. While a train phase runs, a checkpoint is written every
     ``checkpoint_every`` seconds (0: never), or less often where it takes long.
 
@@ -70,10 +71,9 @@ def execute(
         inspection = Inspection(document)
         inspection.raise_problems()
         stack.callback(inspection.close)
-        recorder, checkpoint = None, None
+        recorder, state = None, None
         if store is not None and resume is not None:
-            checkpoint = last_checkpoint(document, store, resume)
-            recorder = store.resume_run(resume, checkpoint.mark)
+            recorder, state = reopen(document, store, resume)
         elif store is not None:
             recorder = store.begin_run(
                 uid=document.uid,
@@ -95,7 +95,7 @@ def execute(
             warnings=[str(warning) for warning in document.warnings],
         )
         try:
-            if recorder is not None and checkpoint is None:
+            if recorder is not None and state is None:
                 for warning in result.warnings:
                     recorder.warning(warning)
             loop = event_loop()
@@ -108,7 +108,7 @@ def execute(
             checkpoints = None
             if recorder is not None:
                 checkpoints = Checkpoints(directory, document.hash, versions(), checkpoint_every)
-            _Phases(context, result, checkpoints).run(None if checkpoint is None else checkpoint.state())
+            _Phases(context, result, checkpoints).run(state)
         except (RunInterrupted, KeyboardInterrupt) as error:
             if recorder is not None:
                 recorder.finish("interrupted", error)
@@ -119,9 +119,14 @@ def execute(
                     recorder.finish("failed", error)
                 except Exception as second:
                     error.add_note(f"the failure could not be recorded: {second!r}")
+            if isinstance(error, SystemExit):
+                # else users' code could end a run that failed with the exit code 0
+                raise SimulationError(f"the code of an agent or environment raised {error!r}") from error
             raise
         if recorder is not None:
             recorder.finish("finished")
+        if checkpoints is not None:
+            checkpoints.clear()
     return result
 
 
@@ -133,35 +138,6 @@ def event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a resumed run must share with its beginning."""
-    from palaestrai_mosaik.store.store import package_versions
-
-    return package_versions()
-
-
-def last_checkpoint(document: RunDocument, store: Store, instance: str) -> Checkpoint:
-    """Return the newest whole checkpoint of ``instance``.
-
-    Raises :class:`CheckpointError` if there is none, or it does not go with ``document``.
-    """
-    found = latest(store.instance_directory(instance), document.hash, versions())
-    if found is None:
-        raise CheckpointError(f"the run {instance} has no checkpoint to go on from")
-    return found
-
-
-def newest_run(document: RunDocument, store: Store) -> tuple[str, str, bool] | None:
-    """Return the newest instance of ``document``: uid, status, and whether it has a checkpoint."""
-    runs = store.runs()
-    mine = runs[runs["hash"] == document.hash]
-    if mine.empty:
-        return None
-    newest = mine.iloc[-1]
-    directory = store.instance_directory(newest["run"])
-    return newest["run"], newest["status"], has_checkpoints(directory)
 
 
 class _Phases:
@@ -177,6 +153,8 @@ class _Phases:
         first, inside = 0, None
         if state is not None:
             first, inside, self.result.phases = state["phase"], state["inside"], state["results"]
+            for done in self.result.phases:
+                self.context.progress.carry(done.name, done.episodes, done.steps, done.reason)
         for phase in self.context.inspection.phases[first:]:
             before = seeding.global_state_digest()
             runner = PhaseRunner(self.context, phase)
@@ -189,8 +167,6 @@ class _Phases:
             if outcome.flow is SimulationFlowControl.SHUTDOWN:
                 break
             self._save(phase.index + 1, None)
-        if self.checkpoints is not None:
-            self.checkpoints.clear()
 
     def _save(self, phase: int, runner: PhaseRunner | None) -> None:
         checkpoints, recorder = self.checkpoints, self.context.recorder

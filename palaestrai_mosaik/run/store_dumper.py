@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO
 
@@ -20,7 +20,8 @@ class StoreBrainDumper(BrainDumper):
     to other processes.
     """
 
-    location: str
+    # it may hold a password
+    location: str = field(repr=False)
     directory: str | None
     instance: str
     phase: int

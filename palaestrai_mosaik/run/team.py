@@ -9,13 +9,12 @@ faster. In *asynchronous* phases every worker gets its answer as soon as it has 
 from __future__ import annotations
 
 import pickle
-import queue
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from palaestrai_mosaik.errors import RunInterrupted, SimulationError
+from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, SimulationError
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.types import Mode
@@ -24,6 +23,7 @@ from .child import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start
 from .context import Context
 from .outbox import Batch, experiences
 from .parts import muscle_uid
+from .process import WorkerDied
 from .worker import EpisodeReport, EpisodeTask, Worker, WorkerPlan
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ class Team(Protocol):
         """Make a worker's environments and muscles anew."""
 
     def state(self) -> Any:
-        """Return, between two episodes, what lasts; to be pickled."""
+        """Return, between two episodes, what lasts; to be pickled.
+
+        Raises :class:`CheckpointError` where a worker has what cannot be pickled.
+        """
 
     def restore(self, state: Any) -> None:
         """Go on from what :meth:`state` returned."""
@@ -188,7 +191,7 @@ class ProcessTeam:
         self._recorder = recorder
         learning = tuple(self._learners) if self._plans[0].phase.mode is Mode.TRAIN else ()
         for plan, process in zip(self._plans, self._processes, strict=True):
-            process.send(Start(plan, learning, recorder is not None))
+            self._send(process.index, Start(plan, learning, recorder is not None))
         for plan in self._plans:
             self._receive(plan.index)
 
@@ -199,7 +202,7 @@ class ProcessTeam:
         reports: dict[int, EpisodeReport] = {}
         running = list(tasks)
         while running:
-            answers = [self._receive(worker) for worker in running]
+            answers = self._answers(running)
             for worker, answer in zip(running, answers, strict=True):
                 self._take(worker, tasks[worker], answer)
                 if answer.report is not None:
@@ -235,18 +238,22 @@ class ProcessTeam:
         """See :class:`Team`."""
         for name in self._learners:
             self._sent.pop((worker, name), None)
-        self._processes[worker].send(Rebuild())
+        self._send(worker, Rebuild())
         self._receive(worker)
 
     def state(self) -> Any:
         """See :class:`Team`."""
-        return {"workers": [answer.state for answer in self._ask_all(Save())], "sent": self._sent}
+        answers = self._ask_all(Save())
+        for worker, answer in enumerate(answers):
+            if answer.problem is not None:
+                raise CheckpointError(f"the state of worker {worker} cannot be pickled: {answer.problem}")
+        return {"workers": [answer.state for answer in answers], "sent": self._sent}
 
     def restore(self, state: Any) -> None:
         """See :class:`Team`."""
         self._sent = dict(state["sent"])
         for process, pickled in zip(self._processes, state["workers"], strict=True):
-            process.send(Restore(pickled))
+            self._send(process.index, Restore(pickled))
         for process in self._processes:
             self._receive(process.index)
 
@@ -259,8 +266,23 @@ class ProcessTeam:
 
     def _ask_all(self, message: Any) -> list[Answer]:
         for process in self._processes:
-            process.send(message)
+            self._send(process.index, message)
         return [self._receive(process.index) for process in self._processes]
+
+    def _answers(self, workers: Sequence[int]) -> list[Answer]:
+        """Return the next answer of each; where one has failed, record what those before it did."""
+        answers: list[Answer] = []
+        try:
+            for worker in workers:
+                answers.append(self._receive(worker))
+        except BaseException:
+            for worker, answer in zip(workers, answers, strict=False):
+                if answer.batch is not None:
+                    self._record(worker, answer.batch)
+                if answer.report is not None:
+                    self.on_report(answer.report)
+            raise
+        return answers
 
     def _go(self, worker: int, task: EpisodeTask | None = None) -> None:
         updates: dict[str, bytes] = {}
@@ -272,7 +294,7 @@ class ProcessTeam:
                 updates[name] = self._pickle(name, number, update)
             if learner.filters is not None:
                 filters[name] = learner.filters.state()
-        self._processes[worker].send(Go(task, updates, filters))
+        self._send(worker, Go(task, updates, filters))
 
     def _pickle(self, name: str, number: int, update: Any) -> bytes:
         # one update goes to many workers
@@ -280,6 +302,18 @@ class ProcessTeam:
         if known is None or known[0] != number:
             known = self._pickled[name] = number, pickle.dumps(update, pickle.HIGHEST_PROTOCOL)
         return known[1]
+
+    def _send(self, worker: int, message: Any) -> None:
+        try:
+            self._processes[worker].send(message)
+        except WorkerDied as error:
+            raise self._ended(worker, error) from None
+
+    def _ended(self, worker: int, error: WorkerDied) -> Exception:
+        """Return what the end of a worker process means."""
+        if self._interrupt.requested:
+            return RunInterrupted(f"interrupted, worker {worker} has ended")
+        return error
 
     def _receive(self, worker: int) -> Answer:
         while not self._waiting[worker]:
@@ -295,16 +329,15 @@ class ProcessTeam:
 
     def _wait(self) -> None:
         """Wait for something to arrive; tell the workers if the user wants the end."""
-        try:
-            index, frame = self._pool.inbox.get(timeout=_LOOK)
-            # the death of any worker ends the run, whichever of them is waited for
-            if frame is None and self._interrupt.requested:
-                raise RunInterrupted(f"interrupted, worker {index} has ended")
-            if frame is None:
-                raise self._pool.died(index)
-            self._waiting[index].append(frame)
-        except queue.Empty:
-            pass
+        arrived = self._pool.receive(_LOOK)
+        if arrived is not None:
+            index, frame = arrived
+            if frame is not None:
+                self._waiting[index].append(frame)
+            elif index >= len(self._waiting) or not self._waiting[index]:
+                # the death of any worker ends the run, whichever of them is waited for; but one
+                # that has told of a failure is heard in its turn
+                raise self._ended(index, self._pool.died(index))
         if self._interrupt.requested and not self._told:
             self._told = True
             for process in self._processes:

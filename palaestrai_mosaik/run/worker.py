@@ -142,6 +142,8 @@ class Worker:
         self._direct_streams(task.evaluation)
         director.on_step = None if self.on_step is None else partial(self._stepped, task.number)
         kind = "evaluation" if task.evaluation else "episode"
+        # not begun yet: an evaluation may have the number of the episode before it
+        director.episode = -1
         started = perf_counter()
         try:
             Episode(

@@ -7,6 +7,7 @@ import platform
 import secrets
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -31,6 +32,8 @@ from .trajectories import Trajectories
 
 #: where results go when nothing else is said
 DEFAULT_DIRECTORY = "palaestrai-results"
+#: packages of extras that results depend on
+_OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
 
 class Store(Trajectories, Brains):
@@ -146,13 +149,17 @@ class Store(Trajectories, Brains):
 
 @cache
 def package_versions() -> dict[str, str]:
-    """Return the versions of what results depend on."""
-    return {
+    """Return the versions of what results depend on, as far as it is installed."""
+    found = {
         "palaestrai_mosaik": __version__,
         "mosaik": metadata.version("mosaik"),
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
+    for name in _OPTIONAL:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def _document_id(session: Session, uid: str, document: dict[str, Any], text: str, hash: str) -> int:

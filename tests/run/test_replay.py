@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palaestrai_mosaik.agent import Memory
+from palaestrai_mosaik.agent import Brain, Filter, Memory
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.inspect import Inspection
+from palaestrai_mosaik.run.inspect import Inspection, inspect
 from palaestrai_mosaik.run.replay import Standpoint, replay
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.store import AgentRecord, ChannelRecord, Store
@@ -227,9 +227,10 @@ def test_an_execution_that_failed_is_taken_only_by_its_own_name(tmp_path: Path) 
             begun.agent("a").append(0, episode, step, step, values, values, values[:1], 0.5, ends, False, 0.0)
         begun.finish("failed")
         run.finish("failed", ValueError("no"))
-        with pytest.raises(
-            StoreError, match="no instance of the experiment run 'recorded' has finished: failed"
-        ):
+        message = (
+            f"no instance of the experiment run 'recorded' has finished: the newest one, {run.uid}, is failed"
+        )
+        with pytest.raises(StoreError, match=message):
             replayed(store, {"experiment_run": "recorded"})
         shard = replayed(store, {"instance": run.uid}).tail(9)
     assert shard.sensor_readings[:, 0].tolist() == [0.0, 1.0, 0.0, 1.0]
@@ -268,3 +269,87 @@ def test_rows_are_those_before_the_filters(store: Store) -> None:
     source = {"experiment_run": "recorded", "phase": 1}
     shard = replayed(store, source, filters=[named(FILTER, steps=2)]).tail(9)
     assert shard.observations.tolist() == shard.sensor_readings.tolist() == [[r, r] for r in SHOWN]
+
+
+FILTERS = "palaestrai_mosaik.agent.filters"
+
+
+class Seeing(Brain):
+    """Keeps what it is shown before the first episode, and with its first row."""
+
+    before: Any = None
+    first: Any = None
+
+    def pretrain(self) -> None:
+        Seeing.before, Seeing.first = self.memory.tail(1000), None
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> None:
+        if Seeing.first is None:
+            Seeing.first = self.memory.tail(1)
+
+
+class Turned(Filter):
+    """Turns set-points around."""
+
+    def muscle_post_process(self, setpoints: Any) -> Any:
+        return 99.0 - setpoints
+
+
+def pupil(*filters: Any, mode: str = "train") -> Any:
+    """Return a run in which an agent with these filters replays the recorded one."""
+    source = {"experiment_run": "recorded", "phase": 0}
+    one = agent("a", 0, 2, brain=named(f"{__name__}:Seeing"), filters=list(filters), replay=[source])
+    return document(phase([environment(max_iter=5)], [one], mode=mode), uid="pupil")
+
+
+def pretrained(store: Store, *filters: Any) -> Any:
+    """Return what the brain of :func:`pupil` is shown of the recorded run before its first episode."""
+    execute(pupil(*filters), store=store)
+    return Seeing.before
+
+
+def test_a_normaliser_knows_all_readings_before_it_shows_the_first(store: Store) -> None:
+    """0 1 2 3 4, four times: mean 2, variance 2."""
+    seen = pretrained(store, named(f"{FILTERS}:NormFilter", normalise_objective=False))
+    expected = (np.array(SHOWN * 4) - 2.0) / np.sqrt(2.0 + 1e-8)
+    np.testing.assert_allclose(seen.observations, np.column_stack([expected, expected]))
+    assert seen.sensor_readings[:, 0].tolist() == SHOWN * 4
+    assert seen.objective.tolist() == REWARDS * 4
+    # what is learned goes on: the first reading of the first episode is 0
+    np.testing.assert_allclose(Seeing.first.observations, [[-2.0 / np.sqrt(2.0 + 1e-8)] * 2])
+
+
+def test_objectives_of_replay_are_scaled_by_the_returns_so_far(store: Store) -> None:
+    seen = pretrained(store, named(f"{FILTERS}:NormFilter", gamma=0.5))
+    returns: list[float] = []
+    expected = []
+    for reward in REWARDS * 4:
+        before = returns[-1] if len(returns) % 5 else 0.0
+        returns.append(0.5 * before + reward)
+        variance = np.var(returns) if len(returns) > 1 else 1.0
+        expected.append(reward / np.sqrt(variance + 1e-8))
+    np.testing.assert_allclose(seen.objective, np.minimum(expected, 10.0))
+
+
+def test_actions_are_those_of_the_muscle_as_far_as_filters_can_be_undone(store: Store) -> None:
+    """A set-point k of the numbers 0 .. 99 is the middle of the share k of [-1, 1]."""
+    scale = named(f"{FILTERS}:ScaleFilter", sensors=False, discrete=True)
+    seen = pretrained(store, scale, named(f"{FILTERS}:ActionTimeShiftFilter"))
+    setpoints = seen.actuator_setpoints
+    assert len(np.unique(setpoints)) > 20
+    np.testing.assert_allclose(seen.actions, (setpoints - SPACE.flat_low + 0.5) / SPACE_SIZE * 2.0 - 1.0)
+    # the action before is the third and the fourth reading, and 0 in the first step of an episode
+    for start in (0, 5, 10, 15):
+        assert seen.observations[start, 2:].tolist() == [0.0, 0.0]
+        np.testing.assert_array_equal(
+            seen.observations[start + 1 : start + 5, 2:], seen.actions[start : start + 4]
+        )
+
+
+def test_a_filter_that_cannot_be_undone_is_found_before_anything_runs() -> None:
+    turned = named(f"{__name__}:Turned")
+    (problem,) = inspect(pupil(turned, named(f"{FILTERS}:ActionTimeShiftFilter")))
+    assert "agent 'a' cannot replay through Turned: the store has what the environment got" in problem.message
+    assert problem.path == "schedule.0.phase_0.agents.0.filters"
+    assert inspect(pupil(turned, mode="test")) == []
+    assert inspect(pupil(named(f"{FILTERS}:MergeStepsFilter"))) == []

@@ -92,13 +92,7 @@ def test_rewards_and_objectives_belong_to_their_rows(rounds):
     assert (steps["truncated"] == (steps["step"] == 4)).all()
     episodes = store.episodes("latest").sort_values(["worker", "episode"])
     assert episodes["objective_sum"].tolist() == [8, 58, 8, 58]
-    assert (result.phases[0].episodes, result.phases[0].steps, result.phases[0].reason) == (
-        4,
-        20,
-        "episodes",
-    )
-    (outcome,) = store.phases("latest").to_dict("records")
-    assert outcome["reason"] == "episodes"
+    assert (result.phases[0].episodes, result.phases[0].steps) == (4, 20)
 
 
 def test_workers_see_different_random_streams(rounds):
@@ -219,9 +213,11 @@ def test_adding_an_agent_changes_nobody_elses_stream(tmp_path):
     both, _ = run(tmp_path / "two", world(learner("new", "second"), noisy))
     with alone, both:
         first, second = digests(alone), digests(both)
-    assert "phase-0/agent-a" in first
-    assert first.items() <= second.items()
-    assert first.keys() < second.keys()
+    for stream in ("agent-a", "environment-t"):
+        assert first[f"phase-0/{stream}"] == second[f"phase-0/{stream}"]
+    # the new one acts
+    assert "phase-0/agent-new" in second.keys() - first.keys()
+    assert first["phase-0/environment-second"] != second["phase-0/environment-second"]
 
 
 def test_asynchronous_workers_run_and_store_all_episodes(tmp_path):
@@ -325,3 +321,14 @@ def test_a_restart_makes_muscles_anew_and_lets_brain_and_conditions_live(tmp_pat
     assert found[1] == found[2]
 
 
+def test_muscles_hear_of_an_update_once_and_new_ones_of_the_last(tmp_path):
+    """The only update is 2; exchanges follow at time 2 and 4 and at the end, then come new muscles."""
+    log = tmp_path / "log"
+    one = follower(log, brain={"until": 2})
+    restart = [named(f"{HERE}:RestartOnce")]
+    keys = {"workers": 2, "sync_every": 2, "episodes": 3}
+    store, _ = run(tmp_path / "s", phase([track(steps=5)], [one], restart, **keys))
+    with store:
+        found = setpoints(store)
+    assert heard(log) == {"a.0": [2, 2], "a.1": [2, 2]}
+    assert [found[1, episode] for episode in range(3)] == [[0, 0, 0, 2, 2], [2] * 5, [2] * 5]
