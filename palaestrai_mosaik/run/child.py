@@ -16,6 +16,7 @@ from typing import IO, Any
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
+from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_process
 
 from .interrupt import Interrupt
 from .outbox import Batch, Outbox
@@ -104,7 +105,11 @@ class _Child:
         while True:
             frame = read_frame(self._in)
             if frame is None:
-                # the main process is gone, whatever this one is doing just now
+                # The main process is gone, or has failed, whatever this one is doing just now;
+                # simulators that it has started would be left without anybody.
+                for process in children_of_this_process():
+                    with contextlib.suppress(Exception):
+                        process.kill()
                 os._exit(1)
             self._inbox.put(frame)
 

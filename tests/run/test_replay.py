@@ -337,7 +337,7 @@ def test_actions_are_those_of_the_muscle_as_far_as_filters_can_be_undone(store: 
     seen = pretrained(store, scale, named(f"{FILTERS}:ActionTimeShiftFilter"))
     setpoints = seen.actuator_setpoints
     assert len(np.unique(setpoints)) > 20
-    np.testing.assert_allclose(seen.actions, (setpoints - SPACE.flat_low + 0.5) / SPACE_SIZE * 2.0 - 1.0)
+    np.testing.assert_allclose(seen.actions, (setpoints + 0.5) / 100.0 * 2.0 - 1.0)
     # the action before is the third and the fourth reading, and 0 in the first step of an episode
     for start in (0, 5, 10, 15):
         assert seen.observations[start, 2:].tolist() == [0.0, 0.0]

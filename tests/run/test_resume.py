@@ -249,8 +249,8 @@ def test_resume_of_a_finished_run_does_nothing_and_of_none_begins_one(tmp_path, 
             execute(wandering(tmp_path), store=store, resume="latest")
 
 
-def test_a_run_that_goes_on_elsewhere_is_not_resumed(tmp_path, eager):
-    """A checkpoint of a run whose process is alive: this one."""
+def test_a_run_that_has_finished_is_not_resumed(tmp_path, eager):
+    """Not even where one of its checkpoints is put back."""
     doc = wandering(tmp_path, fails=(0, 4, 1))
     with Store(tmp_path / "s") as store:
         instance = break_and_mend(tmp_path, store, doc)

@@ -320,3 +320,53 @@ def test_a_killed_worker_of_a_command_ends_it(tmp_path):
         assert running.process.returncode == 1
         assert "was ended by signal 9 (SIGKILL)" in said
         assert gone(workers)
+
+
+STUCK = """
+uid: stuck
+seed: 1
+version: "3.5"
+schedule:
+  - only:
+      environments:
+        - environment:
+            uid: co
+            name: palaestrai_mosaik.environment.described:DescribedCoSimulation
+            params:
+              end: 9
+              simulators: {{s: {{cmd: '%(python)s "{simulator}" %(addr)s', params: {{hangs: step}}}}}}
+              entities: [{{uid: m, simulator: s, model: Slow}}]
+              sensors: [{{uid: got, entity: m, attribute: got, space: "Box(-99, 99, (3,))"}}]
+              actuators: [{{uid: x, entity: m, attribute: x, space: "Box(-99, 99, ())", value: 0.0}}]
+      agents:
+        - name: a
+          muscle: {{name: "palaestrai_mosaik.agent.library.idle:IdleMuscle"}}
+          sensors: [co.got]
+          actuators: [co.x]
+      simulation: {{name: vanilla}}
+      phase_config: {{mode: test, workers: 2, episodes: 1}}
+run_config:
+  condition: {{name: "palaestrai_mosaik.simulation.conditions:VanillaRunGovernorTerminationCondition"}}
+"""
+
+
+def test_simulators_that_workers_have_started_do_not_outlive_them(tmp_path):
+    path = tmp_path / "stuck.yml"
+    path.write_text(STUCK.format(simulator=ROOT / "tests" / "simulators" / "slow_sim.py"))
+    command = [*COMMAND, str(path), "--store", str(tmp_path / "s"), "--quiet"]
+    process = subprocess.Popen(command, env=ENVIRONMENT)
+    try:
+        below: list[psutil.Process] = []
+        until = time.monotonic() + 60
+        # two workers, and the simulator of each, which never answers
+        while len(below) < 4 and time.monotonic() < until:
+            assert process.poll() is None
+            below = psutil.Process(process.pid).children(recursive=True)
+            time.sleep(0.1)
+        assert len(below) == 4
+        # until they are asked to step: one that waits for a request notices that nobody asks any more
+        time.sleep(4)
+    finally:
+        process.kill()
+        process.wait()
+    assert psutil.wait_procs(below, timeout=10)[1] == []
