@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from palaestrai_mosaik.environment.cosimulation import (
@@ -24,6 +23,7 @@ from .power_grid import OnDivergence, PowerGrid
 from .powerflow import PowerFlow, PowerFlowResult
 from .simulators import InverterSimulator, PowerGridSimulator, ProfileSimulator, Shell, StorageSimulator
 from .slowflow import make_power_flow
+from .starts import Start, start_rows
 from .storages import Storages
 
 EpisodeStarts = Literal["fixed", "random", "sequential"]
@@ -59,7 +59,8 @@ class GridEnvironment(CoSimulation):
     grid
         Name of the grid, see :func:`~palaestrai_mosaik.environment.grid.network.load_grid`.
     start
-        Where the episode starts: a date (``2016-06-01``, ISO) or a row of the profiles.
+        Where the episode starts: a date (``2016-06-01``, ISO) or a row of the profiles; or a
+        list of them, and of periods, to choose from (see :func:`.starts.start_rows`).
     steps
         States of an episode (96 are a day); also the largest number of an agent's actions + 1.
     step
@@ -69,7 +70,8 @@ class GridEnvironment(CoSimulation):
     episode_starts
         ``fixed``: all episodes begin at ``start``; ``sequential``: each where the one
         before ended, beginning anew when the profiles are over; ``random``: anywhere
-        that leaves room for a whole episode.
+        that leaves room for a whole episode. With a list of starts, ``sequential`` takes
+        the next of them for each episode, over and over, and ``random`` draws one.
     on_divergence
         ``terminate`` the episode, readings staying those of the last solved state, or
         ``fail`` with :class:`~palaestrai_mosaik.errors.PowerFlowError`.
@@ -92,7 +94,7 @@ class GridEnvironment(CoSimulation):
         self,
         grid: str = "cigre_mv",
         *,
-        start: str | int | date = 0,
+        start: Start | Sequence[Start | Mapping[str, Any]] = 0,
         steps: int = _DAY,
         step: int = 900,
         sensors: str | Sequence[str] = "all",
@@ -117,6 +119,10 @@ class GridEnvironment(CoSimulation):
         for name, number in (("steps", steps), ("step", step)):
             if not isinstance(number, int) or number < 1:
                 problems.append(Problem(f"{number!r} is not a whole number of at least 1", name))
+        self._listed = isinstance(start, Sequence) and not isinstance(start, str)
+        if self._listed and episode_starts == "fixed":
+            message = "a list of starts to choose from needs 'sequential' or 'random', not 'fixed'"
+            problems.append(Problem(message, "episode_starts"))
         if not 0.0 <= initial_soc <= 1.0:
             problems.append(Problem(f"{initial_soc!r} is not between 0 and 1", "initial_soc"))
         if problems:
@@ -132,7 +138,8 @@ class GridEnvironment(CoSimulation):
     def setup(self) -> EnvironmentBaseline:
         self.grid = load_grid(self.grid_name)
         self._stride = self._find_stride()
-        self._first_row = self._row = self._find_start()
+        self._starts = self._find_starts()
+        self._first_row = self._row = self._starts[0]
         net = self.grid.net
         self.power_flow = make_power_flow(net, self.enforce_q_lims)
         inverters, storages = self._inverters(), self._storages()
@@ -163,11 +170,14 @@ class GridEnvironment(CoSimulation):
 
     def reset(self) -> None:
         """Choose where in the profiles the episode starts."""
-        available = self.grid.profiles.steps
-        span = self.steps * self._stride
-        if available is None or self.episode_starts == "fixed":
+        available, starts = self.grid.profiles.steps, self._starts
+        if self._listed:
+            drawn = self.episode_starts == "random"
+            self._row = starts[int(self.rng.integers(len(starts))) if drawn else self.episode % len(starts)]
+        elif available is None or self.episode_starts == "fixed":
             self._row = self._first_row
         elif self.episode_starts == "sequential":
+            span = self.steps * self._stride
             whole = max((available - self._first_row) // span, 1)
             self._row = self._first_row + self.episode % whole * span
         else:
@@ -242,24 +252,18 @@ class GridEnvironment(CoSimulation):
             raise DocumentError([Problem(message, "step")])
         return self.step // resolution
 
-    def _find_start(self) -> int:
+    def _find_starts(self) -> list[int]:
         profiles = self.grid.profiles
-        start = self.start
-        try:
-            if isinstance(start, str):
-                start = datetime.fromisoformat(start)
-            elif isinstance(start, date) and not isinstance(start, datetime):
-                start = datetime(start.year, start.month, start.day)
-            row = profiles.step_of(start) if isinstance(start, datetime) else int(start)
-        except (ValueError, TypeError) as error:
-            raise DocumentError([Problem(str(error), "start")]) from error
+        rows = start_rows(self.start, profiles)
         if profiles.steps is not None:
             needed = (self.steps - 1) * self._stride + 1
-            room = profiles.steps - (0 if self.episode_starts == "random" else row)
-            if row < 0 or needed > room:
+            anywhere = self.episode_starts == "random" and not self._listed
+            row = 0 if anywhere else max(rows)
+            room = profiles.steps - row
+            if needed > room:
                 message = (
                     f"{self.steps} steps of {self.step} s from row {row} need {needed} rows; the profiles of "
-                    f"{self.grid_name} leave {max(room, 0)} of {profiles.steps}"
+                    f"{self.grid_name} leave {room} of {profiles.steps}"
                 )
                 raise DocumentError([Problem(message, "steps")])
-        return row
+        return rows

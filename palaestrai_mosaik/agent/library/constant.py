@@ -1,0 +1,54 @@
+"""A muscle that always does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik.agent.muscle import Muscle
+from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.vectors import ActuatorSetpoints
+
+
+class ConstantMuscle(Muscle):
+    """Sets the same ``values`` in every step.
+
+    ``values``: one value for all actuators, or a mapping of uid patterns (``grid.sgen-*.q_mvar``)
+    to values, of which the last pattern that fits holds; an actuator that no pattern fits is left
+    alone. A value is a number, or a list for an actuator of several numbers.
+    """
+
+    def __init__(self, values: Any):
+        self.values: Mapping[str, Any] = values if isinstance(values, Mapping) else {"*": values}
+        self._vector: np.ndarray[Any, np.dtype[np.float64]] | None = None
+
+    def propose_actions(
+        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
+    ) -> tuple[Sequence[ActuatorInformation], Any]:
+        assert isinstance(actuators_available, ActuatorSetpoints)
+        if self._vector is None:
+            self._vector = self._flat(actuators_available)
+        actuators_available.vector = self._vector
+        return actuators_available, None
+
+    def _flat(self, actuators: Sequence[ActuatorInformation]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        uids = [actuator.uid for actuator in actuators]
+        for pattern in self.values:
+            if not any(fnmatchcase(uid, pattern) for uid in uids):
+                raise ContractError(
+                    f"values: {pattern!r} fits no actuator of {self.uid!r}{did_you_mean(pattern, uids)}"
+                )
+        parts = [np.empty(0)]
+        for actuator in actuators:
+            chosen = [value for pattern, value in self.values.items() if fnmatchcase(actuator.uid, pattern)]
+            if not chosen:
+                parts.append(np.full(actuator.space.size, np.nan))
+                continue
+            if not actuator.space.contains(chosen[-1]):
+                raise ActionError(f"values: {chosen[-1]!r} for {actuator.uid!r} is not in {actuator.space}")
+            parts.append(actuator.space.flatten(chosen[-1]))
+        return np.concatenate(parts)

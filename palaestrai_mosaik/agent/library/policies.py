@@ -1,0 +1,293 @@
+"""Policies with few weights, for learners that search among weights.
+
+A policy is a function of the readings whose weights are one flat vector: a linear map, or a
+perceptron with ``hidden`` layers of tanh units. Readings come in scaled, see :class:`Scaling`.
+What goes out is cut to -1 ... 1 and stretched over the space of each actuator; a discrete
+one is divided into parts of equal width.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+
+FloatArray = npt.NDArray[np.float64]
+Channel = SensorInformation | ActuatorInformation
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How readings become inputs of about -1 to 1: ``(reading - center) / width``.
+
+    ``by_pattern``: uid pattern (``grid.*.vm_pu``) -> ``[center, width]``, the last one that fits
+    holding. Without one, a reading is scaled by the bounds of its space, and stays as it is where
+    that has none.
+    """
+
+    by_pattern: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def of(self, sensors: Sequence[SensorInformation]) -> tuple[FloatArray, FloatArray]:
+        """Return centers and widths of the flat readings."""
+        uids = [sensor.uid for sensor in sensors]
+        for pattern, pair in self.by_pattern.items():
+            _matches(pattern, uids, "scales")
+            if len(pair) != 2 or not np.isfinite(pair).all() or pair[1] <= 0:
+                raise ContractError(
+                    f"scales: {pattern!r} needs [center, width], the width positive, not {pair}"
+                )
+        centers, widths = [], []
+        for sensor in sensors:
+            low, high = sensor.space.flat_low, sensor.space.flat_high
+            bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
+            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+            center, width = (low + high) / 2.0, (high - low) / 2.0
+            for pattern, pair in self.by_pattern.items():
+                if fnmatchcase(sensor.uid, pattern):
+                    center, width = np.full(len(low), pair[0], float), np.full(len(low), pair[1], float)
+            centers.append(center)
+            widths.append(width)
+        return _joined(centers), _joined(widths)
+
+
+@dataclass(frozen=True)
+class PolicyOptions:
+    """What shapes a policy.
+
+    ``hidden``: units of each hidden layer. ``feedback``: the last set-points (as -1 ... 1) are
+    inputs, too. ``increments``: what the network gives is added to the last set-points.
+    ``context``: for :class:`SharedPolicy` alone.
+    """
+
+    hidden: Sequence[int] = ()
+    feedback: bool = False
+    increments: bool = False
+    scaling: Scaling = field(default_factory=Scaling)
+    context: Sequence[str] = ()
+
+
+class Perceptron:
+    """``inputs`` -> ``hidden`` layers (tanh) -> ``outputs`` (linear); every layer has a bias."""
+
+    def __init__(self, inputs: int, hidden: Sequence[int], outputs: int):
+        self._layers = list(pairwise([inputs, *hidden, outputs]))
+        #: number of weights
+        self.size = sum((n + 1) * m for n, m in self._layers)
+
+    def __call__(self, weights: FloatArray, x: FloatArray) -> FloatArray:
+        """Return the outputs, shape (rows, outputs), for ``x`` of shape (rows, inputs)."""
+        start = 0
+        for i, (n, m) in enumerate(self._layers):
+            if i:
+                x = np.tanh(x)
+            end = start + n * m
+            x = x @ weights[start:end].reshape(n, m) + weights[end : end + m]
+            start = end + m
+        return x
+
+
+class Policy(ABC):
+    """Maps readings to set-points; ``size`` is the number of its weights.
+
+    ``signature`` says what the weights mean: two policies of the same signature may exchange
+    them.
+    """
+
+    size: int
+    signature: str
+
+    def __init__(
+        self,
+        sensors: Sequence[SensorInformation],
+        actuators: Sequence[ActuatorInformation],
+        options: PolicyOptions,
+    ):
+        if any(not isinstance(n, int) or n < 1 for n in options.hidden):
+            raise ContractError(f"hidden: {list(options.hidden)} are not sizes of layers, at least 1 each")
+        self._options = options
+        self._center, self._width = options.scaling.of(sensors)
+        self._low = _joined([a.space.flat_low for a in actuators])
+        self._high = _joined([a.space.flat_high for a in actuators])
+        self._integral = np.concatenate([a.space.flat_integral for a in actuators] or [np.empty(0, bool)])
+        for actuator in actuators:
+            if not np.isfinite([actuator.space.flat_low, actuator.space.flat_high]).all():
+                raise ContractError(
+                    f"a policy needs actuators with bounds, but {actuator.uid!r} has {actuator.space}"
+                )
+        self._last = np.zeros(len(self._low))
+
+    def reset(self) -> None:
+        """Forget the last set-points: an episode begins."""
+        self._last = np.zeros_like(self._last)
+
+    def setpoints(self, weights: FloatArray, readings: FloatArray) -> FloatArray:
+        """Return the flat set-points for the flat ``readings``, each inside its space."""
+        outputs = self.outputs(weights, (readings - self._center) / self._width)
+        if self._options.increments:
+            outputs = self._last + outputs
+        self._last = np.clip(outputs, -1.0, 1.0)
+        share = (self._last + 1.0) / 2.0
+        values = self._low + share * (self._high - self._low)
+        if self._integral.any():
+            parts = np.floor(self._low + share * (self._high - self._low + 1.0))
+            values = np.where(self._integral, parts, values)
+        # rounding must not carry a value over its bound, nor a share of 1 into the part behind the last
+        return np.clip(values, self._low, self._high)
+
+    @abstractmethod
+    def outputs(self, weights: FloatArray, inputs: FloatArray) -> FloatArray:
+        """Return what is to become -1 ... 1, one for each flat set-point, for scaled readings."""
+
+
+class DensePolicy(Policy):
+    """One perceptron from all readings to all set-points."""
+
+    def __init__(
+        self,
+        sensors: Sequence[SensorInformation],
+        actuators: Sequence[ActuatorInformation],
+        options: PolicyOptions,
+    ):
+        super().__init__(sensors, actuators, options)
+        if options.context:
+            raise ContractError("context: a dense policy has none, because it sees all readings as they are")
+        n, m = len(self._center), len(self._low)
+        self._network = Perceptron(n + m * options.feedback, options.hidden, m)
+        self.size = self._network.size
+        self.signature = _signature("dense", options, inputs=n, outputs=m)
+
+    def outputs(self, weights: FloatArray, inputs: FloatArray) -> FloatArray:
+        x = np.concatenate([inputs, self._last]) if self._options.feedback else inputs
+        return self._network(weights, x[np.newaxis])[0]
+
+
+class SharedPolicy(Policy):
+    """One small perceptron for every device of a kind, whatever their number.
+
+    The device of a channel is what stands before the last dot of its uid, and the digits in
+    that tell devices of one kind apart: ``grid.sgen-7.vm_pu`` and ``grid.sgen-12.vm_pu``
+    belong to two devices of the kind ``grid.sgen-#``. Inputs for a device are its own
+    readings, its own last set-points (with ``feedback``), and the ``context``: for each uid
+    pattern there, the mean of the scaled readings that fit. So a policy learned with some
+    devices can act for others, on another grid, too.
+    """
+
+    def __init__(
+        self,
+        sensors: Sequence[SensorInformation],
+        actuators: Sequence[ActuatorInformation],
+        options: PolicyOptions,
+    ):
+        super().__init__(sensors, actuators, options)
+        uids = [sensor.uid for sensor in sensors]
+        places = _places(sensors)
+        self._context = [
+            np.concatenate([places[uid] for uid in _matches(pattern, uids, "context")])
+            for pattern in options.context
+        ]
+        set_places = _places(actuators)
+        read_by, set_by = _by_device(sensors), _by_device(actuators)
+        used = {uid for pattern in options.context for uid in _matches(pattern, uids, "context")}
+        for device, own in read_by.items():
+            for uid in own.values():
+                if device not in set_by and uid not in used:
+                    raise ContractError(
+                        f"sensor {uid!r} belongs to no device that the agent sets, and to no pattern of the context"
+                    )
+        kinds: dict[str, list[str]] = {}
+        for device in set_by:
+            kinds.setdefault(re.sub(r"\d+", "#", device), []).append(device)
+        #: for each kind: where its readings and set-points lie, each (devices, numbers); its network
+        self._kinds: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Perceptron]] = []
+        meaning = {}
+        for kind, devices in kinds.items():
+            readings = _table(kind, devices, read_by, places, "sensors")
+            setpoints = _table(kind, devices, set_by, set_places, "actuators")
+            m = setpoints.shape[1]
+            inputs = readings.shape[1] + m * options.feedback + len(self._context)
+            self._kinds.append((readings, setpoints, Perceptron(inputs, options.hidden, m)))
+            meaning[kind] = [sorted(read_by.get(devices[0], {})), sorted(set_by[devices[0]])]
+        self.size = sum(network.size for _, _, network in self._kinds)
+        self.signature = _signature("shared", options, kinds=meaning)
+
+    def outputs(self, weights: FloatArray, inputs: FloatArray) -> FloatArray:
+        context = [inputs[places].mean() for places in self._context]
+        found = np.empty_like(self._last)
+        start = 0
+        for readings, setpoints, network in self._kinds:
+            parts = [inputs[readings]]
+            if self._options.feedback:
+                parts.append(self._last[setpoints])
+            if context:
+                parts.append(np.broadcast_to(context, (len(readings), len(context))))
+            own = weights[start : start + network.size]
+            found[setpoints] = network(own, np.concatenate(parts, axis=1))
+            start += network.size
+        return found
+
+
+POLICIES: dict[str, type[Policy]] = {"dense": DensePolicy, "shared": SharedPolicy}
+
+
+def _signature(policy: str, options: PolicyOptions, **meaning: Any) -> str:
+    shape = {**asdict(options), "scaling": dict(options.scaling.by_pattern)}
+    return json.dumps({"policy": policy, **meaning, **shape})
+
+
+def _joined(parts: Sequence[FloatArray]) -> FloatArray:
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _matches(pattern: str, uids: Sequence[str], where: str) -> list[str]:
+    found = [uid for uid in uids if fnmatchcase(uid, pattern)]
+    if not found:
+        raise ContractError(f"{where}: {pattern!r} fits no sensor of the agent{did_you_mean(pattern, uids)}")
+    return found
+
+
+def _places(channels: Sequence[Channel]) -> dict[str, npt.NDArray[np.intp]]:
+    """Return where the numbers of each channel lie in the flat vector."""
+    ends = np.cumsum([channel.space.size for channel in channels])
+    return {c.uid: np.arange(end - c.space.size, end) for c, end in zip(channels, ends, strict=True)}
+
+
+def _by_device(channels: Sequence[Channel]) -> dict[str, dict[str, str]]:
+    """Return device -> quantity -> uid."""
+    found: dict[str, dict[str, str]] = {}
+    for channel in channels:
+        device, _, quantity = channel.uid.rpartition(".")
+        found.setdefault(device, {})[quantity] = channel.uid
+    return found
+
+
+def _table(
+    kind: str,
+    devices: Sequence[str],
+    by_device: Mapping[str, Mapping[str, str]],
+    places: Mapping[str, npt.NDArray[np.intp]],
+    what: str,
+) -> npt.NDArray[np.intp]:
+    """Return the places of all numbers of each device, shape (devices, numbers)."""
+    quantities = sorted(by_device.get(devices[0], {}))
+    rows = []
+    for device in devices:
+        own = by_device.get(device, {})
+        if sorted(own) != quantities:
+            raise ContractError(
+                f"a shared policy needs the same {what} for all devices {kind!r}, but {devices[0]!r} has "
+                f"{', '.join(quantities) or 'none'} and {device!r} has {', '.join(sorted(own)) or 'none'}"
+            )
+        parts: list[Any] = [places[own[q]] for q in quantities]
+        rows.append(np.concatenate(parts) if parts else np.empty(0, dtype=np.intp))
+    return np.array(rows, dtype=np.intp)

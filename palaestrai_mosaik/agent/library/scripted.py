@@ -1,0 +1,152 @@
+"""A muscle that follows a script: set-points from a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent.muscle import Muscle
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.vectors import ActuatorSetpoints
+
+FloatArray = npt.NDArray[np.float64]
+AtEnd = Literal["hold", "repeat", "error"]
+
+#: the first column counts actions, or says when, in units of which ``interval`` are one action
+_INDEX = ("step", "time")
+
+
+class ScriptedMuscle(Muscle):
+    """Sets what the CSV ``file`` says, for an episode from its beginning.
+
+    The first column is ``step`` (number of the action in the episode, from 0) or ``time``;
+    each other column is the uid of one of the agent's actuators, and each of those has one.
+    A row holds until the next one; before the first one nothing is set. An empty cell sets
+    nothing.
+
+    Parameters
+    ----------
+    file
+        Path, relative to the working directory.
+    interval
+        With a column ``time``: how much of it passes from action to action.
+    at_end
+        After the last row: ``hold`` it; ``repeat`` the script from its beginning, the last
+        row lasting for one action; or raise an ``error``.
+    """
+
+    def __init__(self, file: str, *, interval: float = 1.0, at_end: AtEnd = "hold"):
+        if at_end not in get_args(AtEnd):
+            allowed = get_args(AtEnd)
+            raise ContractError(
+                f"at_end: {at_end!r} is none of {', '.join(allowed)}{did_you_mean(at_end, allowed)}"
+            )
+        if not 0 < interval < math.inf:
+            raise ContractError(f"interval must be positive, not {interval}")
+        self.file, self.at_end = str(file), at_end
+        self._interval = float(interval)
+        self._actions = 0
+        self._table: FloatArray | None = None
+
+    def setup(self) -> None:
+        self._columns, self._lines, rows = _read(Path(self.file))
+        if self._columns[0] == "step":
+            self._interval = 1.0
+        self._rows = np.array(rows, dtype=np.float64)
+        name, times = self._columns[0], self._rows[:, 0]
+        for line, time, before in zip(self._lines, times, [-math.inf, *times], strict=False):
+            if not before < time < math.inf:
+                raise ContractError(
+                    f"{self.file}:{line}: {name} {time:g} is not above {before:g}, the row before"
+                )
+            if name == "step" and (time < 0 or time != int(time)):
+                raise ContractError(f"{self.file}:{line}: step {time:g} is not a whole number from 0 on")
+        #: the action from which on each row holds; the tolerance is for rounded quotients
+        self._begins = np.ceil(times / self._interval - 1e-9).astype(np.int64)
+
+    def reset(self) -> None:
+        self._actions = 0
+
+    def propose_actions(
+        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
+    ) -> tuple[Sequence[ActuatorInformation], Any]:
+        assert isinstance(actuators_available, ActuatorSetpoints)
+        if self._table is None:
+            self._table = self._arranged(actuators_available)
+        action, last = self._actions, int(self._begins[-1])
+        self._actions += 1
+        if action > last and self.at_end == "error":
+            raise ContractError(
+                f"{self.file}: the script of {self.uid!r} ends with action {last} of an episode, but there is "
+                f"an action {action}"
+            )
+        if action > last and self.at_end == "repeat":
+            action %= last + 1
+        row = int(np.searchsorted(self._begins, action, side="right")) - 1
+        actuators_available.vector = np.full(self._table.shape[1], np.nan) if row < 0 else self._table[row]
+        return actuators_available, None
+
+    def _arranged(self, actuators: Sequence[ActuatorInformation]) -> FloatArray:
+        """Return the set-points in the order of the actuators, shape (rows, actuators)."""
+        uids = [actuator.uid for actuator in actuators]
+        names = self._columns[1:]
+        for name in names:
+            if name not in uids:
+                raise ContractError(
+                    f"{self.file}: column {name!r} is no actuator of {self.uid!r}{did_you_mean(name, uids)}"
+                )
+        for actuator in actuators:
+            if actuator.uid not in names:
+                raise ContractError(
+                    f"{self.file}: actuator {actuator.uid!r} of {self.uid!r} has no column"
+                    + did_you_mean(actuator.uid, names)
+                )
+            if actuator.space.size != 1:
+                raise ContractError(
+                    f"{self.file}: actuator {actuator.uid!r} takes several numbers: {actuator.space}"
+                )
+        table = self._rows[:, [1 + names.index(uid) for uid in uids]]
+        for i, row in enumerate(table):
+            for actuator, value in zip(actuators, row, strict=True):
+                if not math.isnan(value) and not actuator.space.contains(value):
+                    raise ContractError(
+                        f"{self.file}:{self._lines[i]}: {value:g} for {actuator.uid!r} is not in {actuator.space}"
+                    )
+        return table
+
+
+def _read(path: Path) -> tuple[list[str], list[int], list[list[float]]]:
+    """Return the column names, and for each row its line and numbers (NaN: empty cell)."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            reader = csv.reader(stream)
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
+    except OSError as error:
+        raise ContractError(f"the script {str(path)!r} cannot be read: {error}") from error
+    columns = lines[0][1] if lines else []
+    if not columns or columns[0] not in _INDEX:
+        raise ContractError(f"{path}:1: the first column must be step or time, not {columns[:1]}")
+    if len(set(columns)) < len(columns):
+        twice = next(name for name in columns if columns.count(name) > 1)
+        raise ContractError(f"{path}:1: there are several columns {twice!r}")
+    if len(lines) == 1:
+        raise ContractError(f"{path}: there are no rows below the column names")
+    numbers = []
+    for line, cells in lines[1:]:
+        if len(cells) != len(columns):
+            raise ContractError(f"{path}:{line}: {len(cells)} cells, but {len(columns)} columns")
+        row = []
+        for name, cell in zip(columns, cells, strict=True):
+            try:
+                row.append(float(cell) if cell or name in _INDEX else math.nan)
+            except ValueError:
+                raise ContractError(f"{path}:{line}: column {name!r} holds {cell!r}, not a number") from None
+        numbers.append(row)
+    return columns, [line for line, _ in lines[1:]], numbers

@@ -1,0 +1,84 @@
+"""Where in the profiles the episodes begin: a date, a row, or a choice of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+
+from .profiles import Profiles
+
+_PERIOD = ("from", "to", "every")
+
+#: one start: an ISO date or a row
+Start = str | int | date
+
+
+def start_rows(start: Start | Sequence[Start | Mapping[str, Any]], profiles: Profiles) -> list[int]:
+    """Return the rows of ``profiles`` that ``start`` names, in its order (at least one).
+
+    ``start`` is a date (a midnight, if it has no time) or a row, or a list of them and of periods
+    ``{from: 2016-05-01, to: 2016-08-31, every: 2}``: every second day (default: 1), first and
+    last included, at the time of day of ``from``.
+
+    Raises :class:`DocumentError` with all that is wrong, such as a date outside the profiles.
+    """
+    if isinstance(start, str | int | date):
+        entries: list[Any] = [start]
+        paths = ["start"]
+    else:
+        entries = list(start)
+        paths = [f"start.{i}" for i in range(len(entries))]
+    rows: list[int] = []
+    problems: list[Problem] = []
+    if not entries:
+        problems.append(Problem("an empty list leaves no row to start from", "start"))
+    for entry, path in zip(entries, paths, strict=True):
+        try:
+            rows += (
+                _rows_of_period(entry, profiles) if isinstance(entry, Mapping) else [_row(entry, profiles)]
+            )
+        except (ValueError, TypeError) as error:
+            problems.append(Problem(str(error), path))
+    if problems:
+        raise DocumentError(problems)
+    return rows
+
+
+def _row(start: Any, profiles: Profiles) -> int:
+    found = _date(start) if isinstance(start, str | date) else start
+    if isinstance(found, datetime):
+        return profiles.step_of(found)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise TypeError(f"{start!r} is neither a date nor a row")
+    if found < 0 or (profiles.steps is not None and found >= profiles.steps):
+        last = "no end" if profiles.steps is None else profiles.steps - 1
+        raise ValueError(f"no episode starts from row {found}: the profiles have rows 0 to {last}")
+    return found
+
+
+def _date(start: str | date) -> datetime:
+    if isinstance(start, str):
+        return datetime.fromisoformat(start)
+    return start if isinstance(start, datetime) else datetime(start.year, start.month, start.day)
+
+
+def _rows_of_period(period: Mapping[str, Any], profiles: Profiles) -> list[int]:
+    for key in period:
+        if key not in _PERIOD:
+            raise ValueError(
+                f"unknown key {key!r}{did_you_mean(str(key), _PERIOD)}; allowed are from, to, every"
+            )
+    for key in ("from", "to"):
+        if not isinstance(period.get(key), str | date):
+            raise TypeError(f"a period needs a date {key!r}, not {period.get(key)!r}")
+    every = period.get("every", 1)
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise ValueError(f"every: {every!r} is not a whole number of days, at least 1")
+    first, last = _date(period["from"]), _date(period["to"])
+    if last < first:
+        raise ValueError(f"the period ends on {last}, before it begins on {first}")
+    days = (last - first).days
+    return [profiles.step_of(first + timedelta(days=day)) for day in range(0, days + 1, every)]

@@ -1,0 +1,225 @@
+"""Policies with few weights: by hand, their spaces, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palaestrai_mosaik.agent.library.policies import (
+    DensePolicy,
+    Perceptron,
+    Policy,
+    PolicyOptions,
+    Scaling,
+    SharedPolicy,
+)
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation, Space
+
+VOLTAGE, ANY, SHARE = Box(0.0, 2.0, shape=()), Box(-np.inf, np.inf, shape=()), Box(0.0, 1.0, shape=())
+
+
+def sensors(**spaces: Space) -> list[SensorInformation]:
+    """Sensors named by keyword; ``__`` stands for a dot, ``_`` for a dash."""
+    return [SensorInformation(0.0, s, uid.replace("__", ".").replace("_", "-")) for uid, s in spaces.items()]
+
+
+def actuators(**spaces: Space) -> list[ActuatorInformation]:
+    return [
+        ActuatorInformation(None, s, uid.replace("__", ".").replace("_", "-")) for uid, s in spaces.items()
+    ]
+
+
+def test_a_perceptron_by_hand() -> None:
+    network = Perceptron(2, [1], 2)
+    assert network.size == (2 + 1) * 1 + (1 + 1) * 2
+    weights = np.array([0.5, -1.0, 0.25, 2.0, -3.0, 0.1, 0.2])
+    hidden = np.tanh(0.5 * 1.0 - 1.0 * 2.0 + 0.25)
+    assert network(weights, np.array([[1.0, 2.0]])) == pytest.approx(
+        np.array([[2.0 * hidden + 0.1, -3.0 * hidden + 0.2]])
+    )
+
+
+def test_scaling_by_space_and_pattern() -> None:
+    seen = sensors(g__a_1__vm=VOLTAGE, g__a_2__vm=VOLTAGE, g__x=ANY, g__soc=SHARE)
+    center, width = Scaling().of(seen)
+    assert (center.tolist(), width.tolist()) == ([1.0, 1.0, 0.0, 0.5], [1.0, 1.0, 1.0, 0.5])
+    center, width = Scaling({"g.*.vm": [1.0, 0.05], "g.a-2.*": [0.9, 0.1], "g.x": [5, 2]}).of(seen)
+    assert (center.tolist(), width.tolist()) == ([1.0, 0.9, 5.0, 0.5], [0.05, 0.1, 2.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text"),
+    [
+        ({"g.vn": [0.0, 1.0]}, "scales: 'g.vn' fits no sensor of the agent .did you mean 'g.vm'"),
+        ({"g.vm": [0.0, 0.0]}, "needs .center, width., the width positive"),
+        ({"g.vm": [0.0]}, "needs .center, width."),
+        ({"g.vm": [np.nan, 1.0]}, "needs .center, width."),
+    ],
+)
+def test_scales_that_cannot_be(patterns: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        Scaling(patterns).of(sensors(g__vm=VOLTAGE))
+
+
+def test_a_dense_policy_by_hand() -> None:
+    policy = DensePolicy(
+        sensors(x=ANY, y=SHARE), actuators(q=Box(-4.0, 2.0, shape=())), PolicyOptions(feedback=True)
+    )
+    # x, y as -1 ... 1, last set-point as -1 ... 1, constant
+    weights = np.array([0.25, 0.5, 0.5, -0.1])
+    first = 0.25 * 1.0 + 0.5 * -1.0 + 0.5 * 0.0 - 0.1
+    assert policy.setpoints(weights, np.array([1.0, 0.0])) == pytest.approx(
+        [-4.0 + 6.0 * (first + 1.0) / 2.0]
+    )
+    second = 0.25 * 1.0 + 0.5 * -1.0 + 0.5 * first - 0.1
+    assert policy.setpoints(weights, np.array([1.0, 0.0])) == pytest.approx(
+        [-4.0 + 6.0 * (second + 1.0) / 2.0]
+    )
+    policy.reset()
+    assert policy.setpoints(weights, np.array([1.0, 0.0])) == pytest.approx(
+        [-4.0 + 6.0 * (first + 1.0) / 2.0]
+    )
+    assert policy.setpoints(weights, np.array([100.0, 0.0])).tolist() == [2.0]
+
+
+def test_increments_add_up() -> None:
+    policy = DensePolicy(
+        sensors(x=ANY), actuators(q=Box(-2.0, 2.0, shape=())), PolicyOptions(increments=True)
+    )
+    weights = np.array([0.5, 0.1])
+    found = [policy.setpoints(weights, np.array([x]))[0] for x in (1.0, 0.0, 1.0, -0.4)]
+    # 0.6, 0.7, 1.3 cut to 1, 0.9 of 2
+    assert found == pytest.approx([1.2, 1.4, 2.0, 1.8])
+    policy.reset()
+    assert policy.setpoints(weights, np.array([0.0])) == pytest.approx([0.2])
+
+
+def test_discrete_actuators_have_parts_of_equal_width() -> None:
+    policy = DensePolicy(sensors(x=ANY), actuators(tap=Discrete(4, start=-2)), PolicyOptions())
+    inputs = np.linspace(-1.2, 1.2, 1201)
+    taps = np.array([policy.setpoints(np.array([1.0, 0.0]), np.array([x]))[0] for x in inputs])
+    assert set(taps) == {-2.0, -1.0, 0.0, 1.0}
+    for tap, low in zip((-1, 0, 1), (-0.5, 0.0, 0.5), strict=True):
+        assert inputs[taps == tap].min() == pytest.approx(low, abs=0.003)
+
+
+def grid_policy(
+    devices: tuple[int, ...] = (3, 12), reverse: bool = False, **options: Any
+) -> tuple[Policy, list[str]]:
+    """A shared policy of inverters ``devices`` and one storage; also the uids of its sensors."""
+    seen: dict[str, Space] = {f"g__sgen_{i}__vm": VOLTAGE for i in devices}
+    seen |= {"g__storage_0__soc": SHARE}
+    if reverse:
+        seen = dict(reversed(seen.items()))
+    set_: dict[str, Space] = {f"g__sgen_{i}__q": Box(-float(i), float(i), shape=()) for i in devices}
+    set_ |= {"g__storage_0__p": Box(-1.0, 1.0, shape=())}
+    channels = sensors(**seen)
+    return SharedPolicy(channels, actuators(**set_), PolicyOptions(**options)), [c.uid for c in channels]
+
+
+def test_a_shared_policy_by_hand() -> None:
+    policy, _ = grid_policy(scaling=Scaling({"*.vm": [1.0, 0.1]}), context=["g.sgen-*.vm"], feedback=True)
+    # inverters: own voltage, own last q, mean voltage, constant; the storage likewise
+    q, p = [-0.5, 0.25, -0.25, 0.125], [1.0, 0.5, -0.5, 0.0]
+    weights = np.array(q + p)
+    assert policy.size == 8
+    readings = np.array([1.05, 1.02, 0.75])
+    mean = (0.5 + 0.2) / 2
+    first = [-0.5 * v - 0.25 * mean + 0.125 for v in (0.5, 0.2)]
+    storage = 1.0 * 0.5 - 0.5 * mean
+    assert policy.setpoints(weights, readings) == pytest.approx([3 * first[0], 12 * first[1], storage])
+    second = [f + 0.25 * f for f in first]
+    assert policy.setpoints(weights, readings) == pytest.approx(
+        [3 * second[0], 12 * second[1], 1.5 * storage]
+    )
+
+
+def test_the_order_of_channels_does_not_matter() -> None:
+    options: dict[str, Any] = {"hidden": [3], "context": ["*.vm"], "feedback": True}
+    one, uids = grid_policy(**options)
+    other, other_uids = grid_policy(reverse=True, **options)
+    assert one.signature == other.signature and one.size == other.size
+    rng = np.random.default_rng(0)
+    weights, values = rng.normal(size=one.size), dict(zip(uids, (1.05, 1.02, 0.75), strict=True))
+    for _ in range(2):
+        found = [
+            p.setpoints(weights, np.array([values[u] for u in us]))
+            for p, us in ((one, uids), (other, other_uids))
+        ]
+        assert found[0] == pytest.approx(found[1])
+
+
+def test_weights_fit_any_number_of_devices() -> None:
+    few, _ = grid_policy((3, 12))
+    many, _ = grid_policy((1, 2, 3, 77))
+    assert (few.signature, few.size) == (many.signature, many.size)
+    for options in (
+        {"feedback": True},
+        {"increments": True},
+        {"hidden": [1]},
+        {"scaling": Scaling({"*.vm": [1, 2]})},
+    ):
+        assert grid_policy((3, 12), **options)[0].signature != few.signature
+    assert json.loads(few.signature)["kinds"] == {
+        "g.sgen-#": [["vm"], ["q"]],
+        "g.storage-#": [["soc"], ["p"]],
+    }
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 1e6))
+@settings(max_examples=60, deadline=None)
+def test_set_points_lie_in_their_spaces(seed: int, size: float) -> None:
+    rng = np.random.default_rng(seed)
+    acting = actuators(
+        a__q=Box(-0.1, 0.3, shape=()), a__tap=Discrete(5, start=-9), a__pair=Box(1.0, 3.0, shape=(2,))
+    )
+    for make in (DensePolicy, SharedPolicy):
+        policy = make(sensors(a__x=ANY, a__y=SHARE), acting, PolicyOptions(hidden=[2], feedback=True))
+        for _ in range(3):
+            flat = policy.setpoints(rng.normal(size=policy.size) * size, rng.normal(size=2) * size)
+            start = 0
+            for actuator in acting:
+                end = start + actuator.space.size
+                actuator.value = actuator.space.unflatten(flat[start:end])
+                start = end
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: DensePolicy(sensors(x=ANY), actuators(q=ANY), PolicyOptions()),
+            "needs actuators with bounds, but 'q'",
+        ),
+        (
+            lambda: DensePolicy(sensors(x=ANY), actuators(q=SHARE), PolicyOptions(hidden=[0])),
+            "hidden: .0. are not sizes",
+        ),
+        (
+            lambda: DensePolicy(sensors(x=ANY), actuators(q=SHARE), PolicyOptions(context=["x"])),
+            "context: a dense policy has none",
+        ),
+        (
+            lambda: SharedPolicy(
+                sensors(g__bus_1__vm=VOLTAGE), actuators(g__sgen_1__q=SHARE), PolicyOptions()
+            ),
+            "'g.bus-1.vm' belongs to no device that the agent sets",
+        ),
+        (
+            lambda: SharedPolicy(
+                sensors(g__s_1__v=VOLTAGE), actuators(g__s_1__q=SHARE, g__s_2__q=SHARE), PolicyOptions()
+            ),
+            "same sensors for all devices 'g.s-#', but 'g.s-1' has v and 'g.s-2' has none",
+        ),
+        (lambda: grid_policy(context=["g.bus-*"]), "context: 'g.bus-.' fits no sensor"),
+    ],
+)
+def test_policies_that_cannot_be(make: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        make()
