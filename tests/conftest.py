@@ -23,6 +23,7 @@ POSTGRESQL = "PALAESTRAI_MOSAIK_TEST_POSTGRESQL"
 PARTS = {
     "postgresql": ("postgresql", "psycopg"),
     "grid": ("pandapower", "simbench", "lightsim2grid", "numba", "grid"),
+    "rl": ("stable-baselines3", "stable_baselines3", "gymnasium", "'rl'"),
 }
 
 

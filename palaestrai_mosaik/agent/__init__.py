@@ -1,7 +1,7 @@
 """Agents: a brain that learns, muscles that act, an objective, and their memory."""
 
 from .brain import Brain
-from .dumper import BrainDumper, FileBrainDumper
+from .dumper import BrainDumper, FileBrainDumper, dump_arrays, load_arrays
 from .experience import Experience
 from .filter import Filter, FilterChain
 from .memory import Memory, MemoryShard
@@ -19,4 +19,6 @@ __all__ = [
     "MemoryShard",
     "Muscle",
     "Objective",
+    "dump_arrays",
+    "load_arrays",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
@@ -22,7 +23,7 @@ class Brain(StatisticsMixin, ABC):
     ``super().__init__()``. The framework sets the attributes below before
     :meth:`setup`. An agent has one brain, whatever the number of workers. Calling order:
     ``setup``, ``load`` (where the document says ``load``), ``pretrain`` (where it says
-    ``replay``), then ``thinking`` for every row; after each evaluation ``evaluated``;
+    ``replay``) or ``initial_update``, then ``thinking`` for every row; after each evaluation ``evaluated``;
     ``store`` for every snapshot and at the end of the phase. All but ``setup``, ``load`` and
     ``store`` are called in train mode only.
     """
@@ -40,6 +41,11 @@ class Brain(StatisticsMixin, ABC):
     #: before the muscles hear from the brain, they get the newest one. If false, a muscle
     #: gets only what :meth:`thinking` returned for that muscle.
     shared_updates: bool = True
+    #: rows that were made before the muscles can hear of an update, and are still to come
+    rows_waiting: int = 0
+    #: what the muscle of the newest row sees next, if the episode ended, or if it is a muscle that
+    #: ``looks_ahead`` and acts at once; else ``None``
+    next_observations: npt.NDArray[np.float64] | None = None
     #: where :meth:`store` writes and :meth:`load` reads
     _dumpers: Sequence[BrainDumper] = ()
     _memory: Memory
@@ -51,6 +57,12 @@ class Brain(StatisticsMixin, ABC):
 
     def setup(self) -> None:
         """Called once before the first episode."""
+
+    def initial_update(self) -> Any:
+        """Return what the muscles get before their first step in train mode, like an update.
+
+        Called after ``setup`` and ``load``, unless :meth:`pretrain` has given one.
+        """
 
     @abstractmethod
     def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
@@ -70,6 +82,8 @@ class Brain(StatisticsMixin, ABC):
         """Take note of an evaluation's ``metrics``; return further ones, if any.
 
         See :class:`~palaestrai_mosaik.simulation.conditions.EvaluationView` for what they are.
+        Statistics that are added here are recorded with the evaluation: its number is the
+        episode, the step is the last one of the first worker's.
         """
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,15 @@ class BrainDumper(ABC):
     @abstractmethod
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         """Keep what ``dump`` holds from its current position on."""
+
+    def save_all(self, dumps: Mapping[str, bytes]) -> None:
+        """Keep all dumps of a model, by tag.
+
+        A dumper may keep them as one, in place of all that was there: whoever loads finds the
+        old ones or the new ones, and never some of each.
+        """
+        for tag, dump in dumps.items():
+            self.save(BytesIO(dump), tag)
 
     @abstractmethod
     def load(self, tag: str = "") -> BinaryIO:
@@ -71,7 +81,8 @@ class FileBrainDumper(BrainDumper):
 
     A dump with a tag is ``brain-<tag>.bin``; those of a snapshot lie in a folder
     ``snapshot-<name>`` below the agent's. A file begins with one line of text that gives
-    the SHA-256 and the length of the dump, which follows; :meth:`load` checks both.
+    the SHA-256 and the length of the dump, which follows; :meth:`load` checks both. A file is
+    replaced as a whole, and so is the folder of a snapshot by :meth:`save_all`.
     """
 
     def __init__(self, base: str | Path, experiment_run: str, phase: str, agent: str, snapshot: str = ""):
@@ -84,21 +95,47 @@ class FileBrainDumper(BrainDumper):
         if snapshot:
             self._place += (("snapshot", snapshot),)
         self.directory = self.base.joinpath(*(_folder(kind, name) for kind, name in self._place))
+        #: what :meth:`save_all` replaces, for as long as that takes; names have no dots
+        self._old = self.directory.with_name(f"{self.directory.name}.old")
+        self._is_snapshot = bool(snapshot)
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        path = self._path(tag)
-        content = dump.read()
-        head = f"{_MAGIC} sha256={hashlib.sha256(content).hexdigest()} bytes={len(content)}\n"
+        path = self.directory / _file(tag)
+        content = _with_head(dump.read())
         temporary = path.with_suffix(f".tmp{os.getpid()}")
         try:
-            temporary.write_bytes(head.encode() + content)
+            temporary.write_bytes(content)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
 
+    def save_all(self, dumps: Mapping[str, bytes]) -> None:
+        if not self._is_snapshot:
+            # this folder holds the snapshots, too
+            super().save_all(dumps)
+            return
+        new, old = self.directory.with_name(f"{self.directory.name}.new{os.getpid()}"), self._old
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        try:
+            for tag, dump in dumps.items():
+                (new / _file(tag)).write_bytes(_with_head(dump))
+            if self.directory.is_dir():
+                # what an earlier process may have left, which was killed after the next line
+                shutil.rmtree(old, ignore_errors=True)
+                self.directory.replace(old)
+            new.replace(self.directory)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
     def load(self, tag: str = "") -> BinaryIO:
-        path = self._path(tag)
+        folder = self.directory
+        if self._old.is_dir() and not folder.is_dir():
+            # whoever saved was killed between its last two steps
+            folder = self._old
+        path = folder / _file(tag)
         if not path.is_file():
             raise BrainDumpError(f"no brain dump {str(path)!r}: {self._what_exists(tag)}")
         head, _, content = path.read_bytes().partition(b"\n")
@@ -118,9 +155,6 @@ class FileBrainDumper(BrainDumper):
             f"the brain dump of agent {self._place[2][1]!r} is damaged: {str(path)!r}: {why}"
         )
 
-    def _path(self, tag: str) -> Path:
-        return self.directory / (f"brain-{_file_name(tag)}.bin" if tag else "brain.bin")
-
     def _what_exists(self, tag: str) -> str:
         """Return how far the way to the dump goes, and what lies there instead."""
         if not self.base.is_dir():
@@ -129,11 +163,11 @@ class FileBrainDumper(BrainDumper):
         for kind, name in self._place:
             following = folder / _folder(kind, name)
             if not following.is_dir():
-                names = [_name(kind, entry.name) for entry in folder.iterdir() if entry.is_dir()]
+                names = [_name(kind, entry.name) for entry in _folders(folder)]
                 return f"{str(folder)!r} has no {kind} {name!r}{_instead(name, names)}"
             folder = following
         tags = [_name("tag", entry.stem) for entry in folder.glob("brain*.bin")]
-        snapshots = [_name("snapshot", entry.name) for entry in folder.glob(f"{_SNAPSHOT}*")]
+        snapshots = [_name("snapshot", e.name) for e in _folders(folder) if e.name.startswith(_SNAPSHOT)]
         result = f"{str(folder)!r} has no dump {_tagged(tag)}{_instead(tag, tags)}"
         return result + (f"; it has the snapshots {_listed(snapshots)}" if snapshots else "")
 
@@ -169,15 +203,46 @@ def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.
     dump = BrainDumper.load_brain_dump(dumpers, tag)
     try:
         with np.load(dump, allow_pickle=False) as archive:
-            return dict(archive)
-    # A single array is no archive (TypeError, AttributeError).
-    except (ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile) as error:
+            found = dict(archive)
+        # numpy gives other files of an archive as bytes
+        other = [name for name, value in found.items() if not isinstance(value, np.ndarray)]
+        if other:
+            raise ValueError(f"{other[0]!r} is no array")
+        return found
+    # A single array is no archive (TypeError, AttributeError); what is damaged may say that an
+    # array is larger than any memory.
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        OSError,
+        EOFError,
+        MemoryError,
+        OverflowError,
+        zipfile.BadZipFile,
+    ) as error:
         raise BrainDumpError(f"the brain dump {_tagged(tag)} holds no named arrays (npz): {error}") from error
+
+
+def _with_head(content: bytes) -> bytes:
+    """Return what a file holds that keeps ``content``."""
+    head = f"{_MAGIC} sha256={hashlib.sha256(content).hexdigest()} bytes={len(content)}\n"
+    return head.encode() + content
+
+
+def _file(tag: str) -> str:
+    return f"brain-{_file_name(tag)}.bin" if tag else "brain.bin"
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders of names in ``folder``, without those that are being made or let go."""
+    return [entry for entry in folder.iterdir() if entry.is_dir() and "." not in entry.name]
 
 
 def _file_name(name: str) -> str:
     """Return ``name`` as one harmless path component, distinct for distinct names."""
-    safe = quote(name, safe=" ").replace(".", "%2E")
+    # a YAML text may hold what is no character (half of a surrogate pair)
+    safe = quote(name.encode("utf-8", "surrogatepass"), safe=" ").replace(".", "%2E")
     if len(safe) > _LONGEST:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         safe = f"{safe[: _LONGEST - 33]}-{digest[:32]}"

@@ -68,6 +68,15 @@ class Filter(ABC):
         """Return what the environment gets instead of the muscle's ``setpoints``."""
         return setpoints
 
+    def muscle_inverse(self, setpoints: FloatVector) -> FloatVector:
+        """Return set-points of the muscle from which :meth:`muscle_post_process` makes ``setpoints``.
+
+        Optional; asked where an agent has ``replay``: the store has what the environment got, and
+        not what the muscle did. Called before :meth:`muscle_post_process` gets the result, in the
+        same state. A filter that does not override ``muscle_post_process`` need not override this.
+        """
+        return setpoints
+
     def brain_pre_process(self, experience: Experience) -> Experience:
         """Return the row that the brain learns from; ``experience`` itself is left as it is."""
         return experience
@@ -180,6 +189,26 @@ class FilterChain:
         except ActionError as error:
             passed = ", ".join(type(one).__name__ for _, _, one in self._post)
             raise ActionError(f"after the filters {passed}: {error}") from None
+        return setpoints
+
+    @property
+    def irreversible(self) -> list[str]:
+        """The names of the filters whose effect on set-points cannot be undone (see :meth:`undo`)."""
+        return [
+            type(one).__name__
+            for _, _, one in self._post
+            if type(one).muscle_inverse is Filter.muscle_inverse
+        ]
+
+    def undo(self, setpoints: FloatVector) -> FloatVector:
+        """Return what the muscle did for the environment to get ``setpoints``, after :meth:`pre`.
+
+        The filters live through that action as they do in :meth:`post`. For chains without
+        :attr:`irreversible` filters.
+        """
+        for process, _, one in reversed(self._post):
+            setpoints = one.muscle_inverse(setpoints)
+            process(setpoints)
         return setpoints
 
     def brain_pre(self, experience: Experience) -> Experience:

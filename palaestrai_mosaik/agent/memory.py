@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .experience import Experience
-from .memory_shard import Columns, FloatArray, MemoryShard, Places
+from .memory_shard import Columns, FloatArray, MemoryShard, Places, read_only
 
 #: rows that a memory has room for at first
 _FIRST_CAPACITY = 64
@@ -225,11 +224,6 @@ class Memory:
         self._install(self._columns)
 
     def _install(self, columns: Columns) -> None:
-        def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            view = array.view()
-            view.flags.writeable = False
-            return view
-
         self._columns = columns
         #: what shards show
         self._seen = columns.each(read_only)

@@ -200,8 +200,21 @@ class MemoryShard:
         rows = self._rows
         columns = self._columns.each(lambda array: array[rows].copy())
         columns = replace(columns, data=self.additional_data, finals={}, names=list(columns.names))
-        return MemoryShard, (columns, slice(0, len(self)), len(self), self.next_observations)
+        return _restored, (columns, self.next_observations)
 
     def _places(self) -> Places:
         rows = self._rows
         return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view of ``array`` that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _restored(columns: Columns, following: FloatArray) -> MemoryShard:
+    """Return the shard that was pickled; numpy makes arrays that can be written to."""
+    rows = len(columns.objective)
+    return MemoryShard(columns.each(read_only), slice(0, rows), rows, read_only(following))

@@ -29,6 +29,8 @@ class Muscle(StatisticsMixin, ABC):
     uid: str = ""
     #: train (explore) or test (exploit)
     mode: Mode = Mode.TRAIN
+    #: whether the brain is told with each row what the muscle sees next (``Brain.next_observations``)
+    looks_ahead: bool = False
     #: the muscle's own generator, new for every episode
     rng: np.random.Generator
     _memory: Memory

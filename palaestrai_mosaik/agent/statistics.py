@@ -13,6 +13,10 @@ class StatisticsMixin:
     def add_statistics(self, key: str, value: Any, allow_overwrite: bool = False) -> None:
         """Report ``value`` under ``key`` for the current step.
 
+        That is, for a muscle, the step that it acts in; for a brain the row that ``thinking`` is
+        about, and in ``evaluated`` the evaluation. What a brain reports in other methods goes with
+        what follows of these, and nowhere if nothing follows.
+
         ``value`` is a number. Raises ``TypeError`` if it is not, and ``KeyError`` if the
         step has that key already, unless ``allow_overwrite``.
         """

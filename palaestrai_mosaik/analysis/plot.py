@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
 
-from .learning import LearningChoice, learning_panels, learning_title
+from .groups import find_groups, learning_title
+from .learning import MOST_LINES, Fold, LearningChoice, learning_panels
 from .series import TIME, Curve, Panel, episode_panels, find_moment, objective_panels, time_panels
+from .thinning import means, means_of, span_of, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
 FORMATS = (".png", ".svg", ".pdf")
-#: of more curves, percentiles are drawn
-MOST_LINES = 12
 
 # The palette of Okabe and Ito (2008), which colour-blind people can tell apart; its yellow
 # is left out because it is too pale for lines.
@@ -30,14 +30,13 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#
 # Lines of few points also differ in their dashes, so that those that coincide are all seen.
 _DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
 _WIDTH, _PANEL = 7.6, 2.35
-# Of more points than this, means of equal spans are drawn: a page has no room for more.
-_MOST_POINTS = 2000
-_SPANS = 300
-_FEWEST_DAYS = 60
+# Inches that a legend takes: a line of an entry, one of its title, and what is around it.
+_ENTRY, _NOTE, _AROUND = 0.185, 0.125, 0.35
 _MARKED_POINTS = 40
 _DENSE = 150
 _LONGEST_LABEL = 34
 _NOTE_WIDTH = 30
+_TITLE_WIDTH = 85
 _GREY = "#5A6570"
 
 _EVERYTHING = LearningChoice()
@@ -57,11 +56,13 @@ _RC: Any = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "legend.fontsize": 8,
+    # long enough to see dashes behind a mark
+    "legend.handlelength": 3.4,
     "svg.hashsalt": "palaestrai-mosaik",
 }
 
 
-def plot_run(
+def plot_run(  # noqa: PLR0913  (independent choices, all optional)
     store: Store,
     run: str,
     path: str | Path,
@@ -70,10 +71,12 @@ def plot_run(
     agent: str | None = None,
     sensors: Sequence[str] = (),
     episode: int | None = None,
+    fold: Fold | None = None,
 ) -> Path:
     """Draw objective and rewards of ``run`` into the file ``path``; return it.
 
-    They are drawn per episode, or per step if there is only one episode. ``sensors``
+    They are drawn per episode (``fold`` of the values in it, the mean by default), or per
+    step if there is only one episode and no ``fold`` is asked for. ``sensors``
     are patterns (``*``, ``?``) of columns; each gets a panel of its own that shows them
     over ``episode`` (default: the last one of ``phase``, or of the last phase).
 
@@ -82,8 +85,9 @@ def plot_run(
     """
     path = _checked(path)
     uid = store.find_run(run)
-    panels = episode_panels(store, uid, phase, agent)
-    if not panels or all(len(curve.x) < 2 for panel in panels for curve in panel.curves):
+    panels = episode_panels(store, uid, phase, agent, fold or "mean")
+    single = all(len(curve.x) < 2 for panel in panels for curve in panel.curves)
+    if not panels or (single and fold is None):
         moment = find_moment(store, uid, phase, episode)
         panels = objective_panels(store, uid, moment, agent) or panels
     if sensors:
@@ -109,8 +113,10 @@ def plot_learning(
     path = _checked(path)
     uids = list(dict.fromkeys(store.find_run(run) for run in runs))
     panels = learning_panels(store, uids, choice)
-    title = _title(store, uids[0]) if len(uids) == 1 else _cut(learning_title(store, uids), 110)
-    return _save(panels, title, path)
+    groups = find_groups(store, uids)
+    drawn = [run for group in groups for run in group.runs]
+    title = _title(store, drawn[0]) if len(drawn) == 1 else learning_title(groups)
+    return _save(panels, _wrapped(title, _TITLE_WIDTH, 2), path)
 
 
 def _checked(path: str | Path) -> Path:
@@ -139,18 +145,33 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(h_pad=0.09)
-    figure = Figure(figsize=(_WIDTH, 0.5 + _PANEL * len(panels)), layout=layout)
+    heights = [_height(panel) for panel in panels]
+    figure = Figure(figsize=(_WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights)), layout=layout)
     figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
-    for axes, panel in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
+    rows = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
+    for axes, panel in zip(rows[:, 0], panels, strict=True):
         _draw(axes, panel)
     return figure
+
+
+def _height(panel: Panel) -> float:
+    """Return the height of a panel in inches: as much as its legend needs."""
+    lines = 3 if _are_many(panel) else sum(1 + _label(c).count("\n") for c in panel.curves if not c.faint)
+    # drawing may add two more lines of notes
+    notes = 2 + len(wrap(panel.note, _NOTE_WIDTH))
+    return max(_PANEL, _AROUND + _ENTRY * lines + _NOTE * notes)
+
+
+def _are_many(panel: Panel) -> bool:
+    """Whether percentiles are drawn in place of lines; learning curves are not that many."""
+    return len(panel.curves) > MOST_LINES and panel.curves[0].colour is None
 
 
 def _draw(axes: Axes, panel: Panel) -> None:
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_title(panel.title, pad=16 if len(panel.marks) > 1 else 6)
     notes = [panel.note] if panel.note else []
-    if len(panel.curves) > MOST_LINES and panel.curves[0].colour is None:
+    if _are_many(panel):
         notes.append(_draw_percentiles(axes, panel.curves))
     else:
         notes += _draw_lines(axes, panel.curves)
@@ -164,14 +185,17 @@ def _draw(axes: Axes, panel: Panel) -> None:
 def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
     notes = []
     for i, curve in enumerate(curves):
-        if curve.points:
-            _draw_points(axes, curve)
-            continue
         number = i if curve.colour is None else curve.colour
         colour = _COLOURS[number % len(_COLOURS)]
+        if curve.faint:
+            _draw_faint(axes, curve, colour)
+            continue
+        if curve.points:
+            _draw_points(axes, curve, colour)
+            continue
         if curve.raw is not None:
             _draw_raw(axes, curve.x, curve.raw, colour)
-        shown, span = _thinned(curve)
+        shown, span = thinned(curve)
         dense = len(shown.x) > _DENSE
         # dashes tell the colours' second round, too
         style = _DASHES[(number // len(_COLOURS) if dense else number) % len(_DASHES)]
@@ -179,7 +203,7 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
         axes.plot(
             shown.x,
             shown.y,
-            label=_cut(curve.label),
+            label=_label(curve),
             color=colour,
             linestyle=style,
             linewidth=0.9 if dense else 1.4,
@@ -191,22 +215,30 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
             axes.fill_between(shown.x, shown.low, shown.high, color=colour, alpha=0.18, lw=0)
         if span:
             band = "; band: lowest to highest" if len(curves) <= 3 else ""
-            notes = [_means_of(curve.x, span) + band]
+            notes = [means_of(curve.x, span) + band]
     return notes
 
 
 def _draw_raw(axes: Axes, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], colour: str) -> None:
     """Draw, behind a moving average, what it is the average of."""
-    span = _span(x)
+    span = span_of(x)
     if span:
-        low, high = (_means(y, span, fold) for fold in (np.fmin, np.fmax))
+        low, high = (means(y, span, fold) for fold in (np.fmin, np.fmax))
         axes.fill_between(x[::span][: len(low)], low, high, color=colour, alpha=0.15, lw=0)
     else:
         axes.plot(x, y, color=colour, alpha=0.3, linewidth=0.6)
 
 
-def _draw_points(axes: Axes, curve: Curve) -> None:
-    colour = _COLOURS[(curve.colour or 0) % len(_COLOURS)]
+def _draw_faint(axes: Axes, curve: Curve, colour: str) -> None:
+    """Draw what a single repetition has where there is no mean."""
+    if curve.points:
+        axes.plot(curve.x, curve.y, color=colour, linestyle="none", marker="D", markersize=2, alpha=0.5)
+    else:
+        shown, _ = thinned(curve)
+        axes.plot(shown.x, shown.y, color=colour, linewidth=0.7, alpha=0.6)
+
+
+def _draw_points(axes: Axes, curve: Curve, colour: str) -> None:
     bars = None
     if curve.low is not None and curve.high is not None:
         bars = (curve.y - curve.low, curve.high - curve.y)
@@ -214,7 +246,7 @@ def _draw_points(axes: Axes, curve: Curve) -> None:
         curve.x,
         curve.y,
         yerr=bars,
-        label=_cut(curve.label),
+        label=_label(curve),
         color=colour,
         linestyle=(0, (1, 2)) if len(curve.x) <= _MARKED_POINTS else "none",
         linewidth=0.8,
@@ -236,74 +268,17 @@ def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
     known = np.isfinite(values).any(axis=0)
     x, values = x[known], values[:, known]
     low, quarter, median, three, high = np.nanpercentile(values, (5, 25, 50, 75, 95), axis=0)
-    times, span = x, _span(x)
+    times, span = x, span_of(x)
     if span:
-        parts = [_means(part, span) for part in (low, quarter, median, three, high)]
+        parts = [means(part, span) for part in (low, quarter, median, three, high)]
         low, quarter, median, three, high = parts
         x = x[::span][: len(median)]
     blue = _COLOURS[0]
     axes.fill_between(x, low, high, color=blue, alpha=0.15, lw=0, label="5 to 95 %")
     axes.fill_between(x, quarter, three, color=blue, alpha=0.3, lw=0, label="25 to 75 %")
     axes.plot(x, median, color=blue, label="median")
-    means = f"; {_means_of(times, span)}" if span else ""
-    return f"{len(curves):,} curves: percentiles over them{means}"
-
-
-def _thinned(curve: Curve) -> tuple[Curve, int]:
-    """Return a curve of means where there are too many points, and of how many (0: of none)."""
-    span = _span(curve.x)
-    if not span:
-        return curve, 0
-    if curve.colour is not None:
-        # of a moving average, single points tell as much; those without a value are gaps
-        kept = (np.arange(len(curve.x)) % span == 0) | ~np.isfinite(curve.y)
-        low = None if curve.low is None else curve.low[kept]
-        high = None if curve.high is None else curve.high[kept]
-        return Curve(curve.label, curve.x[kept], curve.y[kept], low, high), 0
-    y = _means(curve.y, span)
-    low, high = _means(curve.y, span, np.fmin), _means(curve.y, span, np.fmax)
-    return Curve(curve.label, curve.x[::span][: len(y)], y, low, high), span
-
-
-def _span(x: np.ndarray[Any, Any]) -> int:
-    """Return of how many points one is made; 0 if all are drawn.
-
-    Where dates are known and there are enough of them, points are days: shorter spans
-    would show the course of a day as a saw.
-    """
-    if len(x) <= _MOST_POINTS:
-        return 0
-    day = _points_of_a_day(x)
-    return day if day and len(x) / day >= _FEWEST_DAYS else -(-len(x) // _SPANS)
-
-
-def _points_of_a_day(x: np.ndarray[Any, Any]) -> int:
-    if not np.issubdtype(x.dtype, np.datetime64):
-        return 0
-    whole, rest = divmod(np.timedelta64(1, "D"), x[1] - x[0])
-    return 0 if rest else int(whole)
-
-
-def _means_of(x: np.ndarray[Any, Any], span: int) -> str:
-    return "daily means" if span == _points_of_a_day(x) else f"each point is the mean of {span} steps"
-
-
-def _means(values: np.ndarray[Any, Any], span: int, fold: np.ufunc | None = None) -> np.ndarray[Any, Any]:
-    """Return the mean of every ``span`` values (or ``fold`` of them), NaN left out.
-
-    There are more than ``span`` values.
-    """
-    starts = np.arange(0, len(values), span)
-    if len(values) - starts[-1] < span / 2:
-        # a last span of a few values would be no mean like the others
-        starts, values = starts[:-1], values[: starts[-1]]
-    if fold is not None:
-        result: np.ndarray[Any, Any] = fold.reduceat(values, starts)
-        return result
-    known = np.isfinite(values)
-    counts = np.add.reduceat(known.astype(float), starts)
-    sums = np.add.reduceat(np.where(known, values, 0.0), starts)
-    return np.divide(sums, counts, out=np.full(len(starts), np.nan), where=counts > 0)
+    thinner = f"; {means_of(times, span)}" if span else ""
+    return f"{len(curves):,} curves: percentiles over them{thinner}"
 
 
 def _mark_phases(axes: Axes, panel: Panel) -> None:
@@ -334,7 +309,11 @@ def _tidy(axes: Axes, panel: Panel) -> None:
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        first, last = axes.get_xlim()
+        if last - first < 1:
+            # around a single episode
+            axes.set_xlim(first - 0.5, last + 0.5)
     # 1.001 to 1.080 shall be read as that, not as offsets from 1
     axes.ticklabel_format(axis="y", useOffset=False)
 
@@ -349,6 +328,18 @@ def _title(store: Store, uid: str) -> str:
 def _metadata(path: Path) -> dict[str, Any]:
     # without a date the same results give the same file
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
+
+
+def _label(curve: Curve) -> str:
+    """Return the curve's label as the legend shows it; names of runs need more than one line."""
+    return _cut(curve.label) if curve.colour is None else _wrapped(curve.label, _LONGEST_LABEL, 3)
+
+
+def _wrapped(text: str, width: int, most: int) -> str:
+    lines = [_cut(line, width) for line in wrap(text, width, break_long_words=False, break_on_hyphens=False)]
+    if len(lines) > most:
+        lines[most - 1 :] = [f"{lines[most - 1][: width - 4]} ..."]
+    return "\n".join(lines)
 
 
 def _cut(text: str, width: int = _LONGEST_LABEL) -> str:

@@ -52,8 +52,9 @@ class Clock:
 class Curve:
     """One line: ``x`` and ``y`` of the same length; ``low`` and ``high`` span workers, if several.
 
-    ``raw`` are the values of which ``y`` is a moving average. ``points`` are drawn as marks.
-    Curves of the same ``colour`` (a number) belong together.
+    ``raw`` are the values of which ``y`` is a moving average. ``points`` are drawn as marks,
+    ``faint`` ones thinly and without an entry in the legend. Curves of the same ``colour``
+    (a number) belong together.
     """
 
     label: str
@@ -65,6 +66,7 @@ class Curve:
     raw: FloatVector | None = None
     points: bool = False
     colour: int | None = None
+    faint: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,13 @@ class Panel:
     shades: tuple[tuple[float, float], ...] = ()
 
 
-def episode_panels(store: Store, run: str, phase: int | str | None, agent: str | None) -> list[Panel]:
+def episode_panels(
+    store: Store, run: str, phase: int | str | None, agent: str | None, fold: str = "mean"
+) -> list[Panel]:
     """Return objective and rewards per episode, phase after phase on one axis.
 
-    Each point is the mean over an episode; with several workers, the mean over them, and
-    the band from the lowest to the highest.
+    Each point is the mean or sum (``fold``) of an episode; with several workers, the mean
+    over them, and the band from the lowest to the highest.
     """
     outcomes = store.outcomes(run, phase, agent)
     if outcomes.empty:
@@ -107,19 +111,20 @@ def episode_panels(store: Store, run: str, phase: int | str | None, agent: str |
     places = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
     panels = []
     for kind in ("objective", "reward"):
-        curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], starts, places))
+        curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], fold, starts, places))
         if curves:
             what, shown = _shared(curves)
-            panels.append(Panel(f"Mean {kind} of each episode{what}", label, kind, shown, marks, note))
+            title = f"{fold.capitalize()} of the {kind} in each episode{what}"
+            panels.append(Panel(title, label, kind, shown, marks, note))
     return panels
 
 
 def _episode_curves(
-    outcomes: pd.DataFrame, starts: dict[int, int], places: Sequence[float]
+    outcomes: pd.DataFrame, fold: str, starts: dict[int, int], places: Sequence[float]
 ) -> Iterable[Curve]:
     for (agent, name), own in outcomes.groupby(["agent", "name"], sort=False):
         place = own["episode"] + own["phase"].map(starts)
-        grouped = own.groupby(place)["mean"].agg(["mean", "min", "max"])
+        grouped = own.groupby(place)[fold].agg(["mean", "min", "max"])
         if grouped["mean"].notna().any():
             # episodes that this agent has no part in are gaps
             whole = grouped.reindex(np.array(places))

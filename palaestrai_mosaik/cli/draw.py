@@ -12,7 +12,7 @@ from palaestrai_mosaik.errors import ContractError, DocumentError, PalaestraiMos
 from .main import FINISHED
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.analysis import LearningChoice
+    from palaestrai_mosaik.analysis import Fold, LearningChoice
     from palaestrai_mosaik.store import Store
 
 
@@ -53,7 +53,7 @@ def _write(path: str, text: str) -> None:
         raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
 
 
-def plot(
+def plot(  # noqa: PLR0913  (independent choices)
     location: str,
     run: str,
     output: str | None,
@@ -62,6 +62,7 @@ def plot(
     agent: str | None,
     sensors: Sequence[str],
     episode: int | None,
+    fold: Fold | None,
 ) -> int:
     """Plot a run into ``output``, or a file named after its document; print the file's name."""
     from palaestrai_mosaik.analysis import plot_run
@@ -69,7 +70,16 @@ def plot(
 
     with Store(location, create=False) as store:
         path = output or _named_after(store, run, "")
-        print(plot_run(store, run, path, phase=phase, agent=agent, sensors=sensors, episode=episode))
+        print(
+            plot_run(
+                *(store, run, path),
+                phase=phase,
+                agent=agent,
+                sensors=sensors,
+                episode=episode,
+                fold=fold,
+            )
+        )
     return FINISHED
 
 

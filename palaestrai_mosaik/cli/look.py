@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.query import short_ids
 
 from .main import FINISHED
-from .tables import count, duration, rows_of, short_ids, shorten, table
+from .tables import count, duration, rows_of, shorten, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ def show(location: str, run: str, phase: int | str | None, agent: str | None, st
         evaluations = store.episodes(uid, phase, agent, evaluation=True)
         for part in _header(store, uid):
             print(part)
-        phases = store.phases(uid)
+        phases, every = store.phases(uid), store.evaluate_every(uid)
         if phase is not None:
             phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
         _print_section("phases", _phase_table(phases, episodes))
@@ -68,7 +69,10 @@ def show(location: str, run: str, phase: int | str | None, agent: str | None, st
                 _print_section(f"episodes of phase {row.phase} {row.name!r}", _episode_table(own))
             own = evaluations[evaluations["phase"] == row.phase]
             if len(own):
-                _print_section(f"evaluations of phase {row.phase} {row.name!r}", _episode_table(own))
+                _print_section(
+                    f"evaluations of phase {row.phase} {row.name!r}",
+                    _episode_table(own, every.get(row.phase)),
+                )
         if steps is not None:
             for row in rows_of(phases):
                 _print_steps(store, uid, row, agent, steps)
@@ -142,34 +146,38 @@ def _of(done: int, planned: Any, workers: int) -> str:
     return f"{done:,}" if total is None else f"{done:,} of {total:,}"
 
 
-def _episode_table(episodes: pd.DataFrame) -> str:
+def _episode_table(episodes: pd.DataFrame, every: int | None = None) -> str:
+    """Episodes as rows; evaluations also say after how many training episodes (``every``) they ran."""
     chosen = episodes.drop_duplicates(["worker", "episode"])[["worker", "episode"]]
     left_out = len(chosen) - _EPISODES
     if left_out <= 0:
-        return _episode_rows(episodes)
+        return _episode_rows(episodes, every)
     import pandas as pd
 
     head = episodes.merge(chosen.head(_EPISODES // 2))
     tail = episodes.merge(chosen.tail(_EPISODES // 2))
-    lines = _episode_rows(pd.concat([head, tail])).split("\n")
+    lines = _episode_rows(pd.concat([head, tail]), every).split("\n")
     lines.insert(1 + len(head), f"  ... {count(left_out, 'more episode')}")
     return "\n".join(lines)
 
 
-def _episode_rows(episodes: pd.DataFrame) -> str:
+def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
     several = episodes["worker"].max() > 0
     rewards = [n for n in map(str, episodes) if n.startswith("reward.") and n.endswith("_mean")]
     rewards = [name for name in rewards if episodes[name].notna().any()][:_REWARDS]
-    titles = ["worker", "episode", "steps", "ended by", "agent", "objective mean", "sum", "min", "max"]
+    titles = ["worker", "episode", "after episodes", "steps", "ended by", "agent"]
+    titles += ["objective mean", "sum", "min", "max"]
     titles += [f"{name.removesuffix('_mean').removeprefix('reward.')} mean" for name in rewards]
     rows: list[list[Any]] = []
     last = None
     row: Any
     for _, row in episodes.iterrows():
         key = (row["worker"], row["episode"])
-        start: list[Any] = [row["worker"] if several else None, row["episode"], row["steps"], row["ended_by"]]
+        after = None if every is None else every * (row["episode"] + 1)
+        start: list[Any] = [row["worker"] if several else None, row["episode"], after]
+        start += [row["steps"], row["ended_by"]]
         if key == last:
-            start = ["" if several else None, "", "", ""]
+            start = [None if value is None else "" for value in start]
         last = key
         values = [row.get(f"objective_{moment}") for moment in ("mean", "sum", "min", "max")]
         rows.append([*start, row["agent"], *values, *(row[name] for name in rewards)])

@@ -94,7 +94,7 @@ def _plot(arguments: argparse.Namespace) -> int:
         fold: Any = arguments.objective or "sum"
         choice = LearningChoice(arguments.phase, arguments.agent, fold, arguments.statistics)
         return plot_learning(store_of(arguments), arguments.runs, arguments.output, choice)
-    _refuse(arguments, "a plot without --learning", "objective", "statistics")
+    _refuse(arguments, "a plot without --learning", "statistics")
     if len(arguments.runs) > 1:
         raise PalaestraiMosaikError("several runs can be plotted together with --learning only")
     return plot(
@@ -105,6 +105,7 @@ def _plot(arguments: argparse.Namespace) -> int:
         agent=arguments.agent,
         sensors=arguments.sensors,
         episode=arguments.episode,
+        fold=arguments.objective,
     )
 
 
@@ -253,7 +254,7 @@ def _add_result_commands(command: Callable[..., argparse.ArgumentParser]) -> Non
     plot.add_argument(
         "--objective",
         choices=("sum", "mean"),
-        help="for --learning: of the objective in each episode (default: sum)",
+        help="of the values in each episode (default: mean; with --learning: sum)",
     )
     plot.add_argument(
         "--statistics",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import pairwise
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -85,29 +84,9 @@ def shorten(value: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 3].rstrip() + "..."
 
 
-def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
-    """Return for each uid its shortest beginning of at least ``least`` characters that is unique.
-
-    Fifteen characters of an instance's uid are its date and time to the second.
-    """
-    ordered = sorted(set(uids))
-    shared = [_common(a, b) for a, b in pairwise(ordered)]
-    before, after = [0, *shared], [*shared, 0]
-    return {uid: uid[: max(least, b + 1, a + 1)] for uid, b, a in zip(ordered, before, after, strict=True)}
-
-
 def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
     """Yield the rows as named tuples, whose cells are of any type (pandas' stubs say: of all)."""
     yield from frame.itertuples(index=False)
-
-
-def _common(a: str, b: str) -> int:
-    same = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        same += 1
-    return same
 
 
 def _missing(value: Any) -> bool:

@@ -7,6 +7,7 @@ name in palaestrAI 3.5.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,8 @@ from palaestrai_mosaik.errors import did_you_mean
 from .located import show
 from .model import Place
 
+#: evaluations that a rule may count
+_MOST = 10**9
 #: what is wrong, and where below ``agents``
 Fault = tuple[Place, str]
 
@@ -138,14 +141,16 @@ def _text(value: Any) -> str | None:
 
 def _number(value: Any, least: float = -math.inf) -> str | None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if number and math.isfinite(value) and value >= least:
+    # beyond the largest float there are integers
+    if number and abs(value) <= sys.float_info.max and value >= least:
         return None
     return "a finite number" + ("" if least == -math.inf else f" of at least {least:g}")
 
 
 def _count(value: Any) -> str | None:
-    sound = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    return None if sound else "an integer of at least 1"
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        return "an integer of at least 1"
+    return None if value <= _MOST else f"an integer of at most {_MOST}"
 
 
 def _word(value: Any, words: tuple[str, ...]) -> str | None:

@@ -15,9 +15,9 @@ from .canonical import canonical_document, digest, plain_data
 from .cascade import Definitions, cascade
 from .check import ModelBuilder, header, run_config_of
 from .effects import warn_of_no_effect
-from .learning import check_sources, warn_of_snapshots
 from .located import Findings, Lines, Located, show
 from .model import RunDocument
+from .sources import check_sources, warn_of_snapshots
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
 

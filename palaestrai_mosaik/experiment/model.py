@@ -51,9 +51,10 @@ class ReplaySpec:
     """Stored trajectories that fill a brain's memory before a run.
 
     ``agent`` (``None``: the same), ``experiment_run`` (``None``: this one), ``instance``
-    (``None``: the newest that finished), ``phase`` (index or name, ``None``: all), ``mode``
-    (``"train"`` or ``"test"``, ``None``: both) say which; ``repeat`` is how often they are
-    taken. ``sensors`` and ``actuators`` name the channels to take where the other agent's
+    (``None``: this one, if the run is this one and ``phase`` an earlier phase of it or left out
+    and there is an earlier one; else the newest that finished), ``phase`` (index or name,
+    ``None``: all, of this instance all earlier ones), ``mode`` (``"train"`` or ``"test"``,
+    ``None``: both) say which; ``repeat`` is how often they are taken. ``sensors`` and ``actuators`` name the channels to take where the other agent's
     differ (``None``: those of this agent).
     """
 
@@ -83,7 +84,8 @@ class AgentSpec:
     document's order. Without ``brain`` the agent does not learn, without ``objective``
     nothing is made of its rewards. ``load`` says which brain to start from: ``None`` for
     none, an empty mapping for the same agent of the previous phase, else any of the keys
-    ``agent``, ``experiment_run``, ``phase`` (index), ``phase_name``, ``base``, ``snapshot``.
+    ``agent``, ``experiment_run``, ``instance``, ``phase`` (index), ``phase_name`` (a name in
+    ``phase`` goes here, too), ``base``, ``snapshot``.
     ``filters`` stand between environment and muscle, the first one next to the environment.
     """
 

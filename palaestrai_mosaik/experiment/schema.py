@@ -33,6 +33,7 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _COUNT: Schema = {"type": ["integer", "null"], "minimum": 1}
 _INDEX: Schema = {"type": "integer", "minimum": 0}
+_PHASE: Schema = {"anyOf": [_INDEX, {"type": "string", "minLength": 1}, {"type": "null"}]}
 _FLAG: Schema = {"type": ["boolean", "null"]}
 _MAYBE_TEXT: Schema = {"type": ["string", "null"], "minLength": 1}
 _IDS: Schema = {"type": "array", "items": _TEXT, "uniqueItems": True}
@@ -103,7 +104,7 @@ def _environment_entry() -> Schema:
 
 
 def _agent() -> Schema:
-    load: dict[str, Schema] = dict.fromkeys(LOAD.keys, _MAYBE_TEXT) | {"phase": _maybe(_INDEX)}
+    load: dict[str, Schema] = dict.fromkeys(LOAD.keys, _MAYBE_TEXT) | {"phase": _PHASE}
     properties = {
         "name": _TEXT,
         "brain": _optional("class"),
@@ -122,7 +123,7 @@ def _agent() -> Schema:
 def _replay() -> Schema:
     channels = _maybe(_IDS | {"minItems": 1})
     properties: dict[str, Schema] = dict.fromkeys(REPLAY.keys, _MAYBE_TEXT) | {
-        "phase": {"anyOf": [_INDEX, _TEXT, {"type": "null"}]},
+        "phase": _PHASE,
         "mode": _maybe(_mode()),
         "repeat": _COUNT,
         "sensors": channels,

@@ -72,7 +72,7 @@ CLASS = Section("a class", ("name", "params"), required=("name",), spellings=_PA
 _SOURCE = {"agent_name": "agent", "experiment_id": "experiment_run"}
 LOAD = Section(
     "load",
-    ("agent", "experiment_run", "phase", "phase_name", "base", "snapshot"),
+    ("agent", "experiment_run", "instance", "phase", "phase_name", "base", "snapshot"),
     spellings=_SOURCE,
 )
 REPLAY = Section(

@@ -64,6 +64,8 @@ def make_learner(
     if spec.replay and phase.mode is Mode.TRAIN:
         _replay(learner, spec, standpoint, channels, store)
         learner.hand_out(brain.pretrain())
+    if phase.mode is Mode.TRAIN and not learner.updates:
+        learner.hand_out(brain.initial_update())
     return learner
 
 

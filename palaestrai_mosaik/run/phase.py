@@ -23,7 +23,7 @@ from palaestrai_mosaik.simulation.director import ask
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
-from .brains import BrainKeeper, brain_keeper
+from .brains import BrainKeeper, Dumpers, brain_keeper
 from .context import Context
 from .learners import make_learner, store_model
 from .parts import all_of, make_conditions
@@ -132,7 +132,7 @@ class PhaseRunner:
             for name in _LASTING:
                 setattr(self, name, state[name])
             for name, learner in self.learners.items():
-                learner.brain._dumpers = [self.keepers[name]]
+                learner.brain._dumpers = Dumpers([self.keepers[name]])
         else:
             instance = context.recorder.uid if context.recorder is not None else None
             standpoint = Standpoint(context.document, phase, instance)
@@ -330,6 +330,10 @@ class PhaseRunner:
             learner = self.learners.get(spec.name)
             if learner is not None:
                 metrics[spec.name] |= learner.brain.evaluated(dict(metrics[spec.name])) or {}
+                told, last = learner.brain.pop_statistics(), reports[0]
+                step = max(len(last.objectives[spec.name]) - 1, 0)
+                for key, value in told.items() if self.recorder is not None else ():
+                    self.recorder.statistic(spec.name, last.worker, number, step, key, value, True)
         self._best({name: figures["objective"] for name, figures in metrics.items()})
         view = EvaluationView(
             phase.mode,

@@ -19,6 +19,7 @@ from .checkpoint import INTERVAL, Checkpoints
 from .context import Context
 from .inspect import Inspection
 from .interrupt import Interrupt
+from .learners import check_sources
 from .phase import PhaseResult, PhaseRunner
 from .process import Pool
 from .progress import Progress
@@ -71,6 +72,7 @@ def execute(
         inspection = Inspection(document)
         inspection.raise_problems()
         stack.callback(inspection.close)
+        check_sources(inspection.phases, document, store)
         recorder, state = None, None
         if store is not None and resume is not None:
             recorder, state = reopen(document, store, resume)

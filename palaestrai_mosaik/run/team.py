@@ -203,6 +203,11 @@ class ProcessTeam:
         running = list(tasks)
         while running:
             answers = self._answers(running)
+            for name, learner in self._learners.items():
+                # the workers hear of updates when all of these were learned from
+                learner.brain.rows_waiting = sum(
+                    len(a.batch.experiences.get(name, ())) for a in answers if a.batch is not None
+                )
             for worker, answer in zip(running, answers, strict=True):
                 self._take(worker, tasks[worker], answer)
                 if answer.report is not None:
@@ -378,6 +383,8 @@ class ProcessTeam:
             if name in batch.news and learner.filters is not None:
                 learner.filters.learn(batch.news[name])
             for experience in experiences(batch.experiences[name]) if name in batch.experiences else ():
+                # (0 in asynchronous phases, where nobody counts)
+                learner.brain.rows_waiting = max(learner.brain.rows_waiting - 1, 0)
                 learner.learn(experience)
                 if self._recorder is not None:
                     for key, value in learner.told.items():

@@ -76,10 +76,11 @@ class Learner:
             memory.mark_end(
                 terminated=row.terminated, truncated=row.truncated, final_observations=row.final_observations
             )
+        brain.next_observations = row.final_observations
         update = brain.thinking(row.muscle, row.data)
-        if filters is not None:
-            update = filters.brain_post(update)
         self.told = brain.pop_statistics() if brain._statistics else {}
+        if update is not None and filters is not None and _is_given(update):
+            update = filters.brain_post(update)
         if update is None or not (_is_given(update) if hasattr(update, "__array__") else update):
             return None
         self.updates += 1
@@ -88,6 +89,8 @@ class Learner:
 
     def hand_out(self, update: Any) -> None:
         """Keep what the brain learned before the first row, for all muscles."""
+        if update is not None and self.filters is not None and _is_given(update):
+            update = self.filters.brain_post(update)
         if update is not None and _is_given(update):
             self.updates += 1
             self.first = self.shared = (self.updates, update)
@@ -157,6 +160,8 @@ class Body:
         self.out = False
         #: what muscle and brain report about themselves at the newest row
         self.told: dict[str, Any] = {}
+        #: what the muscle sees next, where that was needed before it acts
+        self.ahead: FloatVector | None = None
         self._history = np.empty((256, 1 + len(self.reward_names)))
 
     def switch(self, mode: Mode) -> None:
@@ -191,6 +196,7 @@ class Body:
         self.rows = 0
         self.open = self.pending = self.out = False
         self.settled = None
+        self.ahead = None
         self.values: dict[str, Any] = {wire.attribute: wire.initial for wire in self.outputs}
 
     def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
@@ -205,7 +211,9 @@ class Body:
         else:
             readings = read(self.inputs, inputs, self.sensors.size)
         filters = self.filters
-        seen = readings if filters is None else filters.pre(readings)
+        seen, self.ahead = self.ahead, None
+        if seen is None:
+            seen = readings if filters is None else filters.pre(readings)
         available = ActuatorSetpoints(self.offered)
         started = perf_counter()
         answer = self.muscle.propose_actions(SensorReadings(self.seen, seen), available)
@@ -288,6 +296,12 @@ class Body:
             self.wall,
         )
         self.open, self.pending = False, True
+
+    def look_ahead(self) -> FloatVector:
+        """Return what the muscle sees next, if it acts on the states that are there now."""
+        readings = self.channels.readings()
+        self.ahead = readings if self.filters is None else self.filters.pre(readings)
+        return self.ahead
 
     def learn(
         self, terminated: bool = False, truncated: bool = False, final: FloatVector | None = None

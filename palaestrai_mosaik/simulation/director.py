@@ -133,7 +133,9 @@ class Director:
             self._let_go(closed)
         for body in closed:
             if body.learns:
-                body.learn()
+                # taking turns, it acts on states that are still to come
+                ahead = body.muscle.looks_ahead and not self.taking_turns
+                body.learn(final=body.look_ahead() if ahead else None)
         if self.taking_turns:
             return self._turn(fresh)
         if everyone and not self.some_done:

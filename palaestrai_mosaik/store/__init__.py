@@ -17,6 +17,8 @@ frames. :mod:`.models` describes the tables, :mod:`.streams` and :mod:`.parts` t
           environment-<uid>/part-000000.parquet   states
           statistics/part-000000.parquet
           evaluation/...                          the same four, if there are evaluations
+        brains/<run>/<phase>/<agent>/             dumps of brains
+        checkpoints/<number>/                     the newest two, until the run has finished
 """
 
 from .phase_recorder import PhaseRecorder

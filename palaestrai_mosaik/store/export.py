@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from .trajectories import Trajectories
 
 FORMATS = ("parquet", "csv")
+# The queries whose frames are written; of brains, all but the dumps.
+_TABLES = (
+    *("phases", "environments", "agents", "channels", "streams"),
+    *("episodes", "outcomes", "brains", "errors", "warnings"),
+)
 
 
 def export_run(store: Trajectories, run: str, directory: Path, format: str) -> list[Path]:
@@ -49,14 +54,10 @@ def _export(store: Trajectories, uid: str, directory: Path, format: str) -> Iter
     ):
         write_text(directory / name, text)
         yield directory / name
-    tables: tuple[Callable[[str], pd.DataFrame], ...] = (
-        *(store.phases, store.environments, store.agents, store.channels),
-        *(store.errors, store.warnings),
-    )
-    frames = {table.__name__: table(uid) for table in tables}
-    for episodes in (store.episodes, store.outcomes):
-        frames[episodes.__name__] = episodes(uid, evaluation=None)
-    for title, frame in frames.items():
+    both = {"evaluation": None}
+    for title in _TABLES:
+        query = getattr(store, title)
+        frame: pd.DataFrame = query(uid, **(both if title in ("episodes", "outcomes") else {}))
         for name in ("params", "world_model", "sensors", "actuators", "rewards"):
             if name in frame:
                 frame[name] = [None if value is None else to_json(value) for value in frame[name]]

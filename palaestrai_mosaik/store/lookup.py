@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .database import Database
+
+
+class FoundInstance(NamedTuple):
+    """An instance: its uid, the uid of its document, and its status."""
+
+    uid: str
+    document: str
+    status: str
 
 
 class Lookup:
@@ -34,6 +42,31 @@ class Lookup:
         """Return the uid of the instance that ``run`` means."""
         with self.database.reading() as session:
             return self._find(session, run)[1]
+
+    def find_instance(self, document: str | None, instance: str | None = None) -> FoundInstance:
+        """Return the newest finished instance of the run document with the uid ``document``.
+
+        Where none has finished, it is the newest one. ``instance`` names one instead, in any way
+        that :meth:`find_run` knows; it must be one of ``document``, if that is given too.
+        """
+        columns = (Instance.uid, RunDocument.uid, Instance.status)
+        with self.database.reading() as session:
+            all_of_them = select(*columns).join(RunDocument)
+            if instance is not None:
+                found = all_of_them.where(Instance.id == self._find(session, instance)[0])
+                one = FoundInstance(*session.execute(found).one())
+                if document not in (None, one.document):
+                    raise StoreError(f"instance {one.uid} is one of {one.document!r}, not of {document!r}")
+                return one
+            order = ((Instance.status == "finished").desc(), Instance.id.desc())
+            row = session.execute(
+                all_of_them.where(RunDocument.uid == document).order_by(*order).limit(1)
+            ).first()
+            if row is None:
+                known = set(session.scalars(select(RunDocument.uid)))
+                hint = did_you_mean(document or "", known)
+                raise StoreError(f"there is no experiment run {document!r}{hint} in {self.directory}")
+        return FoundInstance(*row)
 
     def _find(self, session: Session, run: str) -> tuple[int, str]:
         latest = select(Instance.id, Instance.uid).order_by(Instance.id.desc()).limit(1)

@@ -185,7 +185,8 @@ def _few_distinct(column: pa.Array) -> bool:
     # (Arrow's own to_numpy imports pandas.)
     values = np.frombuffer(column.buffers()[1], dtype=column.type.to_pandas_dtype(), count=len(column))
     sample = np.sort(values[:: max(1, len(values) // 1024)])
-    return bool(np.count_nonzero(np.diff(sample)) <= len(sample) // 2)
+    # (the difference of two infinities is no number)
+    return bool(np.count_nonzero(sample[1:] != sample[:-1]) <= len(sample) // 2)
 
 
 def text_column(values: Iterable[str | None]) -> pa.Array:

@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, select, update
 
 from palaestrai_mosaik.errors import StoreError
 
-from .models import Agent, Channel, Environment, Episode, Outcome, Phase, Stream, utc_now
+from .models import Agent, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
 from .records import AgentRecord, ChannelRecord, EnvironmentRecord
 from .stream_set import TRAJECTORIES, AnyStream, StreamSet
 from .streams import AgentStream, EnvironmentStream
@@ -183,23 +183,29 @@ class PhaseRecorder:
         self.row_id = row_id
         with self._database.reading() as session:
             told = select(Agent.name, Agent.id).where(Agent.phase_id == row_id).order_by(Agent.id)
-            self._agent_ids = dict(session.execute(told).all())
+            agents = dict(session.execute(told).all())
             uids = select(Environment.uid).where(Environment.phase_id == row_id).order_by(Environment.id)
-            there = {"agents": list(self._agent_ids), "environments": list(session.scalars(uids))}
+            there = {"agents": list(agents), "environments": list(session.scalars(uids))}
         now = {
             "agents": [record.name for record in self._agent_records],
             "environments": [record.uid for record in self._environment_records],
         }
         for what, names in there.items():
-            if names != now[what]:
+            same = list(map(self._as_stored, now[what]))
+            if names != same:
                 raise StoreError(
                     f"phase {self._index} was recorded with the {what} {', '.join(names)}; "
-                    f"now they are {', '.join(now[what])}"
+                    f"now they are {', '.join(same)}"
                 )
+        self._agent_ids = dict(zip(now["agents"], agents.values(), strict=True))
         if mark["evaluation"]:
             self._evaluation = self._make_streams(evaluation=True)
         for folder, stream in self._streams():
             kept[folder].restore(stream)
+
+    def _as_stored(self, name: str) -> str:
+        """Return the name as the database gives it back: some characters are escaped there."""
+        return str(SafeText().process_bind_param(name, self._database.engine.dialect))
 
     def _begin(self, phase: Phase) -> None:
         with self._database.writing() as session:

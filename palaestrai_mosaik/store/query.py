@@ -10,6 +10,8 @@ be asked while a run goes on, and after it was killed: what was written until th
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -310,6 +312,12 @@ class Queries(Lookup):
         document: dict[str, Any] = self._run_document(run).document
         return document
 
+    def evaluate_every(self, run: str) -> dict[int, int]:
+        """Return after how many training episodes of a worker each phase evaluates, where it does."""
+        schedule = self.document(run).get("schedule", [])
+        configs = [phase["phase_config"] for entry in schedule for phase in entry.values()]
+        return {i: c["evaluate_every"] for i, c in enumerate(configs) if c.get("evaluate_every")}
+
     def document_text(self, run: str) -> str:
         """Return the text of the run document, as it was when this form of it first ran."""
         return self._run_document(run).text
@@ -350,6 +358,20 @@ def _told_apart(evaluation: bool | None, column: Any) -> dict[str, Any]:
 def _of_phase(table: type[Episode] | type[Outcome], evaluation: bool | None) -> ColumnElement[bool]:
     own = table.phase_id == Phase.id
     return own if evaluation is None else own & (table.evaluation.is_(evaluation))
+
+
+def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
+    """Return for each uid its shortest beginning of at least ``least`` characters that is unique.
+
+    Fifteen characters of an instance's uid are its date and time to the second.
+    """
+    ordered = sorted(set(uids))
+    shared = [
+        sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*two, strict=False)))
+        for two in pairwise(ordered)
+    ]
+    before, after = [0, *shared], [*shared, 0]
+    return {uid: uid[: max(least, b + 1, a + 1)] for uid, b, a in zip(ordered, before, after, strict=True)}
 
 
 def status_of(instance: Instance) -> str:

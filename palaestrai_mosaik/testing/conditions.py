@@ -73,9 +73,10 @@ def check_termination_condition(
     objectives are random and rise; after each episode of both workers there is an evaluation.
 
     Checked: every answer is a flow control value; what it is shown is not changed; equal
-    phases are answered equally; an episode is answered in the same way however the steps
+    phases are answered equally, also by copies that were pickled between two rounds of
+    episodes, as checkpoints do; an episode is answered in the same way however the steps
     of the two workers alternate; it does not end a phase where ``can_end_phase`` says that
-    it cannot; it can be pickled, as checkpoints do; no global randomness is used.
+    it cannot; no global randomness is used.
 
     Raises
     ------
@@ -92,8 +93,11 @@ def check_termination_condition(
     one_by_one = _phase(findings, first, story)
     if not same(one_by_one, _phase(findings, twin(factory, findings), story)):
         findings.add("two instances differ, asked about the same phase", "every answer must follow from it")
-    with findings.calling("pickle, as for a checkpoint"):
-        pickle.loads(pickle.dumps(first))
+    if not same(one_by_one, _phase(findings, twin(factory, findings), story, pickled=True)):
+        findings.add(
+            "a pickled copy answers differently",
+            "a run that is resumed would not go on as it was interrupted",
+        )
     alternating = _alternating(findings, twin(factory, findings), story)
     for key, answers in alternating.items():
         if key in one_by_one[0] and not same(answers, one_by_one[0][key]):
@@ -146,9 +150,12 @@ def _alternating(
 
 
 def _phase(
-    findings: Findings, condition: TerminationCondition, story: _Story
+    findings: Findings, condition: TerminationCondition, story: _Story, *, pickled: bool = False
 ) -> tuple[dict[tuple[int, int], list[SimulationFlowControl]], list[SimulationFlowControl]]:
-    """Ask about a whole phase, worker by worker; return the answers to steps and to episodes."""
+    """Ask about a whole phase, worker by worker; return the answers to steps and to episodes.
+
+    ``pickled``: go on with a pickled copy before each round of episodes but the first.
+    """
     of_steps: dict[tuple[int, int], list[SimulationFlowControl]] = {}
     of_episodes: list[SimulationFlowControl] = []
     outcomes: list[EpisodeOutcome] = []
@@ -158,6 +165,9 @@ def _phase(
     if not isinstance(possible, bool):
         findings.add("can_end_phase returns neither True nor False", repr(possible))
     for worker, episode in story.objectives:
+        if pickled and worker == 0 and episode:
+            with findings.calling("pickle, as for a checkpoint"):
+                condition = pickle.loads(pickle.dumps(condition))
         answers = list(_steps(findings, condition, story, worker, episode))
         of_steps[worker, episode] = answers
         values = story.objectives[worker, episode][: len(answers) - 1]

@@ -45,8 +45,9 @@ def check_filter(
     change later; instances do the same, and so do a pickled copy and a new instance that was
     given the saved state; nothing but the state outlives an episode, also one whose last row is not
     marked; news are handed out once;
-    nothing is learned in test mode; rows keep their muscle and their ends; no global
-    randomness is used.
+    nothing is learned in test mode; rows keep their muscle and their ends; the update that is
+    given is not changed; set-points are restored from what ``muscle_inverse`` makes of them,
+    where the filter overrides it; no global randomness is used.
 
     Raises
     ------
@@ -164,10 +165,19 @@ class _Life:
     def _act(self, actions: FloatVector, when: str) -> FloatVector:
         """Post-process a muscle's set-points and check the result."""
         given = actions.copy()
+        (one,) = self.muscle.filters
+        inverts = type(one).muscle_inverse is not Filter.muscle_inverse
+        before = copy.deepcopy(self.muscle) if inverts else None
         setpoints = self.muscle.post(given)
         if not same(given, actions):
             self.findings.add("changes the set-points that it is given", when)
         self.handed_out.append((setpoints, setpoints.copy()))
+        if before is not None:
+            again = before.post(before.filters[0].muscle_inverse(setpoints.copy()))
+            if not np.allclose(again, setpoints, rtol=1e-9, atol=1e-9, equal_nan=True):
+                self.findings.add(
+                    "muscle_inverse leads to other set-points", f"{when}: {again}, not {setpoints}"
+                )
         return setpoints
 
     def step(self, step: _Step, when: str) -> tuple[Any, ...]:
@@ -198,7 +208,10 @@ class _Life:
             )
         if (learned.muscle, learned.terminated, learned.truncated) != ("agent.0", step.terminated, False):
             self.findings.add("changes the muscle or the end of a row", f"{when}: {learned!r}")
-        update = self.brain.brain_post({"weights": step.readings})
+        given = {"weights": step.readings.copy()}
+        update = self.brain.brain_post(given)
+        if not same(given, {"weights": step.readings}):
+            self.findings.add("changes the update that it is given", when)
         news = self._exchange(when) if step.last or step.number % _EXCHANGE == 0 else None
         return seen, setpoints, final, learned, update, news
 

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.agent import BrainDumper, FileBrainDumper
-from palaestrai_mosaik.agent.dumper import dump_arrays, load_arrays
+from palaestrai_mosaik.agent import BrainDumper, FileBrainDumper, dump_arrays, load_arrays
 from palaestrai_mosaik.errors import BrainDumpError
 
 HOSTILE = [
@@ -41,6 +40,7 @@ HOSTILE = [
     "%2E%2E",
     "NUL:",
     " ",
+    "\ud800",
 ]
 
 NAMES = st.text(min_size=1, max_size=8)
@@ -330,3 +330,81 @@ def test_all_dumpers_say_what_they_lack() -> None:
         BrainDumper.load_brain_dump([Kept(), Kept()], "actor")
     with pytest.raises(BrainDumpError, match="nowhere to load a brain from"):
         BrainDumper.load_brain_dump([])
+
+
+def archive(name: str, content: bytes) -> bytes:
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w") as entries:
+        entries.writestr(name, content)
+    return file.getvalue()
+
+
+def forged(shape: str) -> bytes:
+    """Return the head of an array of this shape, and nothing of its content."""
+    told = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(told).to_bytes(2, "little") + told
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (archive("a.txt", b"hello"), "'a.txt' is no array"),
+        (archive("a.npy", b"hello"), "'a' is no array"),
+        (archive("a.npy", forged("(1000000000000000,)")), "holds no named arrays"),
+        (archive("a.npy", forged("(10000000000, 10000000000)")), "holds no named arrays"),
+    ],
+)
+def test_an_archive_of_other_things_is_refused(content: bytes, said: str) -> None:
+    with pytest.raises(BrainDumpError, match="holds no named arrays") as error:
+        load_arrays([Kept(content)])
+    assert said in str(error.value)
+
+
+def test_a_snapshot_is_replaced_as_one(tmp_path: Path) -> None:
+    best = dumper(tmp_path, snapshot="best")
+    best.save_all({"": b"1", "actor": b"1", "critic": b"1"})
+    best.save_all({"": b"2", "actor": b"2"})
+    assert files(best.directory) == ["brain-actor.bin", "brain.bin"]
+    assert [best.load(tag).read() for tag in ("", "actor")] == [b"2", b"2"]
+    assert [path.name for path in best.directory.parent.iterdir()] == ["snapshot-best"]
+
+
+class Killed(BaseException):
+    """Ends a process in the middle of something."""
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_whoever_is_killed_leaves_one_whole_snapshot(tmp_path: Path, monkeypatch: Any, step: int) -> None:
+    """Steps: two files, the old folder goes, the new one comes; before each of them the process ends."""
+    best = dumper(tmp_path, snapshot="best")
+    best.save_all({"": b"old", "actor": b"old"})
+    done = 0
+
+    def until(do: Any) -> Any:
+        def instead(*args: Any) -> Any:
+            nonlocal done
+            if done == step:
+                raise Killed
+            done += 1
+            return do(*args)
+
+        return instead
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", until(Path.write_bytes))
+        patch.setattr(Path, "replace", until(Path.replace))
+        with pytest.raises(Killed):
+            best.save_all({"": b"new", "actor": b"new"})
+    assert [best.load(tag).read() for tag in ("", "actor")] == [b"old", b"old"]
+    with pytest.raises(BrainDumpError, match=r"no snapshot 'bst'.*; it has ('best'|none)$"):
+        dumper(tmp_path, snapshot="bst").load()
+    best.save_all({"": b"new"})
+    assert best.load().read() == b"new"
+    assert [path.name for path in best.directory.parent.iterdir()] == ["snapshot-best"]
+
+
+def test_all_dumps_of_a_phases_end_leave_the_snapshots(tmp_path: Path) -> None:
+    dumper(tmp_path, snapshot="best").save_all({"": b"best"})
+    dumper(tmp_path).save_all({"": b"end", "actor": b"end"})
+    assert dumper(tmp_path, snapshot="best").load().read() == b"best"
+    assert dumper(tmp_path).load("actor").read() == b"end"

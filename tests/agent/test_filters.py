@@ -602,11 +602,17 @@ def test_filters_do_not_lead_out_of_an_actuators_space() -> None:
         ),
         (lambda: ActionTimeShiftFilter(1.5), "steps must be a whole number of at least 1, not 1.5"),  # type: ignore[arg-type]
         (lambda: NormFilter(gamma=1.1), "filter NormFilter: gamma must be from 0 to 1, not 1.1"),
-        (lambda: NormFilter(epsilon=0.0), "epsilon must be a number of more than 0, not 0.0"),
+        (lambda: NormFilter(epsilon=0.0), "epsilon must be a finite number of more than 0, not 0.0"),
         (lambda: NormFilter(clip_obs="10"), "clip_obs must be a number of more than 0, not '10'"),  # type: ignore[arg-type]
-        (lambda: DeltaStepFilter(step_size=-1), "step_size must be a number of more than 0, not -1"),
-        (lambda: ActionChangePenaltyFilter(weight=NAN), "weight must be a number of at least 0, not nan"),
-        (lambda: AbsoluteDeviationFilter(math.inf), "filter AbsoluteDeviationFilter: target must be finite"),
+        (lambda: DeltaStepFilter(step_size=-1), "step_size must be a finite number of more than 0, not -1"),
+        (
+            lambda: ActionChangePenaltyFilter(weight=NAN),
+            "weight must be a finite number of at least 0, not nan",
+        ),
+        (
+            lambda: AbsoluteDeviationFilter(math.inf),
+            "filter AbsoluteDeviationFilter: target must be a finite number",
+        ),
         (
             lambda: chain(DeltaObsFilter(["bb"])),
             "filter DeltaObsFilter: 'bb' is not one of the agent's sensors (did you mean 'b'?)",

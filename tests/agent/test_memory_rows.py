@@ -364,6 +364,28 @@ def test_a_pickled_shard_holds_its_rows_only() -> None:
     assert shard.terminated.tolist() == [False, True]
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_pickled_shard_cannot_be_written_to_either(several: bool) -> None:
+    memory = memory_of(1.0, 2.0)
+    if several:
+        memory.append(np.zeros(1), np.zeros(1), np.zeros(1), muscle="b", observations=np.ones(1))
+    shard = memory.tail(2)
+    for one in (shard, pickle.loads(pickle.dumps(shard))):
+        for name in (
+            "sensor_readings",
+            "actuator_setpoints",
+            "rewards",
+            "objective",
+            "observations",
+            "actions",
+        ):
+            assert not getattr(one, name).flags.writeable, name
+        assert not one.terminated.flags.writeable
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(shard))))
+    np.testing.assert_array_equal(again.next_observations, shard.next_observations)
+    assert again.muscles == shard.muscles
+
+
 def test_a_text_is_no_list_of_ids() -> None:
     memory = memory_of(1.0)
     with pytest.raises(TypeError, match=r"not the text 'a\.0'"):

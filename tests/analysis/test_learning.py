@@ -2,22 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
 from palaestrai_mosaik.analysis import LearningChoice, plot_learning
-from palaestrai_mosaik.analysis.learning import learning_panels, learning_title
+from palaestrai_mosaik.analysis.groups import find_groups, learning_title
+from palaestrai_mosaik.analysis.learning import learning_panels
+from palaestrai_mosaik.analysis.plot import _RC, draw_panels
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import AgentRecord, Store
+from palaestrai_mosaik.store.query import short_ids
 
 EVERYTHING = LearningChoice()
 
 
 def moments(value):
     return {"sum": value, "mean": value / 2, "min": 0.0, "max": 0.0}
+
+
+def learn(  # noqa: PLR0913  (all that tests vary)
+    store,
+    uid,
+    values,
+    *,
+    seed=1,
+    losses=(),
+    workers=1,
+    evaluate_every=None,
+    evaluations=(),
+    agents=("a",),
+    params=None,
+    config=None,
+    load=None,
+):
+    """One phase: ``values`` are agent a's objectives by episode, ``losses`` (worker, episode, loss)."""
+    phase = {"phase_config": {"evaluate_every": evaluate_every, **(config or {})}, "agents": [{"load": load}]}
+    document = {"uid": uid, "seed": seed, "params": params, "schedule": [{"train": phase}]}
+    told = {"uid": uid, "document": document, "text": "", "hash": repr(document), "seed": seed}
+    run = store.begin_run(**told, version="1")
+    phase = run.begin_phase(
+        *(0, "train"),
+        mode="train",
+        workers=workers,
+        episodes=len(values),
+        controller="vanilla",
+        environments=[],
+        agents=[AgentRecord(name) for name in agents],
+    )
+    ended = {"steps": 2, "ticks": 2, "ended_by": "x", "flow": "RESET", "duration": 0.0}
+    for evaluation, told in ((False, values), (True, evaluations)):
+        for episode, value in enumerate(told):
+            for worker in range(workers):
+                result = {name: {"objective": moments(value), "rewards": {}} for name in agents}
+                phase.episode(worker, episode, **ended, agents=result, evaluation=evaluation)
+    for worker, episode, loss in losses:
+        phase.statistic("a", worker, episode, 1, "loss", loss)
+    phase.finish("episodes")
+    run.finish("finished")
+    return run.uid
 
 
 def record(  # noqa: PLR0913  (all that tests vary)
@@ -124,8 +171,8 @@ def test_other_seeds_of_one_document_are_one_curve_and_other_documents_another(s
     assert ppo.colour == evaluated.colour != other.colour
     assert panel.note == "mean over 3 runs; band: lowest to highest"
     runs = [store.find_run(name) for name in ("ppo-seed-0", "other", "ppo-seed-1")]
-    assert learning_title(store, runs) == "3 runs: ppo (2), other (1)"
-    assert learning_title(store, runs[::2]) == "2 runs of ppo"
+    assert learning_title(find_groups(store, runs)) == "3 runs: ppo (2), other (1)"
+    assert learning_title(find_groups(store, runs[::2])) == "2 runs of ppo"
 
 
 def test_many_episodes_are_averaged_within_their_phase(store):
@@ -170,6 +217,169 @@ def test_what_cannot_be_drawn_is_said(store, tmp_path):
             session.execute(sa.text("UPDATE run_documents SET document = '{}'"))
         with pytest.raises(StoreError, match="does not say after how many episodes it evaluates"):
             learning_panels(odd, [uid], EVERYTHING)
+
+
+def known(curve):
+    """The places where the curve has values, and these."""
+    there = np.isfinite(curve.y)
+    return dict(zip(curve.x[there].tolist(), curve.y[there].tolist(), strict=True))
+
+
+def test_a_statistic_told_now_and_then_is_averaged_over_episodes(tmp_path):
+    with Store(tmp_path / "store") as own:
+        # a loss in every 20th episode: 0, 1, 2, ...; the window is 100 episodes, so 5 values
+        uid = learn(own, "x", np.zeros(2000), losses=[(0, 20 * k, float(k)) for k in range(100)])
+        _, loss = learning_panels(own, [uid], LearningChoice(statistics=["loss"]))
+    assert loss.note == "line: mean of the last 100 episodes; pale: each episode"
+    drawn = known(loss.curves[0])
+    assert drawn[1] == 0 and drawn[81] == 2
+    assert drawn[1981] == (95 + 96 + 97 + 98 + 99) / 5
+    np.testing.assert_array_equal(loss.curves[0].raw[1:], np.arange(100))
+
+
+def test_a_brain_has_one_series_whichever_worker_was_the_occasion(tmp_path):
+    # worker 1 is ahead; the count rises in the order in which it was recorded
+    losses = [(0, 0, 1.0), (1, 3, 2.0), (0, 1, 3.0), (1, 4, 4.0)]
+    with Store(tmp_path / "store") as own:
+        uid = learn(own, "x", np.zeros(6), losses=losses, workers=2)
+        _, loss = learning_panels(own, [uid], LearningChoice(statistics=["loss"]))
+    (curve,) = loss.curves
+    assert known(curve) == {1: 1, 4: 2.5, 5: 4}
+    assert curve.low is None and loss.note == ""
+
+
+def test_runs_that_tell_losses_at_other_episodes_meet_where_all_have_begun(tmp_path):
+    with Store(tmp_path / "store") as own:
+        told = [[(0, 0, 0.0), (0, 8, 8.0)], [(0, 2, 10.0), (0, 6, 10.0)]]
+        uids = [learn(own, f"x-{k}", np.zeros(9), seed=k, losses=told[k]) for k in range(2)]
+        _, loss = learning_panels(own, uids, LearningChoice(statistics=["loss"]))
+    mean, early, *_ = loss.curves
+    # the first loss is e at episode e, between the episodes that tell it, the second always 10
+    assert known(mean) == {3: 6, 7: 8}
+    assert known(replace(mean, y=mean.low)) == {3: 2, 7: 6}
+    assert known(early) == {1: 0, 3: 2, 7: 6, 9: 8} and early.faint
+
+
+def test_a_mean_ends_where_the_first_run_ends(tmp_path):
+    with Store(tmp_path / "store") as own:
+        uids = [
+            learn(own, f"x-{k}", [value] * length, seed=k, evaluate_every=1, evaluations=[value] * length)
+            for k, (value, length) in enumerate([(100.0, 2), (100.0, 2), (1.0, 4)])
+        ]
+        (panel,) = learning_panels(own, uids, EVERYTHING)
+    mean, rest, evaluated, evaluated_rest = panel.curves
+    for whole, part in ((mean, rest), (evaluated, evaluated_rest)):
+        assert known(whole) == {1: 67, 2: 67}
+        assert known(replace(whole, y=whole.low)) == {1: 1, 2: 1}
+        assert known(part) == {2: 1, 3: 1, 4: 1}
+        assert part.faint and not whole.faint and whole.points == part.points
+    assert panel.note.endswith(
+        "mean over 3 runs; band: lowest to highest; faint: single runs, where not all have values"
+    )
+    (axes,) = draw_panels([panel], "title").axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["training", "evaluation"]
+
+
+def test_namesakes_are_told_apart_by_what_differs(tmp_path):
+    with Store(tmp_path / "store") as own:
+        params = [{"lr": 0.1, "net": [8, 8]}, {"lr": 0.2, "net": [8]}, {"lr": 0.2, "net": [8, 8]}]
+        one = [learn(own, "x", [1.0], params={"brain": {"params": each}}) for each in params]
+        assert [group.label for group in find_groups(own, one[::2])] == [
+            "x [brain.lr=0.1]",
+            "x [brain.lr=0.2]",
+        ]
+        assert find_groups(own, one[:2])[1].label == "x [brain.lr=0.2, brain.net=[8]]"
+        many = learn(own, "x", [1.0], params={"a": 1, "b": 2, "c": 3})
+        labels = [group.label for group in find_groups(own, [one[0], many])]
+        short = short_ids(own.runs()["run"].tolist())
+        assert labels == [f"x [{short[one[0]]}]", f"x [{short[many]}]"]
+        (panel,) = learning_panels(own, [one[0], many], EVERYTHING)
+        assert [curve.label for curve in panel.curves] == [f"{label}: training" for label in labels]
+
+
+def test_runs_that_load_their_own_brains_by_uid_are_repetitions_of_those_that_name_no_run(tmp_path):
+    with Store(tmp_path / "store") as own:
+        uids = [learn(own, f"x-{k}", [1.0], seed=k, load={"experiment_run": f"x-{k}"}) for k in range(2)]
+        uids.append(learn(own, "x-2", [1.0], seed=2, load={}))
+        foreign = learn(own, "x-3", [1.0], seed=3, load={"experiment_run": "x-0"})
+        assert [group.runs for group in find_groups(own, [*uids, foreign])] == [tuple(uids), (foreign,)]
+
+
+def test_the_same_seed_once_more_is_no_further_repetition_unless_workers_are_asynchronous(tmp_path):
+    with Store(tmp_path / "store") as own:
+        first, second, again = (learn(own, f"x-{k % 2}", [float(k)], seed=k % 2) for k in range(3))
+        (group,) = find_groups(own, [first, second, again])
+        assert (group.runs, group.left_out) == ((second, again), (first,))
+        (panel,) = learning_panels(own, [first, second, again], EVERYTHING)
+        assert known(panel.curves[0]) == {1: 1.5}
+        assert panel.note == "mean over 2 runs; band: lowest to highest; of runs with one seed the newest"
+        path = plot_learning(own, [first, again], tmp_path / "x.svg")
+        assert "x-0, run of" in path.read_text(encoding="utf-8"), "the title of a single run"
+        free = [learn(own, "free", [1.0], config={"asynchronous": True}) for _ in range(2)]
+        assert find_groups(own, free)[0].runs == tuple(free)
+
+
+def test_more_lines_than_can_be_told_apart_are_refused(tmp_path):
+    with Store(tmp_path / "store") as own:
+        names = [f"agent-{k}" for k in range(13)]
+        uid = learn(own, "x", [1.0], agents=names)
+        uids = [learn(own, f"name {k}", [1.0], params=k) for k in range(13)]
+        with pytest.raises(StoreError, match=r"13 different runs .* \(at most 12\): name 0, name 1, "):
+            learning_panels(own, uids, EVERYTHING)
+        assert len(learning_panels(own, uids[:12], EVERYTHING)[0].curves) == 12
+        assert len(learning_panels(own, [uid], EVERYTHING)) == 13, "panels are not limited"
+        uids = [record(own, f"other {k}", params=k, episodes=(2, 0)) for k in range(5)]
+        wanted = r"'\*' means 15 lines in 5 different runs.*: entropy, loss, loss_of_critic"
+        with pytest.raises(StoreError, match=wanted):
+            learning_panels(own, uids, LearningChoice(statistics=["*"]))
+        assert len(learning_panels(own, uids[:4], LearningChoice(statistics=["*"]))[1].curves) == 12
+
+
+def test_the_note_tells_runs_and_workers_apart(tmp_path):
+    with Store(tmp_path / "store") as own:
+        losses = [(0, 0, 1.0), (0, 1, 1.0)]
+        three = [learn(own, f"a-{k}", [1.0, 2.0], seed=k, losses=losses) for k in range(3)]
+        single = learn(own, "b", [1.0, 2.0], params="b", workers=2, losses=losses)
+        two = [learn(own, f"c-{k}", [1.0, 2.0], params="c", seed=k, losses=losses) for k in range(2)]
+
+        def note(runs, **choice):
+            return learning_panels(own, runs, LearningChoice(**choice))[-1].note
+
+        band = "; band: lowest to highest"
+        assert note(three) == f"mean over 3 runs{band}"
+        assert note([single]) == f"mean over the workers{band}"
+        assert note([*three, *two]) == f"mean over 2 to 3 runs{band}"
+        assert note([*two, single]) == f"mean over 2 runs or the workers of a single run{band}"
+        assert note([*two, single], statistics=["loss"]) == f"mean over 2 runs{band}"
+        assert note([single], statistics=["loss"]) == ""
+
+
+def test_lines_are_named_after_the_modes_of_their_phases(store):
+    names = [panels(store, "one", phase=phase)[0].curves[0].label for phase in ("train", "test", None)]
+    assert names == ["training", "test", "training and test"]
+
+
+def test_statistics_of_a_run_without_any_objective(store):
+    (entropy,) = panels(store, "one", agent="b", statistics=["entropy"])
+    assert known(entropy.curves[0]) == dict.fromkeys([1, 2, 3, 4, 5, 6], 7)
+    assert entropy.marks == ((0.5, "train"), (4.5, "test"))
+
+
+def test_a_panel_is_as_high_as_its_legend_and_dashes_are_seen(tmp_path):
+    with Store(tmp_path / "store") as own:
+        names = [f"experiment on a grid with a long name, number {k}" for k in range(12)]
+        uids = [learn(own, name, [1.0, 2.0], params=k, losses=[(0, 0, 1.0)]) for k, name in enumerate(names)]
+        found = learning_panels(own, uids, LearningChoice(statistics=["loss"]))
+    with mpl.rc_context(_RC):
+        figure = draw_panels(found, "title")
+        figure.draw_without_rendering()
+    boxes = [axes.get_legend().get_window_extent() for axes in figure.axes]
+    assert not boxes[0].overlaps(boxes[1])
+    assert all(figure.bbox.contains(*corner) for box in boxes for corner in box.corners())
+    texts = [text.get_text().replace("\n", " ") for text in figure.axes[0].get_legend().get_texts()]
+    assert texts == [f"{name}: training" for name in names]
+    handle = figure.axes[0].get_legend().get_lines()[1]
+    assert np.ptp(handle.get_xdata()) > 2 * (5 + 1.5) * 1.4, "two dashes and their gaps (points)"
 
 
 def test_pictures_of_all_sizes_are_drawn(store, tmp_path):

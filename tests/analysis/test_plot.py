@@ -106,6 +106,25 @@ def test_objective_per_episode_is_the_mean_over_workers_between_lowest_and_highe
     assert "workers" in objective.note
 
 
+def test_the_sum_of_each_episode(store, tmp_path):
+    objective, reward = episode_panels(store, "two phases", 0, "a", "sum")
+    assert objective.title == "Sum of the objective in each episode"
+    np.testing.assert_array_equal(objective.curves[0].y, [2, 42])
+    np.testing.assert_array_equal(reward.curves[0].y, [0.5, 0.5])
+    # of a single episode, too, if it is asked for
+    text = plot_run(store, "dated", tmp_path / "sum.svg", fold="sum").read_text()
+    assert "Sum of the objective in each episode" in text and "of each step" not in text
+
+
+def test_a_single_episode_has_an_axis_of_whole_numbers(store):
+    objective, _ = episode_panels(store, "two phases", 1, None)
+    figure = draw_panels([objective], "title")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    first, last = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if first <= tick <= last] == [0]
+
+
 def test_agents_with_the_same_rewards_share_a_curve(store):
     _, reward = episode_panels(store, "two phases", None, None)
     assert [curve.label for curve in reward.curves] == ["a, b"]

@@ -314,6 +314,18 @@ def test_many_episodes_are_cut_in_the_middle(workplace, capsys):
     assert [row[0] for row in rows[7:]] == ["14", "15", "16", "17", "18", "19"]
 
 
+def test_evaluations_say_after_how_many_training_episodes_they_ran(workplace, capsys):
+    changed = {"episodes: 3}": "episodes: 30, evaluate_every: 2}"}
+    assert main(["start", dummy_with(workplace / "run.yml", **changed), "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["show", "latest", "--phase", "0", "--agent", "evil_attacker"]) == 0
+    out = capsys.readouterr().out
+    rows = rows_of(out, "evaluations of phase 0 'train'")
+    assert [row[:3] for row in rows[:2]] == [["0", "2", "10"], ["1", "4", "10"]]
+    assert rows[6] == ["... 3 more episodes"] and rows[-1][:2] == ["14", "30"]
+    assert out.count("after episodes") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -367,6 +379,9 @@ def test_plot_prints_the_name_of_its_picture(store, workplace, capsys):
     path = Path(capsys.readouterr().out.rstrip("\n"))
     assert re.fullmatch(r"dummy-20\d{6}T\d{6}\.png", str(path))
     assert path.read_bytes().startswith(b"\x89PNG")
+    for fold, title in (("sum", "Sum of the objective in each"), ("mean", "Mean of the objective in each")):
+        assert main(["plot", "dummy", "--objective", fold, "--output", "x.svg", "--store", str(store)]) == 0
+        assert title in Path("x.svg").read_text()
 
 
 def test_graph_prints_or_draws(workplace, capsys):

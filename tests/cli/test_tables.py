@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.cli.tables import count, duration, number, short_ids, shorten, table, text
+from palaestrai_mosaik.cli.tables import count, duration, number, shorten, table, text
+from palaestrai_mosaik.store.query import short_ids
 
 
 @pytest.mark.parametrize(

@@ -307,6 +307,9 @@ def test_they_cascade_by_key(minimal) -> None:
         ({"snapshots": {"best": 1}}, "snapshots.best", "must be true or false, found the number 1"),
         ({"load": {"snapshot": 20}}, "load.snapshot", 'put it in quotes: "20"'),
         ({"load": {"snapshto": "best"}}, "load.snapshto", "did you mean 'snapshot'"),
+        ({"load": {"phase": True}}, "load.phase", "an integer of at least 0"),
+        ({"load": {"phase": "frist"}}, "load.phase", "did you mean 'first'"),
+        ({"load": {"phase": "first", "phase_name": "first"}}, "load", "'phase_name', not both"),
     ],
 )  # fmt: skip
 def test_faults_of_an_agent(keys, path: str, said: str, minimal) -> None:
@@ -495,3 +498,119 @@ def test_filters_are_checked_like_other_classes(minimal) -> None:
 )  # fmt: skip
 def test_filters_of_palaestrai_are_ours(name: str, ours: str, minimal) -> None:
     assert canonical_name(name) == f"palaestrai_mosaik.agent.filters:{ours}"
+
+
+def test_a_warning_about_an_inherited_load_is_given_once(minimal) -> None:
+    minimal["schedule"] += [
+        {"second": {"agents": [{"name": "defender", "load": {"snapshot": "best"}}]}},
+        {"third": {}},
+        {"fourth": {}},
+    ]
+    assert [path for path, _ in warnings_of(minimal)] == ["schedule.1.second.agents.0.load"]
+
+
+def with_second(data, load, **keys):
+    """Add a phase ``second`` in which an agent with the ``load`` takes part, and ``third``."""
+    name = keys.pop("name", "defender")
+    other = {"muscle": {"name": "m:M"}, "sensors": [], "actuators": ["world.x"]} if name != "defender" else {}
+    one = {"name": name, **other, **keys, "load": load}
+    data["schedule"] += [{"second": {"agents": [one]}}, {"third": {}}]
+    return data
+
+
+@pytest.mark.parametrize("named", [{"phase": "first"}, {"phase_name": "first"}])
+def test_a_phase_is_loaded_from_by_index_or_name(named, minimal) -> None:
+    data = with_second(copy.deepcopy(minimal), named)
+    document = from_mapping(data)
+    assert document.phases[1].agents[0].load == {"phase_name": "first"}
+    assert document.hash == from_mapping(with_second(minimal, {"phase_name": "first"})).hash
+    assert from_mapping(document.canonical).hash == document.hash
+    VALIDATOR.validate(data)
+
+
+@pytest.mark.parametrize(
+    ("load", "keys", "said"),
+    [
+        ({"phase": 1}, {}, "'load' in phase 'second' points to this very phase"),
+        ({"phase": "third"}, {}, "'load' in phase 'second' points to phase 'third', a later one"),
+        ({}, {"name": "other"}, "phase 'first' has no agent 'other'; agents there: defender"),
+        ({"agent": "other", "phase": 0}, {"name": "other"}, "phase 'first' has no agent 'other'"),
+        ({"experiment_run": "another"}, {}, "'load' from another execution must name the phase"),
+        ({"instance": "20260101-x"}, {}, "'load' from another execution must name the phase"),
+    ],
+)
+def test_a_load_that_cannot_work_is_found(load, keys, said: str, minimal) -> None:
+    found = problems_of(with_second(minimal, load, **keys))
+    # once, although the third phase inherits it
+    assert [p.path for p in found if said in p.message] == ["schedule.1.second.agents.0.load"]
+
+
+def test_a_load_in_the_first_phase_must_name_one(minimal) -> None:
+    for load in ({}, {"base": "./custom"}, {"snapshot": "best"}):
+        (problem,) = problems_of(with_agent(minimal, load=load))
+        assert problem.path == "schedule.0.first.agents.0.load"
+        assert "the first phase has none before it" in problem.message
+
+
+def test_an_agent_without_a_brain_leaves_nothing_to_load(minimal) -> None:
+    with_agent(minimal, brain=None)
+    (problem,) = problems_of(with_second(minimal, {}, brain={"name": "b:B"}))
+    assert "agent 'defender' has no brain in phase 'first'" in problem.message
+
+
+def test_what_lies_in_a_folder_or_in_another_execution_is_not_checked_here(minimal) -> None:
+    loads_of = [
+        {"base": "./custom", "phase": 1},
+        {"base": "./custom", "phase": "third", "agent": "defender"},
+        {"experiment_run": "another", "phase": 7, "agent": "x"},
+        {"instance": "i", "phase": "y"},
+        {"experiment_run": "minimal", "instance": "i", "phase": "second"},
+    ]
+    for load in loads_of:
+        assert from_mapping(with_second(copy.deepcopy(minimal), load)).warnings == ()
+
+
+RULES = {
+    "success": {
+        "metric": "objective",
+        "threshold": 1,
+        "direction": "greater_equal",
+        "consecutive": 1,
+        "min_evaluations": 1,
+    },
+    "plateau": {
+        "metric": "objective",
+        "direction": "maximize",
+        "min_delta": 0,
+        "patience": 1,
+        "min_evaluations": 1,
+        "window": 1,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "value", "said"),
+    [
+        ("success", "threshold", 10**400, "threshold must be a finite number, found the number 1000"),
+        ("success", "threshold", -(10**400), "threshold must be a finite number, found the number -1000"),
+        ("plateau", "min_delta", 10**400, "min_delta must be a finite number of at least 0"),
+        ("plateau", "window", 10**20, "window must be an integer of at most 1000000000"),
+        ("success", "consecutive", 10**400, "consecutive must be an integer of at most 1000000000"),
+    ],
+)
+def test_numbers_that_are_too_large_for_a_rule_are_found(rule, key, value, said, minimal) -> None:
+    rules = {rule: {**RULES[rule], key: value}}
+    name = vocabulary.EVALUATION_CONDITION
+    minimal["run_config"] = {"condition": {"name": name, "params": {"agents": {"defender": rules}}}}
+    with_config(minimal, evaluate_every=1)
+    (problem,) = problems_of(minimal)
+    assert problem.path == f"run_config.condition.params.agents.defender.{rule}.{key}"
+    assert said in problem.message
+
+
+def test_the_largest_numbers_of_a_rule_are_taken(minimal) -> None:
+    rules = {"success": {**RULES["success"], "threshold": 10**300, "consecutive": 10**9}}
+    name = vocabulary.EVALUATION_CONDITION
+    minimal["run_config"] = {"condition": {"name": name, "params": {"agents": {"defender": rules}}}}
+    assert from_mapping(with_config(minimal, evaluate_every=1)).warnings == ()

@@ -39,7 +39,7 @@ from palaestrai_mosaik.experiment import from_mapping, loads
         ("[world.a]", "world.a", 11, "*.sensors", "must be a list"),
         ("[world.b]", "[world.b]\n          load: {phase_name: frist}", 13, "*.load.phase_name", "did you mean 'first'"),
         ("[world.b]", "[world.b]\n          load: {phase: 4}", 13, "*.load.phase", "there is no phase 4"),
-        ("[world.b]", "[world.b]\n          load: {phase: first}", 13, "*.load.phase", "phase_name"),
+        ("[world.b]", "[world.b]\n          load: {phase: frist}", 13, "*.load.phase", "did you mean 'first'"),
         ("[world.b]", "[world.b]\n          load: {agent_name: defendr}", 13, "*.agent_name", "did you mean 'defender'"),
         ("[world.b]", "[world.b]\n          load: {pahse: 0}", 13, "*.load.pahse", "did you mean 'phase'"),
         ("{name: vanilla}", "{name: vanila}", 13, "*.simulation.name", "did you mean 'vanilla'"),

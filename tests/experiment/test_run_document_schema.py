@@ -55,7 +55,7 @@ def _agent(data):
         lambda d: _agent(d).update(muscel={}),
         lambda d: _agent(d).update(sensors=[1.5]),
         lambda d: _agent(d).update(muscle={"name": "a:B", "parms": {}}),
-        lambda d: _agent(d).update(load={"phase": "one"}),
+        lambda d: _agent(d).update(load={"phase": 1.5}),
         lambda d: d["schedule"][0]["first"]["simulation"].update(name="palaestrai.simulation:Vanila"),
         lambda d: d["schedule"][0]["first"]["simulation"].update(bridge="none"),
         lambda d: d["schedule"][0]["first"]["phase_config"].update(mode="trian"),

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
-from support.documents import document, named, phase
+from support.documents import ENVIRONMENT_ENDS, document, named, phase
 from support.learning import Own, follower, learner, noted, track
 
 from palaestrai_mosaik.agent import Brain, BrainDumper, Filter, FilterChain, Muscle, dump_arrays
@@ -189,9 +189,10 @@ def test_load_takes_the_newest_execution_that_finished(tmp_path: Path) -> None:
         # another execution of this very run
         again = document(phase(WORLD, [follower(log, load={"instance": first, "phase": 0})]), uid="school")
         execute(again, store=store)
-        with pytest.raises(BrainDumpError, match=f"instance {first} is one of 'school', not of 'work'"):
-            load = {"experiment_run": "work", "instance": first, "phase": 0}
-            execute(document(phase(WORLD, [follower(load=load)]), uid="play"), store=store)
+        load = {"experiment_run": "work", "instance": first, "phase": 0}
+        wrong = document(phase(WORLD, [follower(load=load)]), uid="play")
+        with pytest.raises(DocumentError, match=f"instance {first} is one of 'school', not of 'work'"):
+            check_sources(wrong.phases, wrong, store)
     assert [int(line.split()[2]) for line in noted(log) if " load " in line] == [6, 3, 3, 3]
 
 
@@ -251,6 +252,16 @@ def test_other_executions_that_are_not_there_are_found_before_anything_runs(
             test = {"agents": [{"name": "a", **keys}], "phase_config": {"mode": "test"}}
             calm = document(phase(WORLD, [follower()]), test)
             check_sources(calm.phases, calm, store)
+
+
+def test_nothing_is_recorded_of_a_run_that_points_to_nowhere(tmp_path: Path) -> None:
+    load = {"experiment_run": "shool", "phase": 0}
+    with Store(tmp_path) as store:
+        with pytest.raises(DocumentError, match="no experiment run 'shool'"):
+            execute(
+                document(phase(WORLD, [follower()]), {"agents": [{"name": "a", "load": load}]}), store=store
+            )
+        assert store.runs().empty
 
 
 def test_without_a_store_there_are_no_other_executions() -> None:
@@ -313,6 +324,61 @@ def test_no_checkpoint_holds_where_the_database_is(
         assert len(store.brains("latest")) == 2
     assert len(written) > 3
     assert not any(b"s3cr3t" in content for content in written)
+
+
+def test_a_resumed_run_tells_its_checkpoints_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    write = checkpoint.Checkpoints.write
+
+    def look(self: Any, state: Any, mark: Any) -> None:
+        written.append(pickle.dumps(state))
+        write(self, state, mark)
+        self._due = 0.0
+
+    monkeypatch.setattr(checkpoint.Checkpoints, "write", look)
+    fault = tmp_path / "fault"
+    fault.touch()
+    failing = named("support.learning:FailsWhile", path=str(fault), episode=2, time=1)
+    ends = named(ENVIRONMENT_ENDS)
+    doc = document(phase(WORLD, [follower()], [ends, failing], episodes=4))
+    with Store(f"sqlite:///{tmp_path}/s3cr3t.db", directory=tmp_path / "files") as store:
+        with pytest.raises(Own):
+            execute(doc, store=store, checkpoint_every=1e-6)
+        fault.unlink()
+        before = len(written)
+        execute(doc, store=store, checkpoint_every=1e-6, resume=store.find_run("latest"))
+        assert len(store.brains("latest")) == 1
+    assert len(written) > before > 0
+    assert not any(b"s3cr3t" in content for content in written)
+
+
+class Telling(Brain):
+    """Tells the number of its evaluation, and has something to tell with every row."""
+
+    evaluations = 0
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> None:
+        self.add_statistics("rows", len(self.memory))
+
+    def evaluated(self, metrics: Any) -> None:
+        self.evaluations += 1
+        self.add_statistics("evaluations", self.evaluations)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_brain_tells_of_an_evaluation_is_recorded_with_it(tmp_path: Path, workers: int) -> None:
+    one = learner(brain=named(f"{__name__}:Telling"))
+    doc = document(phase(WORLD, [one], episodes=4, workers=workers, evaluate_every=2))
+    with Store(tmp_path) as store:
+        execute(doc, store=store)
+        told = store.statistics("latest", evaluation=True)
+        rows = store.statistics("latest", key="rows")
+    columns = ["agent", "worker", "episode", "step", "key", "value"]
+    assert told[columns].values.tolist() == [
+        ["a", 0, 0, 2, "evaluations", 1.0],
+        ["a", 0, 1, 2, "evaluations", 2.0],
+    ]
+    assert len(rows) == 4 * 3 * workers
 
 
 def test_no_text_of_a_keeper_shows_where_the_database_is(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import warnings
 from pathlib import Path
 
 import duckdb
@@ -108,6 +109,19 @@ def test_each_column_gets_about_its_best_encoding(tmp_path):
         column_encoding={"held": "BYTE_STREAM_SPLIT"},
     )
     assert column_size(own, "held") < 0.5 * column_size(tmp_path / "split", "held")
+
+
+def test_infinite_readings_are_written_without_a_warning(tmp_path):
+    stream = make_stream(tmp_path)
+    readings = np.tile([np.inf, -np.inf, np.nan, 1.0, 2.0], 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step in range(100):
+            stream.append(0, 0, step, step, readings, np.full(5, np.inf), [np.inf], 0.0, False, False, 0.0)
+        stream.flush()
+    (part,) = part_files(stream.folder)
+    written = pq.read_table(part)["reading.e.0"].to_pylist()
+    assert written == [np.inf] * 100
 
 
 def test_a_full_disk_is_an_error_that_leaves_nothing_half_written(tmp_path):

@@ -199,9 +199,18 @@ def test_unknown_names_are_errors_with_the_nearest(store, small_run, ask, messag
         ask(store)
 
 
+def test_the_document_tells_after_how_many_episodes_a_phase_evaluates(store, helpers):
+    schedule = [{"a": {"phase_config": {}}}, {"b": {"phase_config": {"evaluate_every": 5}}}]
+    run = helpers("begin")(store, document={"uid": "x", "schedule": schedule})
+    assert store.evaluate_every(run.uid) == {1: 5}
+    other = helpers("begin")(store, document={"uid": "y"}, hash="y")
+    assert store.evaluate_every(other.uid) == {}
+
+
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_export(store, small_run, tmp_path, format):
     target = tmp_path / "out"
+    store.keep_brain(small_run, 0, "a", b"dump", tag="best")
     paths = store.export(small_run, target, format)
     assert all(path.is_file() for path in paths)
     assert json.loads((target / "run.json").read_text())["run"] == small_run
@@ -217,6 +226,16 @@ def test_export(store, small_run, tmp_path, format):
     else:
         pd.testing.assert_frame_equal(pd.read_parquet(file), wanted)
         assert len(pd.read_parquet(target / "episodes.parquet")) == 4
+    read = pd.read_csv if format == "csv" else pd.read_parquet
+    streams = read(target / f"streams.{format}")
+    assert streams["digest"].dropna().tolist() == store.streams(small_run)["digest"].dropna().tolist()
+    assert all((target / f"{folder}.{format}").is_file() for folder in streams["folder"])
+    brains = (
+        read(target / f"brains.{format}", keep_default_na=False)
+        if format == "csv"
+        else read(target / f"brains.{format}")
+    )
+    assert brains[["agent", "tag", "bytes"]].to_numpy().tolist() == [["a", "best", 4]]
     with pytest.raises(StoreError, match="not empty"):
         store.export(small_run, target, format)
 

@@ -321,7 +321,7 @@ def test_a_document_is_stored_once_per_hash_and_seeds_of_any_size(store, helpers
     assert store.document(run.uid) == {"x": [1e-5, None]}
     last = store.runs().iloc[2]
     assert (last["seed"], last["status"]) == (2**127, "interrupted")
-    assert set(last["packages"]) == {"palaestrai_mosaik", "mosaik", "numpy", "python"}
+    assert set(last["packages"]) >= {"palaestrai_mosaik", "mosaik", "numpy", "python"}
 
 
 def test_ctrl_c_while_a_part_is_written_neither_loses_nor_repeats_rows(store, helpers, monkeypatch):

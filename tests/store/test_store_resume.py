@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
 import signal
@@ -244,6 +245,31 @@ def test_a_run_between_two_phases_goes_on_with_a_new_one(store, helpers):
     marker = json.loads((run.directory / "complete.json").read_text())
     assert {key.split("/")[0] for key in marker["digests"]} == {"phase-0", "phase-1"}
     assert len(store.phases("latest")) == 3
+
+
+def test_names_that_a_database_cannot_hold_are_found_again(store, helpers):
+    agents = tuple(helpers("agent_record")(name) for name in ("a\0b", "c\ud800"))
+    environments = helpers("begin_phase")(helpers("begin")(store))._environment_records
+    environments = [dataclasses.replace(environments[0], uid="e\0")]
+    run = helpers("begin")(store)
+    settings = {"mode": "train", "workers": 1, "episodes": 2, "controller": "Vanilla"}
+    run.begin_phase(0, "train", **settings, environments=environments, agents=agents)
+    mark = run.mark()
+    crash(store, run, "failed")
+    resumed = store.resume_run(run.uid, mark)
+    phase = resumed.reopen_phase(0, environments, agents)
+    given = {"objective": helpers("moments")(1.0), "rewards": {}}
+    ended = {"steps": 1, "ticks": 1, "ended_by": "x", "flow": "RESET", "duration": 0.0}
+    phase.episode(0, 0, **ended, agents={"a\0b": given, "c\ud800": given})
+    resumed.finish("finished")
+    assert store.outcomes(run.uid)["agent"].tolist() == ["a\\x00b", "c\\ud800"]
+    # the order of the names still counts
+    other = helpers("begin")(store)
+    other.begin_phase(0, "train", **settings, environments=environments, agents=agents)
+    mark = other.mark()
+    crash(store, other, "failed")
+    with pytest.raises(StoreError, match=r"now they are c\\ud800, a\\x00b"):
+        store.resume_run(other.uid, mark).reopen_phase(0, environments, agents[::-1])
 
 
 def test_a_resumed_run_that_fails_before_its_phase_is_open_can_be_resumed_again(store, marked, helpers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -62,13 +63,21 @@ class Driver:
         self.brain, self.muscle, self.known = brain, muscle, known
         self.sensors, self.actuators = layouts_of(GymnasiumEnvironment(env, kwargs).setup())
         muscle.uid, muscle.mode = muscle.uid or "learner.0", Mode.TRAIN
-        muscle.rng = np.random.default_rng(7)
+        self.episode = 0
+        #: gives the generators of muscle and environment for an episode, if they are not of our own
+        self.generators: Callable[[int], tuple[np.random.Generator, np.random.Generator]] | None = None
+        self.setpoints: list[list[float]] = []
         self.observation: Any = None
         self.returns: list[float] = []
         self._sum = 0.0
 
     def begin(self, seed: int | None = None) -> None:
         """Start an episode."""
+        self.muscle.rng = np.random.default_rng([7, self.episode])
+        if self.generators is not None:
+            self.muscle.rng, of_world = self.generators(self.episode)
+            seed = int(of_world.integers(2**31))
+        self.episode += 1
         self.observation = self.world.reset(seed=seed)[0]
 
     def step(self) -> None:
@@ -77,6 +86,7 @@ class Driver:
         offered = ActuatorSetpoints(self.actuators)
         answer, data = self.muscle.propose_actions(SensorReadings(self.sensors, readings), offered)
         chosen = collect_setpoints(self.actuators, answer)
+        self.setpoints.append(chosen.tolist())
         space = self.world.action_space
         action: Any = int(chosen[0]) if not space.shape else chosen.astype(space.dtype).reshape(space.shape)
         self.observation, reward, terminated, truncated, _ = self.world.step(action)

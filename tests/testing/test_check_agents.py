@@ -470,6 +470,19 @@ class Moody(TerminationCondition):
         return self.answer
 
 
+class Forgetful(TerminationCondition):
+    """Ends the phase with the fourth episode; a pickled copy begins to count again."""
+
+    count = 0
+
+    def phase_flow_control(self, view: Any) -> Any:
+        self.count += 1
+        return SimulationFlowControl.STOP_PHASE if self.count == 4 else GO_ON
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
 class GlobalCoin(TerminationCondition):
     def phase_flow_control(self, view: Any) -> Any:
         random.random()
@@ -502,6 +515,7 @@ class Unknown(TerminationCondition):
         (Clears, "changes what it is shown: worker 0, episode 0, step 1"),
         (Clears2, "changes what it is shown: after worker 0, episode 0"),
         (Moody, "two instances differ, asked about the same phase"),
+        (Forgetful, "a pickled copy answers differently"),
         (GlobalCoin, "uses a global random generator"),
         (Surprise, "ends a phase although can_end_phase says that it cannot"),
         (Perhaps, "can_end_phase returns neither True nor False: 'perhaps'"),

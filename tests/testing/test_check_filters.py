@@ -247,6 +247,26 @@ class GlobalPython(Tripled):
         return super().muscle_pre_process(readings)
 
 
+class WritesUpdate(Tripled):
+    def brain_post_process(self, update: Any) -> Any:
+        update["weights"] *= 2.0
+        return update
+
+
+class OtherInverse(Tripled):
+    """Forgets that actions are turned upside down."""
+
+    def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
+        self.turned = actuators.low + actuators.high
+        return super().setup(sensors, actuators)
+
+    def muscle_post_process(self, setpoints: Any) -> Any:
+        return self.turned - setpoints
+
+    def muscle_inverse(self, setpoints: Any) -> Any:
+        return setpoints
+
+
 class UpdateAsText(Tripled):
     def brain_post_process(self, update: Any) -> Any:
         return update["actor"]
@@ -300,6 +320,8 @@ class WaitsForTheEnd(Tripled):
         (OnlyObjective, "brain_pre_process does not return an Experience"),
         (EndsRows, "changes the muscle or the end of a row: train mode, episode 0, step 11"),
         (GlobalPython, "uses a global random generator"),
+        (WritesUpdate, "changes the update that it is given: train mode, episode 0, step 0"),
+        (OtherInverse, "muscle_inverse leads to other set-points: train mode, episode 0, step 0"),
         (UpdateAsText, "train mode, episode 0, step 0: KeyError: 'actor'"),
         (object, "is no Filter: it is a object"),
     ],

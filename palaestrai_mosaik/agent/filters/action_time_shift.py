@@ -48,3 +48,6 @@ class ActionTimeShiftFilter(Filter):
         newest = np.where(silent, self._past[: self._size], setpoints) if silent.any() else setpoints
         self._past = np.concatenate([newest, self._past[: -self._size]]) if self.steps > 1 else newest.copy()
         return setpoints
+
+    def muscle_inverse(self, setpoints: FloatVector) -> FloatVector:
+        return setpoints

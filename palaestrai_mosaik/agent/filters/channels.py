@@ -1,7 +1,8 @@
-"""What filters ask of channels, and the channels that they make."""
+"""What filters ask of channels and parameters, and the channels that they make."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,11 +57,17 @@ def nearest_to_zero(layout: Layout) -> FloatVector:
 def chosen_sensors(one: Filter, uids: Sequence[str] | None, layout: Layout) -> list[int]:
     """Return the channels of the sensors ``uids`` in the layout's order; ``None`` means all.
 
-    Raises :class:`ContractError` for a sensor that is not there, or is named twice.
+    Raises :class:`ContractError` for what is no list of names, for an empty one, and for a
+    sensor that is not there, or is named twice.
     """
     if uids is None:
         return list(range(len(layout.uids)))
     name = type(one).__name__
+    if not isinstance(uids, list | tuple) or not uids or not all(isinstance(uid, str) for uid in uids):
+        raise ContractError(
+            f"filter {name}: the sensors must be a list of one or more uids, not {uids!r}; leave the parameter "
+            "out for all sensors"
+        )
     for uid in uids:
         if uid not in layout.index:
             raise ContractError(
@@ -85,12 +92,37 @@ def whole_number(one: Filter, name: str, value: int) -> int:
     return value
 
 
-def number(one: Filter, name: str, value: float, *, least: float = 0.0, above: bool = False) -> float:
-    """Return the parameter ``value`` as a float if it is at least (``above``: more than) ``least``."""
+def number(
+    one: Filter,
+    name: str,
+    value: float,
+    *,
+    least: float = 0.0,
+    above: bool = False,
+    infinite: bool = False,
+) -> float:
+    """Return the parameter ``value`` as a float if it is at least (``above``: more than) ``least``.
+
+    It must be finite, unless ``infinite``.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not (value > least if above else value >= least):
-        limit = "more than" if above else "at least"
-        raise ContractError(
-            f"filter {type(one).__name__}: {name} must be a number of {limit} {least:g}, not {value!r}"
-        )
+    if not is_number or not (value > least if above else value >= least) or not _held(value, infinite):
+        kind = "number" if infinite else "finite number"
+        limit = "" if least == -math.inf else f" {'of more than' if above else 'of at least'} {least:g}"
+        raise ContractError(f"filter {type(one).__name__}: {name} must be a {kind}{limit}, not {value!r}")
     return float(value)
+
+
+def _held(value: float, infinite: bool) -> bool:
+    """Whether a float can hold ``value``, which must be finite unless ``infinite``."""
+    try:
+        return math.isfinite(float(value)) or infinite
+    except OverflowError:
+        return False
+
+
+def flag(one: Filter, name: str, value: bool) -> bool:
+    """Return the parameter ``value`` if it is a boolean."""
+    if not isinstance(value, bool):
+        raise ContractError(f"filter {type(one).__name__}: {name} must be true or false, not {value!r}")
+    return value

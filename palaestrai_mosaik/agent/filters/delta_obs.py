@@ -11,7 +11,7 @@ from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.vectors import Layout
 
-from .channels import chosen_sensors, places_of, real_box
+from .channels import chosen_sensors, flag, places_of, real_box
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -33,7 +33,8 @@ class DeltaObsFilter(Filter):
     """
 
     def __init__(self, delta_sensor_uids: Sequence[str] | None = None, replace: bool = True):
-        self.delta_sensor_uids, self.replace = delta_sensor_uids, replace
+        self.delta_sensor_uids = delta_sensor_uids
+        self.replace = flag(self, "replace", replace)
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         chosen = chosen_sensors(self, self.delta_sensor_uids, sensors)

@@ -16,7 +16,7 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 
-from .channels import number, real_box
+from .channels import flag, number, real_box
 from .moments import Moments
 
 FloatVector = npt.NDArray[np.float64]
@@ -37,7 +37,8 @@ class NormFilter(Filter):
     becomes ``r / sqrt(variance + epsilon)``, limited to ``+/-clip_reward``, with the variance
     of the discounted return ``g <- gamma * g + r`` of all muscles up to this row; ``g`` starts
     at 0 in every episode. This is how VecNormalize of Stable-Baselines3 scales rewards, too.
-    Rows without an objective (NaN) and readings that are not finite are left out.
+    Rows without an objective (NaN) and readings that are not finite are left out. An infinite
+    objective teaches nothing either; it becomes the limit.
 
     In test mode nothing is learned. Set-points pass unchanged.
 
@@ -60,9 +61,9 @@ class NormFilter(Filter):
         epsilon: float = 1e-8,
         gamma: float = 0.99,
     ):
-        self.normalise_objective = normalise_objective
-        self.clip_obs = number(self, "clip_obs", clip_obs, above=True)
-        self.clip_reward = number(self, "clip_reward", clip_reward, above=True)
+        self.normalise_objective = flag(self, "normalise_objective", normalise_objective)
+        self.clip_obs = number(self, "clip_obs", clip_obs, above=True, infinite=True)
+        self.clip_reward = number(self, "clip_reward", clip_reward, above=True, infinite=True)
         self.epsilon = number(self, "epsilon", epsilon, above=True)
         self.gamma = number(self, "gamma", gamma)
         if self.gamma > 1.0:
@@ -122,11 +123,14 @@ class NormFilter(Filter):
         return replace(experience, objective=max(-self.clip_reward, min(normal, self.clip_reward)))
 
     def _learn_return(self, value: float, muscle: str) -> None:
-        self._returns[muscle] = value
-        self._return_n += 1.0
+        n = self._return_n + 1.0
         shift = value - self._return_mean
-        self._return_mean += shift / self._return_n
-        self._return_m2 += shift * (value - self._return_mean)
+        mean = self._return_mean + shift / n
+        m2 = self._return_m2 + shift * (value - mean)
+        # what is infinite, or too large to be squared, would be all that is ever known
+        if math.isfinite(m2):
+            self._returns[muscle] = value
+            self._return_n, self._return_mean, self._return_m2 = n, mean, m2
 
     def state(self) -> dict[str, Any]:
         returns = (self._return_n, self._return_mean, self._return_m2)
@@ -140,5 +144,13 @@ class NormFilter(Filter):
                     f"filter NormFilter: {name} of the state has shape {found.shape}, but the agent's "
                     f"readings have shape {self._moments.n.shape}"
                 )
+        n, mean, m2 = (float(state[name]) for name in _RETURNS)
+        # NaN is not at least 0 either
+        sound = np.minimum(moments.n, moments.m2).min(initial=0.0) >= 0.0 and n >= 0.0 and m2 >= 0.0
+        if not sound or math.isnan(mean) or np.isnan(moments.mean).any():
+            raise ContractError(
+                "filter NormFilter: the state has NaN, or a negative number of values or sum of squares: "
+                f"{dict(state)}"
+            )
         self._moments, self._in_use = moments, None
-        self._return_n, self._return_mean, self._return_m2 = (float(state[name]) for name in _RETURNS)
+        self._return_n, self._return_mean, self._return_m2 = n, mean, m2

@@ -9,7 +9,7 @@ from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.types import Box, Space
 from palaestrai_mosaik.types.vectors import Layout
 
-from .channels import need_bounds, places_of, real_box
+from .channels import flag, need_bounds, places_of, real_box
 
 FloatVector = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -34,7 +34,9 @@ class ScaleFilter(Filter):
     """
 
     def __init__(self, sensors: bool = True, actuators: bool = True, discrete: bool = False):
-        self.sensors, self.actuators, self.discrete = sensors, actuators, discrete
+        self.sensors = flag(self, "sensors", sensors)
+        self.actuators = flag(self, "actuators", actuators)
+        self.discrete = flag(self, "discrete", discrete)
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         self._read, self._act = places_of(sensors, ()), places_of(actuators, ())
@@ -97,6 +99,19 @@ class ScaleFilter(Filter):
             scaled = np.where(self._integral, np.rint(scaled), scaled)
         scaled = np.maximum(np.minimum(scaled, self._most), self._least)
         return scaled if self._all_act else _put(setpoints, self._act, scaled)
+
+    def muscle_inverse(self, setpoints: FloatVector) -> FloatVector:
+        """Return the actions for ``setpoints``: for a whole number the middle of its share.
+
+        Where an actuator has one possible value, any action leads to it: 0.
+        """
+        if not len(self._act):
+            return setpoints
+        values = setpoints if self._all_act else setpoints[self._act]
+        half = self._half_high - self._half_low
+        actions = (values - (self._half_low + self._half_high)) / np.where(half > 0.0, half, 1.0)
+        actions = np.maximum(np.minimum(actions, 1.0), -1.0)
+        return actions if self._all_act else _put(setpoints, self._act, actions)
 
 
 def _put(vector: FloatVector, places: Places, values: FloatVector) -> FloatVector:

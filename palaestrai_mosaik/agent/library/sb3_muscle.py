@@ -1,0 +1,130 @@
+"""Acts with a policy of Stable-Baselines3, which an ``SB3Brain`` trains."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik.agent.muscle import Muscle
+from palaestrai_mosaik.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.types import Mode
+
+from .sb3_model import Recipe, Weights, from_bytes
+from .sb3_policy import ActingPolicy
+from .sb3_random import PrivateRandomness
+from .sb3_spaces import ActionSpace, ObservationSpace, action_space, observation_space
+
+#: format of a dump, and the tag of its part with the weights of the policy's acting part
+FORMAT = "sb3-1"
+ACTING = "acting"
+
+
+@dataclass(frozen=True, slots=True)
+class SB3Update:
+    """What a brain sends to its muscles.
+
+    ``version`` changes with ``weights``, those of the policy's acting part. ``steps`` is the
+    number of rows that the brain has learned from, ``muscles`` of how many muscles.
+    """
+
+    recipe: Recipe
+    version: int
+    weights: Weights
+    steps: int
+    muscles: int
+
+
+class SB3Muscle(Muscle):
+    """Acts as the policy that its :class:`~.sb3.SB3Brain` trains, or that ``load`` names.
+
+    In train mode it explores as the algorithm does: PPO, A2C and SAC draw from the policy; TD3,
+    DDPG and SAC may add noise; DQN acts at random at its exploration rate; all of the latter four
+    act at random in the first ``learning_starts`` rows. In test mode it takes the policy's best
+    action. Without a model it acts at random in train mode, and raises in test mode.
+    """
+
+    #: bootstrapping needs what follows the newest row
+    looks_ahead = True
+
+    def __init__(self) -> None:
+        self._update: SB3Update | None = None
+        self._channels: tuple[ObservationSpace, ActionSpace] | None = None
+        self._policy: ActingPolicy | None = None
+        #: version of the weights in the policy
+        self._version: int | None = None
+        #: rows since the last update
+        self._since = 0
+        self._random: PrivateRandomness | None = None
+        self._drawn_from: np.random.Generator | None = None
+
+    def prepare_model(self) -> None:
+        """Load the policy that the document's ``load`` names."""
+        head = read_head(self.load())
+        weights = from_bytes(self.load(ACTING), "the policy", "cpu")
+        recipe = Recipe.from_json({**head["recipe"], "warm_up": 0})
+        self.update(SB3Update(recipe, -1, {name: w.numpy() for name, w in weights.items()}, 0, 1))
+
+    def update(self, update: Any) -> None:
+        """Take over an :class:`SB3Update`; its weights are loaded when they are needed."""
+        if not isinstance(update, SB3Update):
+            raise ContractError(f"SB3Muscle needs the brain SB3Brain; it got the update {update!r}")
+        self._update, self._since = update, 0
+
+    def propose_actions(self, sensors: Any, actuators_available: Any) -> tuple[Any, Any]:
+        """Return the policy's set-points, and in train mode what the brain needs to learn from them."""
+        if self._channels is None:
+            self._channels = (
+                observation_space([s.space for s in sensors]),
+                action_space([a.space for a in actuators_available], [a.uid for a in actuators_available]),
+            )
+        if self._random is None or self.rng is not self._drawn_from:
+            self._random = self._begin_episode(self._channels[1])
+        update = self._update
+        if update is None:
+            if self.mode is not Mode.TRAIN:
+                raise ContractError(
+                    f"muscle {self.uid!r} has no model to test: give its agent the key 'load'"
+                )
+            actuators_available.vector = np.concatenate(
+                [a.space.flatten(a.space.sample(self.rng)) for a in actuators_available]
+            )
+            return actuators_available, None
+        policy = self._policy
+        if policy is None:
+            policy = self._policy = ActingPolicy(update.recipe, *self._channels, self._random)
+        if self._version != update.version:
+            policy.recipe = update.recipe
+            policy.load(update.weights)
+            self._version = update.version
+        if self.mode is not Mode.TRAIN:
+            actuators_available.vector = policy.greedy(sensors.vector)
+            return actuators_available, None
+        steps = update.steps + self._since * update.muscles
+        actuators_available.vector, data = policy.explore(sensors.vector, steps)
+        self._since += 1
+        return actuators_available, data
+
+    def _begin_episode(self, actions: ActionSpace) -> PrivateRandomness:
+        """Seed the random states of an episode; the muscle's generator is new for every one."""
+        self._drawn_from = self.rng
+        seed = int(self.rng.integers(2**31))
+        actions.space.seed(seed)
+        random = PrivateRandomness(seed)
+        if self._policy is not None:
+            self._policy.begin(random)
+        return random
+
+
+def read_head(stream: Any) -> dict[str, Any]:
+    """Return the head of a dump, which says what the other parts are."""
+    try:
+        head = json.loads(stream.read().decode())
+        found = head["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrainDumpError(f"the dump is none of SB3Brain: {type(error).__name__}: {error}") from error
+    if found != FORMAT:
+        raise BrainDumpError(f"the dump of SB3Brain has the format {found!r}; allowed is {FORMAT!r}")
+    return dict(head)

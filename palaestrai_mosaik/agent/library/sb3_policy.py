@@ -1,0 +1,133 @@
+"""A policy of Stable-Baselines3 at work: greedy in tests, exploring in training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .sb3_model import Recipe, Weights, acting_part, make_policy, set_weights
+from .sb3_random import PrivateRandomness
+from .sb3_spaces import ActionSpace, ObservationSpace
+
+FloatVector = npt.NDArray[np.float64]
+DataVector = npt.NDArray[np.float32]
+
+
+class ActingPolicy:
+    """The networks that a muscle acts with, and the state of its exploration.
+
+    ``random`` is exchanged for every episode. Observations and actions are batches of one, so
+    that the arithmetic is that of Stable-Baselines3 to the last bit.
+    """
+
+    def __init__(
+        self, recipe: Recipe, observations: ObservationSpace, actions: ActionSpace, random: PrivateRandomness
+    ):
+        self.recipe = recipe
+        self.observations = observations
+        self.actions = actions
+        self.random = random
+        # The first weights are of no use: they are drawn from a state that is thrown away.
+        with PrivateRandomness(0).for_all():
+            self._policy = make_policy(recipe, observations.space, actions.space)
+        #: steps and episodes since the noise of state-dependent exploration was drawn
+        self._age = [0, 0]
+        #: the last value of the Ornstein-Uhlenbeck process
+        self._noise = np.zeros(actions.low.size)
+
+    def load(self, weights: Weights) -> None:
+        """Take over new weights of the acting part."""
+        set_weights(acting_part(self._policy, self.recipe), weights)
+        if self.recipe.use_sde and self.recipe.on_policy:
+            with self.random.for_torch():
+                self._policy.reset_noise(1)
+            self._age = [0, 0]
+
+    def begin(self, random: PrivateRandomness) -> None:
+        """Start an episode."""
+        self.random = random
+        self._noise = np.zeros_like(self._noise)
+        self._age[1] += 1
+
+    def greedy(self, readings: FloatVector) -> FloatVector:
+        """Return the set-points that the policy holds for the best."""
+        batch = torch.as_tensor(self.observations.encode(readings))
+        with self.random.for_torch(), torch.no_grad():
+            action = self._policy._predict(batch, deterministic=True).numpy()
+        return self.actions.setpoints(self._within_bounds(action))
+
+    def explore(self, readings: FloatVector, steps: int) -> tuple[FloatVector, DataVector]:
+        """Return set-points, and what the brain needs to learn from them.
+
+        ``steps``: rows that the agent has seen. The data are the action before it was clipped,
+        its value and its log-probability (on-policy), or the action, scaled to [-1, 1] if it is a
+        vector of real numbers (off-policy).
+        """
+        batch = self.observations.encode(readings)
+        action, data = self._draw(batch) if self.recipe.on_policy else self._try(batch, steps)
+        return self.actions.setpoints(action), data
+
+    def _within_bounds(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        space = self.actions.space
+        if not self.actions.continuous:
+            return action
+        if self._policy.squash_output:
+            return np.asarray(self._policy.unscale_action(action))
+        return np.clip(action, space.low, space.high)  # type: ignore[attr-defined]
+
+    def _draw(self, batch: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], DataVector]:
+        recipe = self.recipe
+        with self.random.for_torch(), torch.no_grad():
+            if recipe.use_sde and recipe.sde_every > 0 and self._age[0] % recipe.sde_every == 0:
+                self._policy.reset_noise(1)
+            self._age[0] += 1
+            actions, values, log_probs = self._policy(torch.as_tensor(batch))
+        action = actions.numpy()
+        data = np.empty(action.size + 2, dtype=np.float32)
+        data[:-2] = action.reshape(-1)
+        data[-2], data[-1] = values.item(), log_probs.item()
+        return self._within_bounds(action), data
+
+    def _try(self, batch: npt.NDArray[Any], steps: int) -> tuple[npt.NDArray[Any], DataVector]:
+        recipe, policy, random = self.recipe, self._policy, self.random
+        if recipe.use_sde:
+            self._refresh_noise()
+        if steps < recipe.warm_up or (
+            recipe.epsilon is not None and random.numpy.rand() < recipe.exploration_rate(steps)
+        ):
+            action = np.array([self.actions.space.sample()])
+        else:
+            with random.for_torch(), torch.no_grad():
+                action = policy._predict(torch.as_tensor(batch), deterministic=False).numpy()
+            action = self._within_bounds(action)
+        if not self.actions.continuous:
+            return action, action.astype(np.float32).reshape(-1)
+        scaled = policy.scale_action(action)
+        if recipe.noise is not None:
+            scaled = np.clip(scaled + self._next_noise(recipe.noise), -1, 1)
+        return policy.unscale_action(scaled), scaled.astype(np.float32).reshape(-1)
+
+    def _next_noise(self, given: Mapping[str, Any]) -> DataVector:
+        """Return Gaussian noise, or the next value of an Ornstein-Uhlenbeck process."""
+        random, last = self.random.numpy, self._noise
+        mean, sigma = np.full(last.size, given["mean"]), np.full(last.size, given["sigma"])
+        if given["kind"] == "normal":
+            return random.normal(mean, sigma).astype(np.float32)
+        drift, dt = given["theta"] * (mean - last), given["dt"]
+        self._noise = last + drift * dt + sigma * np.sqrt(dt) * random.normal(size=last.size)
+        return self._noise.astype(np.float32)
+
+    def _refresh_noise(self) -> None:
+        """Draw new noise for state-dependent exploration where a rollout begins, and as often as asked."""
+        age, (frequency, unit) = self._age, self.recipe.rollout
+        begins = age[0] == 0 or age[0 if unit == "step" else 1] >= frequency
+        if begins:
+            age[:] = [0, 0]
+        if begins or (self.recipe.sde_every > 0 and age[0] % self.recipe.sde_every == 0):
+            with self.random.for_torch():
+                self._policy.actor.reset_noise(1)
+        age[0] += 1

@@ -1,0 +1,130 @@
+"""Values over episodes become lines: moving averages, means of repetitions, bands.
+
+A mean is drawn only where every repetition has values: that of the ones that go on would
+jump when one ends. What single ones have beyond is drawn faintly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .series import Curve, FloatVector
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a phase lies on the axis of episodes: behind ``start`` others."""
+
+    start: int
+    length: int
+    name: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Phases one behind the other; ``window`` is that of the moving average, in episodes."""
+
+    spans: dict[int, Span]
+    window: int
+    #: the runs that have several workers
+    parallel: frozenset[str]
+
+    @property
+    def label(self) -> str:
+        training = all(span.mode == "train" for span in self.spans.values())
+        kind = "training episodes" if training else "episodes"
+        kind += " of each worker" if self.parallel else ""
+        kind += ", counted over all phases" if len(self.spans) > 1 else ""
+        return kind if training else f"{kind} (grey: test mode)"
+
+    @property
+    def modes(self) -> str:
+        """What the episodes are: ``training``, ``test``, or ``training and test``."""
+        found = {span.mode for span in self.spans.values()}
+        return " and ".join(name for mode, name in (("train", "training"), ("test", "test")) if mode in found)
+
+    @property
+    def marks(self) -> tuple[tuple[float, str], ...]:
+        return tuple((span.start + 0.5, span.name) for span in self.spans.values())
+
+    @property
+    def shades(self) -> tuple[tuple[float, float], ...]:
+        tests = [span for span in self.spans.values() if span.mode != "train"]
+        return tuple((span.start + 0.5, span.start + span.length + 0.5) for span in tests)
+
+
+def line_curves(series: Sequence[pd.Series[float]], axis: Axis, label: str, colour: int) -> Iterator[Curve]:
+    """Yield the mean of the series, each averaged over the last episodes of its phase.
+
+    ``series`` are values by place on the axis. Those that do not tell a value in every
+    episode are connected by straight lines before the mean is taken.
+    """
+    if not series:
+        return
+    x: list[FloatVector] = []
+    raw: list[FloatVector] = []
+    values: list[FloatVector] = []
+    for span in axis.spans.values():
+        parts = [one[(one.index > span.start) & (one.index <= span.start + span.length)] for one in series]
+        places = np.unique(np.concatenate([part.index.to_numpy(float) for part in parts]))
+        smooth = [_moving_average(part, axis.window) for part in parts]
+        # a point without a value between two phases interrupts the lines there
+        x.append(np.array([span.start + 0.5, *places]))
+        values.append(np.array([_connected(part, x[-1]) for part in smooth]))
+        raw.append(_connected(parts[0], x[-1]))
+    lines = _mean_curves(np.concatenate(x), np.concatenate(values, axis=1), label, colour)
+    pale = np.concatenate(raw) if len(series) == 1 and axis.window > 1 else None
+    yield from (replace(curve, raw=pale) for curve in lines)
+
+
+def point_curves(series: Sequence[pd.Series[float]], label: str, colour: int) -> Iterator[Curve]:
+    """Yield the mean of the series, to be drawn as points."""
+    if not series:
+        return
+    places = np.unique(np.concatenate([one.index.to_numpy(float) for one in series]))
+    values = np.array([one.reindex(places).to_numpy(float) for one in series])
+    yield from (replace(curve, points=True) for curve in _mean_curves(places, values, label, colour))
+
+
+def _moving_average(values: pd.Series[float], window: int) -> pd.Series[float]:
+    """Return, at each episode that has a value, the mean of those of the last ``window`` episodes."""
+    if values.empty:
+        return values
+    every = values.reindex(np.arange(values.index.min(), values.index.max() + 1))
+    return every.rolling(window, min_periods=1).mean().reindex(values.index)
+
+
+def _connected(values: pd.Series[float], places: FloatVector) -> FloatVector:
+    """Return the values at ``places``, in between those that are known; NaN before and behind them."""
+    known = values.dropna()
+    if known.empty:
+        return np.full(len(places), np.nan)
+    there = known.index.to_numpy(float)
+    return np.interp(places, there, known.to_numpy(float), left=np.nan, right=np.nan)
+
+
+def _mean_curves(x: FloatVector, values: FloatVector, label: str, colour: int) -> Iterator[Curve]:
+    """Yield the mean of the rows of ``values`` with a band, where all have one, and faintly the rest."""
+    # NaN in one row is NaN in all of these
+    mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+    if len(values) == 1:
+        yield Curve(label, x, mean, colour=colour)
+        return
+    yield Curve(label, x, mean, low, high, colour=colour)
+    for row in values:
+        alone = ~np.isnan(row) & np.isnan(mean)
+        if alone.any():
+            # from the last place that all share
+            near = alone | np.append(alone[1:], False) | np.append(False, alone[:-1])
+            first, last = np.flatnonzero(near)[[0, -1]]
+            part = slice(first, last + 1)
+            y = np.where(near, row, np.nan)[part]
+            yield Curve(label, x[part], y, colour=colour, faint=True)

@@ -1,0 +1,161 @@
+"""Which runs repeat each other, and what those are called that do not.
+
+Runs whose documents differ in ``uid`` and ``seed`` only are repetitions. The same document
+and seed once more is no further one, because it gives the same results (unless its workers
+are asynchronous): the newest run stands for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.store.query import short_ids
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import Store
+
+# Documents that differ in more places than this are told apart by their runs' ids.
+_MOST_DIFFERENCES = 2
+_LONGEST_VALUE = 24
+
+_Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that repeat each other, by their uids; ``left_out`` are executed more than once."""
+
+    label: str
+    runs: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def find_groups(store: Store, runs: Sequence[str]) -> list[Group]:
+    """Return the runs, those that repeat each other together, in the order in which they are named."""
+    found: list[tuple[Any, list[str]]] = []
+    for run in runs:
+        document = _comparable(store.document(run))
+        same = next((members for other, members in found if other == document), None)
+        if same is None:
+            found.append((document, [run]))
+        else:
+            same.append(run)
+    table = store.runs()
+    names: dict[str, str] = dict(zip(table["run"], table["document"], strict=True))
+    seeds: dict[str, int] = dict(zip(table["run"], table["seed"], strict=True))
+    labels = _labels(found, names)
+    groups = []
+    for label, (document, members) in zip(labels, found, strict=True):
+        # the uid of an instance begins with its date
+        newest = set(members) if _is_asynchronous(document) else _newest(members, seeds)
+        left_out = tuple(run for run in members if run not in newest)
+        groups.append(Group(label, tuple(run for run in members if run in newest), left_out))
+    return groups
+
+
+def learning_title(groups: Sequence[Group]) -> str:
+    """Return what the runs are, and how many of each: ``6 runs: ppo (3), cem (3)``."""
+    told = [(group.label, len(group.runs)) for group in groups]
+    if len(told) == 1:
+        return f"{told[0][1]} runs of {told[0][0]}"
+    return f"{sum(n for _, n in told)} runs: " + ", ".join(f"{label} ({n})" for label, n in told)
+
+
+def _newest(runs: Sequence[str], seeds: Mapping[str, int]) -> set[str]:
+    return set({seeds[run]: run for run in sorted(runs)}.values())
+
+
+def _comparable(document: Mapping[str, Any]) -> Any:
+    """Return the document without what repetitions differ in.
+
+    One that loads brains of its own by its uid means the same as one that names no run.
+    """
+    own = document.get("uid")
+
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: without(item)
+                for key, item in value.items()
+                if key != "experiment_run" or item not in (None, own)
+            }
+        return [without(item) for item in value] if isinstance(value, list) else value
+
+    return without({key: value for key, value in document.items() if key not in ("uid", "seed")})
+
+
+def _is_asynchronous(document: Mapping[str, Any]) -> bool:
+    phases = [phase for entry in document.get("schedule", []) for phase in entry.values()]
+    return any(phase["phase_config"].get("asynchronous") for phase in phases)
+
+
+def _labels(found: Sequence[tuple[Any, Sequence[str]]], names: Mapping[str, str]) -> list[str]:
+    """Return a name for each group: what those of its documents share, and how it differs from namesakes.
+
+    ``names`` are those of the documents of all runs in the store.
+    """
+    labels = [_common([names[run] for run in members]) for _, members in found]
+    for label in {label for label in labels if labels.count(label) > 1}:
+        places = [i for i, other in enumerate(labels) if other == label]
+        endings = _differences([found[i][0] for i in places])
+        if len(set(endings)) < len(places):
+            short = short_ids(list(names))
+            endings = [short[found[i][1][0]] for i in places]
+        for i, ending in zip(places, endings, strict=True):
+            labels[i] = f"{label} [{ending}]"
+    return labels
+
+
+def _common(names: Sequence[str]) -> str:
+    """Return what the names of repetitions share, without a number at the end."""
+    if len(set(names)) == 1:
+        return names[0]
+    letters = takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False))
+    return re.sub(r"[\W_]*(seed|run)?[\W_\d]*$", "", "".join(one for one, *_ in letters)) or names[0]
+
+
+def _differences(documents: Sequence[Any]) -> list[str]:
+    """Return ``key=value`` of what differs; nothing if it differs in too many places."""
+    leaves = [dict(_leaves(document)) for document in documents]
+    differing: dict[tuple[_Path, tuple[str, ...]], None] = {}
+    for path in dict.fromkeys(path for own in leaves for path in own):
+        values = tuple(own.get(path, "none") for own in leaves)
+        if len(set(values)) > 1:
+            # what later phases inherit differs there once more
+            differing[path[3:] if path[0] == "schedule" else path, values] = None
+    if len(differing) > _MOST_DIFFERENCES:
+        return []
+    names = _short_names([path for path, _ in differing])
+    told = [
+        [f"{name}={_end(value)}" for value in values]
+        for name, (_, values) in zip(names, differing, strict=True)
+    ]
+    return [", ".join(parts) for parts in zip(*told, strict=True)]
+
+
+def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:
+    """Yield the dotted keys of a document, as tuples, with their values; lists of plain values are one."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, str(key)))
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for i, item in enumerate(value):
+            yield from _leaves(item, (*path, str(i)))
+    else:
+        yield path, str(value)
+
+
+def _short_names(paths: Sequence[_Path]) -> list[str]:
+    """Return the last two parts of each key, or all of it where they do not tell it apart."""
+    shown = [tuple(part for part in path if part != "params") or path for path in paths]
+    short = [".".join(path[-2:]) for path in shown]
+    return short if len(set(short)) == len(short) else [".".join(path) for path in shown]
+
+
+def _end(value: str) -> str:
+    # the end of a class's name tells more than its beginning
+    return value if len(value) <= _LONGEST_VALUE else f"...{value[-_LONGEST_VALUE:]}"

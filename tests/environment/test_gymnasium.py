@@ -1,0 +1,236 @@
+"""Environments of Gymnasium: every kind of space, seeds, ends, mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnasium", reason="the extra 'rl' (gymnasium) is not installed")
+
+import gymnasium
+from gymnasium import spaces
+
+from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
+from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.experiment import from_mapping
+from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.testing import check_environment
+from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete
+
+LIBRARY = "palaestrai_mosaik.agent.library"
+
+
+class Echo(gymnasium.Env[Any, Any]):
+    """Observes the action that it was given; ends (terminated, truncated) after the third."""
+
+    def __init__(self, space: Any, end: tuple[bool, bool] = (True, False)):
+        self.observation_space = self.action_space = space
+        self.end = end
+        self.seeds: list[int | None] = []
+        self.actions: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        self.actions.append(action)
+        over = len(self.actions) >= 3
+        return action, float(len(self.actions)), over and self.end[0], over and self.end[1], {}
+
+
+def register(space: Any, **kwargs: Any) -> GymnasiumEnvironment:
+    gymnasium.register("Echo-v0", lambda **given: Echo(space, **given))
+    try:
+        made = GymnasiumEnvironment("Echo-v0", kwargs)
+        made.uid, made.rng = "world", np.random.default_rng(3)
+        made.baseline = made.setup()
+    finally:
+        del gymnasium.registry["Echo-v0"]
+    return made
+
+
+NESTED = spaces.Dict(
+    {
+        "pose": spaces.Tuple((spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(4, start=-2))),
+        "mode": spaces.MultiBinary([2, 2]),
+        "gear": spaces.MultiDiscrete([3, 4], start=[1, -1]),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("space", "ours"),
+    [
+        (spaces.Box(-2, 3, (2, 2), np.float32), Box(-2, 3, (2, 2), np.float32)),
+        (spaces.Box(0, 255, (2,), np.uint8), Box(0, 255, (2,), np.uint8)),
+        (spaces.Box(-1.0, np.inf, ()), Box(-1, np.inf, (), np.float32)),
+        (spaces.Box(0, 1, (3,), np.bool_), MultiBinary(3)),
+        (spaces.Discrete(5, start=2), Discrete(5, start=2)),
+        (spaces.MultiDiscrete([[2, 3]]), MultiDiscrete([[2, 3]])),
+        (spaces.MultiBinary(4), MultiBinary(4)),
+    ],
+    ids=str,
+)
+def test_a_space_becomes_one_sensor_and_one_actuator(space, ours):
+    environment = register(space)
+    baseline = environment.baseline
+    assert [(s.uid, s.space) for s in baseline.sensors] == [("observation", ours)]
+    assert [(a.uid, a.space) for a in baseline.actuators] == [("action", ours)]
+    assert [(r.uid, r.space.to_string()) for r in baseline.rewards] == [
+        ("reward", "Box(low=-inf, high=inf, shape=(), dtype=float64)")
+    ]
+    state = environment.reset()
+    assert ours.contains(ours.unflatten(state.readings))
+    vector = ours.flatten(ours.sample(np.random.default_rng(1)))
+    state = environment.step(vector)
+    # what went in as an action comes out as an observation
+    assert state.readings.tolist() == vector.tolist()
+    assert state.rewards == (1.0,) and not state.terminated
+
+
+def test_entries_of_dicts_and_tuples_are_sensors_and_actuators_of_their_own():
+    environment = register(NESTED)
+    expected = {
+        "gear": MultiDiscrete([3, 4]),
+        "mode": MultiBinary([2, 2]),
+        "pose.0": Box(-1, 1, (2,), np.float32),
+        "pose.1": Discrete(4, start=-2),
+    }
+    assert {s.uid: s.space for s in environment.baseline.sensors} == {
+        f"observation.{k}": v for k, v in expected.items()
+    }
+    assert {a.uid: a.space for a in environment.baseline.actuators} == {
+        f"action.{k}": v for k, v in expected.items()
+    }
+    environment.reset()
+    values = {"gear": [2, 3], "mode": [1, 0, 0, 1], "pose.0": [0.5, -0.25], "pose.1": [-2]}
+    vector = np.concatenate([values[a.uid.removeprefix("action.")] for a in environment.baseline.actuators])
+    state = environment.step(vector.astype(np.float64))
+    assert state.readings.tolist() == vector.tolist()
+    (action,) = environment._world.unwrapped.actions
+    assert isinstance(action["pose"], tuple)
+    # a MultiDiscrete that starts at (1, -1)
+    assert action["gear"].tolist() == [3, 2]
+
+
+def test_ends_and_seeds():
+    environment = register(spaces.Discrete(3), end=(True, False))
+    first = environment.reset().readings
+    states = [environment.step(np.zeros(1)) for _ in range(3)]
+    assert [s.terminated for s in states] == [False, False, True]
+    assert not any(s.truncated for s in states)
+    environment.rng = np.random.default_rng(3)
+    assert environment.reset().readings == first
+    one, two = environment._world.unwrapped.seeds
+    assert one == two == int(np.random.default_rng(3).integers(2**31))
+    cut = register(spaces.Discrete(3), end=(False, True))
+    cut.reset()
+    assert [(s.terminated, s.truncated) for s in (cut.step(np.zeros(1)) for _ in range(3))][-1] == (
+        False,
+        True,
+    )
+
+
+def test_what_holds_until_an_agent_acts_is_nearest_to_zero():
+    space = spaces.Tuple((spaces.Box(np.float32([1, -2]), np.float32([3, 2])), spaces.Discrete(3, start=5)))
+    values = [np.ravel(a.value).tolist() for a in register(space).baseline.actuators]
+    assert values == [[1, 0], [5]]
+
+
+def test_a_missing_setpoint_is_an_error():
+    environment = register(spaces.Discrete(3))
+    environment.reset()
+    with pytest.raises(ActionError, match="environment 'world': actuator 'action' has no set-point"):
+        environment.step(np.array([np.nan]))
+
+
+@pytest.mark.parametrize(
+    ("id", "kwargs", "message"),
+    [
+        ("CartPol-v1", {}, r"Gymnasium has no environment 'CartPol-v1' \(did you mean 'CartPole-v1'\?\)"),
+        ("CartPole-v99", {}, r"no environment 'CartPole-v99' \(did you mean 'CartPole-v"),
+        ("no_such_module_here:X-v0", {}, "cannot be imported.*no_such_module_here"),
+        ("CartPole-v1", {"colour": 1}, "does not take these kwargs.*colour"),
+    ],
+)
+def test_environments_that_cannot_be_made(id, kwargs, message):
+    with pytest.raises(ContractError, match=message):
+        GymnasiumEnvironment(id, kwargs).setup()
+
+
+def test_a_space_without_a_vector_form_is_named():
+    space = spaces.Dict({"a": spaces.Discrete(2), "note": spaces.Text(5)})
+    with pytest.raises(ContractError, match=r"'observation.note' is in Text.*allowed are Box, Discrete"):
+        register(space)
+
+
+@pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
+def test_it_keeps_the_contract_of_environments(id):
+    check_environment(lambda: GymnasiumEnvironment(id), steps=30)
+
+
+def test_a_run_steps_the_very_environment(tmp_path):
+    """The recorded trajectory is that of Gymnasium under the recorded actions and the same seed."""
+    document = from_mapping(
+        {
+            "uid": "pendulum",
+            "seed": 1,
+            "version": "3.5",
+            "schedule": [
+                {
+                    "only": {
+                        "environments": [
+                            {
+                                "environment": {
+                                    "uid": "world",
+                                    "name": "palaestrai_mosaik.environment.gymnasium:GymnasiumEnvironment",
+                                    "params": {"id": "Pendulum-v1", "kwargs": {"max_episode_steps": 20}},
+                                }
+                            }
+                        ],
+                        "agents": [
+                            {
+                                "name": "agent",
+                                "muscle": {"name": f"{LIBRARY}.random_agent:RandomMuscle", "params": {}},
+                                "sensors": ["world.observation"],
+                                "actuators": ["world.action"],
+                            }
+                        ],
+                        "simulation": {"name": "palaestrai_mosaik.simulation:Vanilla", "conditions": []},
+                        "phase_config": {"mode": "test", "workers": 1, "episodes": 2},
+                    }
+                }
+            ],
+            "run_config": {
+                "condition": {
+                    "name": "palaestrai_mosaik.simulation.conditions:VanillaRunGovernorTerminationCondition",
+                    "params": {},
+                }
+            },
+        }
+    )
+    with Store(tmp_path) as store:
+        result = execute(document, store=store)
+        steps = store.steps("latest", phase="only", agent="agent")
+    assert not result.warnings
+    assert steps.groupby("episode").size().tolist() == [20, 20]
+    assert steps["truncated"].tolist() == ([False] * 19 + [True]) * 2
+    readings = steps[[c for c in steps if c.startswith("reading.")]].to_numpy()
+    setpoints = steps[[c for c in steps if c.startswith("setpoint.")]].to_numpy()
+    rewards = steps[[c for c in steps if c.startswith("reward.")]].to_numpy().ravel()
+    world = gymnasium.make("Pendulum-v1").unwrapped
+    for episode in (0, 1):
+        rows = slice(20 * episode, 20 * episode + 20)
+        world.reset()
+        world.state = np.array([np.arctan2(readings[rows][0, 1], readings[rows][0, 0]), readings[rows][0, 2]])
+        for i in range(19):
+            observation, reward, *_ = world.step(setpoints[rows][i].astype(np.float32))
+            assert np.allclose(observation, readings[rows][i + 1], atol=1e-4)
+            assert reward == pytest.approx(rewards[rows][i], abs=1e-3)
