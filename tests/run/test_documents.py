@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.documents import agent, document, environment, phase
 
 from palaestrai_mosaik.experiment import load
 from palaestrai_mosaik.run import execute
@@ -19,6 +20,10 @@ def test_a_document_of_the_specification_runs_verbatim(path, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT))
     with Store() as store:
+        if path.stem == "agent_evaluation":
+            # it replays what an agent of another run has done
+            teacher = agent("TD3", 2, 2)
+            execute(document(phase([environment(discrete=False)], [teacher]), uid="yesterday"), store=store)
         result = execute(load(path), store=store)
         assert store.runs().iloc[-1]["status"] == "finished"
         assert len(store.steps(result.instance)) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from support.learning import HERE, Own, digests, learner, noted, track, write
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import CheckpointError, StoreError
 from palaestrai_mosaik.run import Earlier, checkpoint, earlier_run, execute
+from palaestrai_mosaik.run.resume import versions
 from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -181,6 +183,12 @@ def test_without_a_whole_checkpoint_nothing_is_changed(tmp_path, eager, damage):
         assert earlier_run(doc, store) == Earlier(instance, "failed", True)
 
 
+def change_manifest(path, **keys):
+    """Write other values into a manifest that stays whole."""
+    body = json.dumps(json.loads(path.read_bytes().partition(b"\n")[2]) | keys).encode()
+    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+
 def test_a_state_that_cannot_be_read_changes_nothing(tmp_path, eager):
     """The hash is right, but the classes are not what they were."""
     doc = wandering(tmp_path, fails=(0, 4, 1))
@@ -191,9 +199,7 @@ def test_a_state_that_cannot_be_read_changes_nothing(tmp_path, eager):
             folder = store.instance_directory(instance) / checkpoint.FOLDER / name
             state = (folder / "state.pickle").read_bytes().replace(b"WandererMuscle", b"WandererNobody")
             (folder / "state.pickle").write_bytes(state)
-            manifest = json.loads((folder / "manifest.json").read_text())
-            manifest["sha256"] = checkpoint.hashlib.sha256(state).hexdigest()
-            (folder / "manifest.json").write_text(json.dumps(manifest))
+            change_manifest(folder / "manifest.json", state=hashlib.sha256(state).hexdigest())
         with pytest.raises(CheckpointError, match=r"cannot be read.*WandererNobody"):
             execute(doc, store=store, resume=instance)
         assert everything(store) == before
@@ -210,9 +216,7 @@ def test_checkpoints_of_other_documents_and_versions_are_refused(tmp_path, eager
             execute(other, store=store, resume=instance)
         for name in checkpoints(store, instance):
             path = store.instance_directory(instance) / checkpoint.FOLDER / name / "manifest.json"
-            manifest = json.loads(path.read_text())
-            manifest["versions"]["numpy"] = "1.0"
-            path.write_text(json.dumps(manifest))
+            change_manifest(path, versions={**versions(), "numpy": "1.0"})
         with pytest.raises(CheckpointError, match=r"written with other versions.*numpy: 1.0 then"):
             execute(doc, store=store, resume=instance)
         assert earlier_run(doc, store) == Earlier(instance, "failed", True)
@@ -245,7 +249,7 @@ def test_resume_of_a_finished_run_does_nothing_and_of_none_begins_one(tmp_path, 
         assert "has finished already" in capsys.readouterr().err
         assert everything(store) == before
         assert store.runs()["status"].tolist() == ["finished"]
-        with pytest.raises(CheckpointError, match="has no checkpoint"):
+        with pytest.raises(CheckpointError, match="there is no checkpoint in"):
             execute(wandering(tmp_path), store=store, resume="latest")
 
 

@@ -24,7 +24,7 @@ def text_of(name: str) -> str:
 
 def shortened(text: str) -> str:
     """A year or a week is a matter of one number, and so is learning; here a few hours are enough."""
-    for key, value in (("steps", 12), ("population", 2), ("elites", 2)):
+    for key, value in (("steps", 12), ("population", 2), ("elites", 2), ("evaluate_every", 1)):
         text = re.sub(rf"\b{key}: \d+", f"{key}: {value}", text)
     return re.sub(r"\bepisodes: \d\d+", "episodes: 2", text)
 
