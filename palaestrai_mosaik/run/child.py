@@ -9,7 +9,6 @@ import queue
 import sys
 import threading
 import traceback
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import IO, Any
 
@@ -19,74 +18,11 @@ from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_process
 
 from .interrupt import Interrupt
+from .messages import Answer, End, Go, Rebuild, Restore, Save, Start
 from .outbox import Batch, Outbox
 from .parts import make_conditions, make_port
 from .process import read_frame, write_frame
-from .worker import EpisodeReport, EpisodeTask, Worker, WorkerPlan
-
-
-@dataclass(frozen=True)
-class Start:
-    """The first message of a phase."""
-
-    plan: WorkerPlan
-    learning: tuple[str, ...]
-    recorded: bool
-
-
-@dataclass(frozen=True)
-class Go:
-    """Go on, with ``task`` if there is one. ``updates`` (pickled) and ``filters`` are by agent."""
-
-    task: EpisodeTask | None = None
-    updates: dict[str, bytes] = field(default_factory=dict)
-    filters: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Rebuild:
-    """Make environments and muscles anew."""
-
-
-@dataclass(frozen=True)
-class Save:
-    """Return the worker's state."""
-
-
-@dataclass(frozen=True)
-class Restore:
-    """Go on from a state."""
-
-    state: bytes
-
-
-@dataclass(frozen=True)
-class End:
-    """The phase is over: let everything go."""
-
-
-@dataclass
-class Answer:
-    """What a worker process says: each message gets one, an episode as many as it takes.
-
-    ``error`` is the pickled exception (``None`` where it cannot be pickled), ``trace`` its
-    traceback. ``problem``: why there is no ``state``. ``globals_used``: a global random generator was used.
-    """
-
-    batch: Batch | None = None
-    report: EpisodeReport | None = None
-    state: bytes | None = None
-    problem: str | None = None
-    error: bytes | None = None
-    trace: str | None = None
-    globals_used: bool = False
-
-
-class RemoteError(Exception):
-    """The traceback of an exception in a worker process, as its text."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
+from .worker import EpisodeReport, Worker, event_loop
 
 
 class _Child:
@@ -127,9 +63,6 @@ class _Child:
         write_frame(self._out, frame)
 
     def run(self) -> None:
-        # here, not above: the main process's modules need no event loop
-        from .runner import event_loop
-
         loop = event_loop()
         try:
             while True:

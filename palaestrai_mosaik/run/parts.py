@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,17 +15,14 @@ from palaestrai_mosaik.agent.dumper import BrainDumper, load_arrays
 from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
-from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, resolve
+from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
 from palaestrai_mosaik.simulation.body import Body, Learning
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode
 
-from .brains import Dumpers
-
-if TYPE_CHECKING:
-    from .worker import WorkerPlan
+from .brains import BrainKeeper, Dumpers
 
 #: the tag of the dump that holds what filters have learned
 FILTERS = "filters"
@@ -42,6 +40,20 @@ BASES: dict[str, type] = {
 }
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """All that a worker is made from; plain data, to be sent to another process.
+
+    ``conditions`` are those of the run; ``keepers`` say for every agent where models lie.
+    """
+
+    phase: PhaseSpec
+    conditions: tuple[ClassSpec, ...]
+    seed: int
+    index: int
+    keepers: Mapping[str, BrainKeeper]
 
 
 def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:

@@ -26,10 +26,10 @@ from palaestrai_mosaik.types import Mode, SimulationFlowControl
 from .brains import BrainKeeper, Dumpers, brain_keeper
 from .context import Context
 from .learners import make_learner, store_model
-from .parts import all_of, make_conditions
+from .parts import WorkerPlan, all_of, make_conditions
 from .replay import Standpoint
 from .team import LocalTeam, ProcessTeam, Team
-from .worker import EpisodeReport, EpisodeTask, WorkerPlan
+from .worker import EpisodeReport, EpisodeTask
 
 #: what a checkpoint keeps of a phase
 _LASTING = (

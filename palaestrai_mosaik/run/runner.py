@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from .phase import PhaseResult, PhaseRunner
 from .process import Pool
 from .progress import Progress
 from .resume import reopen, versions
+from .worker import event_loop
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
@@ -130,16 +130,6 @@ def execute(
         if checkpoints is not None:
             checkpoints.clear()
     return result
-
-
-def event_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop, the fastest that there is."""
-    # uvloop makes mosaik's scheduler about an eighth faster; it does not exist on Windows
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 class _Phases:

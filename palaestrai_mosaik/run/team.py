@@ -19,12 +19,12 @@ from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.types import Mode
 
-from .child import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start
 from .context import Context
+from .messages import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start
 from .outbox import Batch, experiences
-from .parts import muscle_uid
+from .parts import WorkerPlan, muscle_uid
 from .process import WorkerDied
-from .worker import EpisodeReport, EpisodeTask, Worker, WorkerPlan
+from .worker import EpisodeReport, EpisodeTask, Worker
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import PhaseRecorder

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.experiment import ClassSpec, PhaseSpec
 from palaestrai_mosaik.simulation.body import Body, Learning
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
 from palaestrai_mosaik.simulation.director import INTERRUPTED, Director
@@ -20,23 +19,8 @@ from palaestrai_mosaik.simulation.ports import AgentStream, EnvironmentPort, Env
 from palaestrai_mosaik.simulation.world import Episode
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
-from .brains import BrainKeeper
 from .interrupt import Interrupt
-from .parts import all_of, make_body
-
-
-@dataclass(frozen=True)
-class WorkerPlan:
-    """All that a worker is made from; plain data, to be sent to another process.
-
-    ``conditions`` are those of the run; ``keepers`` say for every agent where models lie.
-    """
-
-    phase: PhaseSpec
-    conditions: tuple[ClassSpec, ...]
-    seed: int
-    index: int
-    keepers: Mapping[str, BrainKeeper]
+from .parts import WorkerPlan, all_of, make_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +201,13 @@ class Worker:
             {body.name: director.objectives(body.name).copy() for body in self.bodies},
             director.interrupted,
         )
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop, the fastest that there is."""
+    # uvloop makes mosaik's scheduler about an eighth faster; it does not exist on Windows
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
