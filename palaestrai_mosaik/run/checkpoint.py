@@ -71,13 +71,14 @@ class Checkpoints:
         """Write no more."""
         self._interval = 0.0
 
-    def write(self, state: Any, mark: dict[str, Any]) -> None:
+    def write(self, state: Any, mark: dict[str, Any], started: float) -> None:
         """Write a checkpoint, and let older ones go.
+
+        ``started``: the monotonic time at which collecting state and mark began.
 
         Raises :class:`CheckpointError` if something of the state cannot be pickled, or the
         files cannot be written; nothing is left behind then.
         """
-        started = time.monotonic()
         try:
             pickled = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
         except Exception as error:

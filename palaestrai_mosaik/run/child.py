@@ -24,12 +24,21 @@ from .parts import make_conditions, make_port
 from .process import read_frame, write_frame
 from .worker import EpisodeReport, Worker, event_loop
 
+#: seconds to let environments and muscles go once the main process is gone; it waits a little longer
+_GRACE = 1.5
+
+
+class _Gone(Exception):
+    """The main process does not listen any more."""
+
 
 class _Child:
     def __init__(self, stream_in: IO[bytes], stream_out: IO[bytes], interrupt: Interrupt):
         self._in, self._out = stream_in, stream_out
         self._interrupt = interrupt
-        self._inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        #: all is let go
+        self._over = threading.Event()
         self._report: EpisodeReport | None = None
         self._conditions: list[TerminationCondition] = []
         self.worker: Worker | None = None
@@ -41,16 +50,22 @@ class _Child:
         while True:
             frame = read_frame(self._in)
             if frame is None:
-                # The main process is gone, or has failed, whatever this one is doing just now;
-                # simulators that it has started would be left without anybody.
-                for process in children_of_this_process():
-                    with contextlib.suppress(Exception):
-                        process.kill()
-                os._exit(1)
+                self._leave()
             self._inbox.put(frame)
 
+    def _leave(self) -> None:
+        """End this process, whatever it is doing: the main process is gone, or has failed."""
+        self._interrupt.request()
+        self._inbox.put(None)
+        self._over.wait(_GRACE)
+        _end_children()
+        os._exit(1)
+
     def _receive(self) -> Any:
-        return pickle.loads(self._inbox.get())
+        frame = self._inbox.get()
+        if frame is None:
+            raise _Gone
+        return pickle.loads(frame)
 
     def _send(self, answer: Answer) -> None:
         try:
@@ -67,6 +82,8 @@ class _Child:
         try:
             while True:
                 self._phase(self._receive(), loop)
+        except _Gone:
+            pass
         except BaseException as error:
             self._tell(error)
         finally:
@@ -74,6 +91,8 @@ class _Child:
                 with contextlib.suppress(Exception):
                     self.worker.close()
             loop.close()
+            _end_children()
+            self._over.set()
 
     def _phase(self, start: Start, loop: Any) -> None:
         before = seeding.global_state_digest()
@@ -176,6 +195,13 @@ class _Child:
                 answer.batch = None
                 answer.trace = f"{trace}(what was left to record could not be sent: {second!r})\n"
                 self._send(answer)
+
+
+def _end_children() -> None:
+    # simulators that this process has started would be left without anybody
+    for process in children_of_this_process():
+        with contextlib.suppress(Exception):
+            process.kill()
 
 
 class _Wish(Interrupt):

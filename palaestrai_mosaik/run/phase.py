@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import RunInterrupted
+from palaestrai_mosaik.agent import Brain
+from palaestrai_mosaik.errors import ContractError, RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.channels import Channels
@@ -27,8 +28,9 @@ from .brains import BrainKeeper, Dumpers, brain_keeper
 from .context import Context
 from .learners import make_learner, store_model
 from .parts import WorkerPlan, all_of, make_conditions
+from .process_team import ProcessTeam
 from .replay import Standpoint
-from .team import LocalTeam, ProcessTeam, Team
+from .team import LocalTeam, Team
 from .worker import EpisodeReport, EpisodeTask
 
 #: what a checkpoint keeps of a phase
@@ -329,7 +331,7 @@ class PhaseRunner:
             metrics[spec.name] = _metrics(spec.name, reports)
             learner = self.learners.get(spec.name)
             if learner is not None:
-                metrics[spec.name] |= learner.brain.evaluated(dict(metrics[spec.name])) or {}
+                metrics[spec.name] |= _more_metrics(learner.brain, metrics[spec.name])
                 told, last = learner.brain.pop_statistics(), reports[0]
                 step = max(len(last.objectives[spec.name]) - 1, 0)
                 for key, value in told.items() if self.recorder is not None else ():
@@ -345,6 +347,8 @@ class PhaseRunner:
             metrics,
         )
         flow, by = ask(self.run_conditions, "evaluation_flow_control", view)
+        # the objectives of every step are not needed any more
+        self.evaluations[number] = []
         return (flow, by) if flow >= SimulationFlowControl.STOP_PHASE else None
 
     def _snapshots(self, episodes: int) -> None:
@@ -384,6 +388,16 @@ class PhaseRunner:
 
 def _shuts(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict[0] is SimulationFlowControl.SHUTDOWN
+
+
+def _more_metrics(brain: Brain, metrics: Mapping[str, float]) -> Mapping[str, float]:
+    more = brain.evaluated(dict(metrics))
+    if more is not None and not isinstance(more, Mapping):
+        raise ContractError(
+            f"{type(brain).__name__}.evaluated of agent {brain.name!r} must return a mapping of metrics or None, "
+            f"not {more!r}"
+        )
+    return more or {}
 
 
 def _metrics(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:

@@ -104,14 +104,14 @@ class WorkerProcess:
                 how = f"by signal {-code} ({signal.Signals(-code).name})"
         return WorkerDied(f"worker {self.index} (process {self.pid}) was ended {how}")
 
-    def close(self) -> None:
-        """End the process and let its streams go.
-
-        It ends when its input is closed, whatever it is doing; what its worker held was let
-        go at the end of the phase, or the run has failed.
-        """
+    def hang_up(self) -> None:
+        """Let the process know that nobody listens any more: it lets all go, and ends."""
         with contextlib.suppress(OSError):
             self._to.close()
+
+    def close(self) -> None:
+        """End the process, whatever it is doing, and let its streams go."""
+        self.hang_up()
         try:
             self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -171,5 +171,7 @@ class Pool:
     def close(self) -> None:
         """End all processes."""
         processes, self._processes = self._processes, []
+        for process in processes:
+            process.hang_up()
         for process in processes:
             process.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -164,10 +165,11 @@ class _Phases:
         checkpoints, recorder = self.checkpoints, self.context.recorder
         if checkpoints is None or recorder is None or not checkpoints.due:
             return
+        started = time.monotonic()
         try:
             inside = None if runner is None else runner.state()
             state = {"phase": phase, "inside": inside, "results": self.result.phases}
-            checkpoints.write(state, recorder.mark())
+            checkpoints.write(state, recorder.mark(), started)
         except CheckpointError as error:
             checkpoints.stop()
             self._warn(f"no more checkpoints, the run cannot be resumed from here on: {error}")

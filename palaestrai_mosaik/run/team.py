@@ -1,36 +1,20 @@
-"""The workers of a phase: one in this process, or several in processes of their own.
-
-Several workers are *bulk-synchronous*: each makes up to ``sync_every`` steps of its episode
-and sends what happened. Once all have, the brains think about the rows, worker by worker in
-order, and every worker gets the updates and goes on. Nothing depends on which of them was
-faster. In *asynchronous* phases every worker gets its answer as soon as it has sent.
-"""
+"""The workers of a phase, and the one that stays in this process."""
 
 from __future__ import annotations
 
-import pickle
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, SimulationError
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
-from palaestrai_mosaik.types import Mode
 
 from .context import Context
-from .messages import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start
-from .outbox import Batch, experiences
-from .parts import WorkerPlan, muscle_uid
-from .process import WorkerDied
+from .parts import WorkerPlan
 from .worker import EpisodeReport, EpisodeTask, Worker
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import PhaseRecorder
-
-#: seconds between two looks at whether the user wants the end
-_LOOK = 0.2
 
 
 class Team(Protocol):
@@ -110,7 +94,11 @@ class LocalTeam:
         )
         worker.on_step = partial(context.progress.step, self._plan.index)
         worker.on_report = self._reported
-        self._deliver(worker)
+        try:
+            self._deliver(worker)
+        except BaseException:
+            worker.close()
+            raise
         return worker
 
     def _reported(self, report: EpisodeReport) -> None:
@@ -160,245 +148,3 @@ class LocalTeam:
     def close(self) -> None:
         """See :class:`Team`."""
         self._worker.close()
-
-
-class ProcessTeam:
-    """Several workers, each in a process of its own; the brains are in this one."""
-
-    def __init__(
-        self,
-        plans: Sequence[WorkerPlan],
-        context: Context,
-        learners: Mapping[str, Learner],
-    ):
-        self._plans = plans
-        self._learners = learners
-        self._interrupt = context.interrupt
-        self._progress = context.progress
-        self._recorder: PhaseRecorder | None = None
-        self.on_report: Callable[[EpisodeReport], None] = lambda report: None
-        self.globals_used = False
-        self._told = False
-        #: the number of the update that a worker's muscle got last
-        self._sent: dict[tuple[int, str], int] = {}
-        self._pickled: dict[str, tuple[int, bytes]] = {}
-        self._pool = context.pool
-        self._waiting: list[deque[bytes]] = [deque() for _ in plans]
-        self._processes = context.pool.take(len(plans))
-
-    def start(self, recorder: PhaseRecorder | None) -> None:
-        """See :class:`Team`."""
-        self._recorder = recorder
-        learning = tuple(self._learners) if self._plans[0].phase.mode is Mode.TRAIN else ()
-        for plan, process in zip(self._plans, self._processes, strict=True):
-            self._send(process.index, Start(plan, learning, recorder is not None))
-        for plan in self._plans:
-            self._receive(plan.index)
-
-    def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
-        """See :class:`Team`."""
-        for worker, task in tasks.items():
-            self._go(worker, task)
-        reports: dict[int, EpisodeReport] = {}
-        running = list(tasks)
-        while running:
-            answers = self._answers(running)
-            for name, learner in self._learners.items():
-                # the workers hear of updates when all of these were learned from
-                learner.brain.rows_waiting = sum(
-                    len(a.batch.experiences.get(name, ())) for a in answers if a.batch is not None
-                )
-            for worker, answer in zip(running, answers, strict=True):
-                self._take(worker, tasks[worker], answer)
-                if answer.report is not None:
-                    reports[worker] = answer.report
-                    self.on_report(answer.report)
-            running = [worker for worker in running if worker not in reports]
-            for worker in running:
-                self._go(worker)
-        return [reports[worker] for worker in tasks]
-
-    def serve(
-        self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
-    ) -> None:
-        """See :class:`Team`."""
-        current = dict(tasks)
-        for worker, task in tasks.items():
-            self._go(worker, task)
-        while current:
-            worker, answer = self._receive_any()
-            self._take(worker, current[worker], answer)
-            if answer.report is None:
-                self._go(worker)
-                continue
-            self.on_report(answer.report)
-            task_next = following(answer.report)
-            if task_next is None:
-                del current[worker]
-            else:
-                current[worker] = task_next
-                self._go(worker, task_next)
-
-    def rebuild(self, worker: int) -> None:
-        """See :class:`Team`."""
-        for name in self._learners:
-            self._sent.pop((worker, name), None)
-        self._send(worker, Rebuild())
-        self._receive(worker)
-
-    def state(self) -> Any:
-        """See :class:`Team`."""
-        answers = self._ask_all(Save())
-        for worker, answer in enumerate(answers):
-            if answer.problem is not None:
-                raise CheckpointError(f"the state of worker {worker} cannot be pickled: {answer.problem}")
-        return {"workers": [answer.state for answer in answers], "sent": self._sent}
-
-    def restore(self, state: Any) -> None:
-        """See :class:`Team`."""
-        self._sent = dict(state["sent"])
-        for process, pickled in zip(self._processes, state["workers"], strict=True):
-            self._send(process.index, Restore(pickled))
-        for process in self._processes:
-            self._receive(process.index)
-
-    def finish(self) -> None:
-        """See :class:`Team`."""
-        self.globals_used = any(answer.globals_used for answer in self._ask_all(End()))
-
-    def close(self) -> None:
-        """See :class:`Team`. The processes are ended with the run."""
-
-    def _ask_all(self, message: Any) -> list[Answer]:
-        for process in self._processes:
-            self._send(process.index, message)
-        return [self._receive(process.index) for process in self._processes]
-
-    def _answers(self, workers: Sequence[int]) -> list[Answer]:
-        """Return the next answer of each; where one has failed, record what those before it did."""
-        answers: list[Answer] = []
-        try:
-            for worker in workers:
-                answers.append(self._receive(worker))
-        except BaseException:
-            for worker, answer in zip(workers, answers, strict=False):
-                if answer.batch is not None:
-                    self._record(worker, answer.batch)
-                if answer.report is not None:
-                    self.on_report(answer.report)
-            raise
-        return answers
-
-    def _go(self, worker: int, task: EpisodeTask | None = None) -> None:
-        updates: dict[str, bytes] = {}
-        filters: dict[str, Any] = {}
-        for name, learner in self._learners.items():
-            number, update = learner.update_for(muscle_uid(name, worker))
-            if number > self._sent.get((worker, name), 0):
-                self._sent[worker, name] = number
-                updates[name] = self._pickle(name, number, update)
-            if learner.filters is not None:
-                filters[name] = learner.filters.state()
-        self._send(worker, Go(task, updates, filters))
-
-    def _pickle(self, name: str, number: int, update: Any) -> bytes:
-        # one update goes to many workers
-        known = self._pickled.get(name)
-        if known is None or known[0] != number:
-            known = self._pickled[name] = number, pickle.dumps(update, pickle.HIGHEST_PROTOCOL)
-        return known[1]
-
-    def _send(self, worker: int, message: Any) -> None:
-        try:
-            self._processes[worker].send(message)
-        except WorkerDied as error:
-            raise self._ended(worker, error) from None
-
-    def _ended(self, worker: int, error: WorkerDied) -> Exception:
-        """Return what the end of a worker process means."""
-        if self._interrupt.requested:
-            return RunInterrupted(f"interrupted, worker {worker} has ended")
-        return error
-
-    def _receive(self, worker: int) -> Answer:
-        while not self._waiting[worker]:
-            self._wait()
-        return self._open(worker)
-
-    def _receive_any(self) -> tuple[int, Answer]:
-        while True:
-            for worker, waiting in enumerate(self._waiting):
-                if waiting:
-                    return worker, self._open(worker)
-            self._wait()
-
-    def _wait(self) -> None:
-        """Wait for something to arrive; tell the workers if the user wants the end."""
-        arrived = self._pool.receive(_LOOK)
-        if arrived is not None:
-            index, frame = arrived
-            if frame is not None:
-                self._waiting[index].append(frame)
-            elif index >= len(self._waiting) or not self._waiting[index]:
-                # the death of any worker ends the run, whichever of them is waited for; but one
-                # that has told of a failure is heard in its turn
-                raise self._ended(index, self._pool.died(index))
-        if self._interrupt.requested and not self._told:
-            self._told = True
-            for process in self._processes:
-                process.interrupt()
-
-    def _open(self, worker: int) -> Answer:
-        answer = pickle.loads(self._waiting[worker].popleft())
-        if answer.trace is not None:
-            self._fail(worker, answer)
-        assert isinstance(answer, Answer)
-        return answer
-
-    def _fail(self, worker: int, answer: Answer) -> None:
-        """Record what a worker that failed could still tell, and raise its error."""
-        if answer.batch is not None:
-            self._record(worker, answer.batch)
-        if answer.report is not None:
-            self.on_report(answer.report)
-        error: BaseException
-        if answer.error is not None:
-            error = pickle.loads(answer.error)
-        else:
-            last = (answer.trace or "").strip().splitlines()[-1:]
-            error = SimulationError(f"worker {worker}: {''.join(last)}")
-        error.add_note(f"raised in worker {worker}")
-        raise error from RemoteError(answer.trace)
-
-    def _take(self, worker: int, task: EpisodeTask, answer: Answer) -> None:
-        batch = answer.batch
-        assert batch is not None
-        self._learn(worker, batch)
-        self._record(worker, batch)
-        for steps in range(batch.steps[0] + 1, batch.steps[1] + 1):
-            self._progress.step(worker, task.number, steps)
-
-    def _learn(self, worker: int, batch: Batch) -> None:
-        for name, learner in self._learners.items():
-            if name in batch.news and learner.filters is not None:
-                learner.filters.learn(batch.news[name])
-            for experience in experiences(batch.experiences[name]) if name in batch.experiences else ():
-                # (0 in asynchronous phases, where nobody counts)
-                learner.brain.rows_waiting = max(learner.brain.rows_waiting - 1, 0)
-                learner.learn(experience)
-                if self._recorder is not None:
-                    for key, value in learner.told.items():
-                        self._recorder.statistic(name, worker, batch.episode, experience.step, key, value)
-            if name in batch.ends:
-                learner.mark_end(*batch.ends[name])
-
-    def _record(self, worker: int, batch: Batch) -> None:
-        recorder = self._recorder
-        if recorder is None:
-            return
-        for (kind, name, evaluation), rows in batch.rows.items():
-            stream: Any = (recorder.agent if kind == "agent" else recorder.environment)(name, evaluation)
-            for row in rows:
-                stream.append(*row)
-        for told in batch.statistics:
-            recorder.statistic(*told)

@@ -79,19 +79,19 @@ class Learner:
         brain.next_observations = row.final_observations
         update = brain.thinking(row.muscle, row.data)
         self.told = brain.pop_statistics() if brain._statistics else {}
-        if update is not None and filters is not None and _is_given(update):
-            update = filters.brain_post(update)
-        if update is None or not (_is_given(update) if hasattr(update, "__array__") else update):
+        if update is None or not _is_given(update):
             return None
+        if filters is not None:
+            update = filters.brain_post(update)
         self.updates += 1
         self.newest[row.muscle] = self.shared = (self.updates, update)
         return update
 
     def hand_out(self, update: Any) -> None:
         """Keep what the brain learned before the first row, for all muscles."""
-        if update is not None and self.filters is not None and _is_given(update):
-            update = self.filters.brain_post(update)
         if update is not None and _is_given(update):
+            if self.filters is not None:
+                update = self.filters.brain_post(update)
             self.updates += 1
             self.first = self.shared = (self.updates, update)
 
@@ -176,6 +176,7 @@ class Body:
     ) -> None:
         """Put the parts of a checkpoint in the place of those that were made anew."""
         muscle._dumpers = self.muscle._dumpers
+        self.muscle.teardown()
         self.muscle, self.objective, self.memory, self.filters = muscle, objective, memory, filters
 
     def wire(self, ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None]) -> list[Any]:
@@ -211,9 +212,10 @@ class Body:
         else:
             readings = read(self.inputs, inputs, self.sensors.size)
         filters = self.filters
-        seen, self.ahead = self.ahead, None
-        if seen is None:
-            seen = readings if filters is None else filters.pre(readings)
+        ahead, self.ahead = self.ahead, None
+        seen = readings
+        if filters is not None:
+            seen = filters.pre(readings) if ahead is None else ahead
         available = ActuatorSetpoints(self.offered)
         started = perf_counter()
         answer = self.muscle.propose_actions(SensorReadings(self.seen, seen), available)
@@ -401,11 +403,8 @@ class Body:
 
 
 def _is_given(update: Any) -> bool:
-    try:
-        return bool(update)
-    except ValueError:
-        # arrays and frames have no truth value; they are an update
-        return True
+    # arrays and frames always are: their truth value says nothing, if they have one
+    return (hasattr(update, "__array__") and not isinstance(update, np.generic)) or bool(update)
 
 
 def _aggregate(values: FloatVector) -> dict[str, float]:

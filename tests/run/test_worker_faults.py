@@ -380,3 +380,47 @@ def test_simulators_that_workers_have_started_do_not_outlive_them(tmp_path):
         process.kill()
         process.wait()
     assert psutil.wait_procs(below, timeout=10)[1] == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_environments_are_shut_down_after_a_failure(tmp_path, workers, monkeypatch):
+    log = tmp_path / "log"
+    monkeypatch.setenv("TEST_LOG", str(log))
+    doc = document(
+        phase(
+            [track(name="Leaving", steps=40)], [faulty("propose", worker=workers - 1, at=3)], workers=workers
+        )
+    )
+    with pytest.raises(Own):
+        execute(doc)
+    # the main process made one environment to look at it, and where there are several workers, each made one
+    processes = {int(line.split()[1]) for line in noted(log)}
+    assert len(processes) == (1 if workers == 1 else 3)
+
+
+def zeroing(brain, muscle, **keys):
+    return learner(brain=named(f"{HERE}:Zeroing", **brain), muscle=named(f"{HERE}:Zeroed", **muscle), **keys)
+
+
+def test_an_array_with_a_zero_is_an_update(tmp_path, monkeypatch):
+    monkeypatch.setenv("TEST_LOG", str(tmp_path / "log"))
+    execute(document(phase([track(steps=4)], [zeroing({}, {})])))
+    assert noted(tmp_path / "log") == ["2.0", "1.0", "0.0", "-1.0"]
+
+
+@pytest.mark.parametrize(
+    ("brain", "muscle", "workers", "words"),
+    [
+        ({"same": True}, {"same": True}, 1, "agent 'a' both report the statistic 'same'"),
+        ({"same": True}, {"same": True}, 2, "agent 'a' both report the statistic 'same'"),
+        ({"pickles": False}, {}, 2, "agent 'a': what a brain returns .* can be pickled"),
+        ({"evaluated": 3.0}, {}, 1, r"Zeroing.evaluated of agent 'a' must return a mapping .*, not 3.0"),
+    ],
+)
+def test_the_faults_of_a_brain_are_told_with_its_agent(tmp_path, brain, muscle, workers, words, monkeypatch):
+    monkeypatch.setenv("TEST_LOG", str(tmp_path / "log"))
+    doc = document(
+        phase([track(steps=8)], [zeroing(brain, muscle)], workers=workers, sync_every=2, evaluate_every=1)
+    )
+    with Store(tmp_path / "s") as store, pytest.raises(ContractError, match=words):
+        execute(doc, store=store)

@@ -625,3 +625,44 @@ class Keeping(Brain):
             *map(float, (done[0], row.objective[-1])),
         )
         self.rows[muscle_id] = (episode + 1, 0) if row.dones[-1] else (episode, number + 1)
+
+
+class Leaving(Track):
+    """Notes ``shutdown`` with the process that it happens in."""
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        note(os.environ["TEST_LOG"], "shutdown", os.getpid())
+
+
+class Zeroing(Brain):
+    """Hands out arrays of one number: 2, 1, 0, -1, ...; tells the statistic ``same``, if it shall."""
+
+    def __init__(self, same: bool = False, evaluated: Any = None, pickles: bool = True):
+        self.next, self.same, self.answer, self.pickles = 2.0, same, evaluated, pickles
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        if self.same:
+            self.add_statistics("same", 1.0)
+        update = np.array([self.next]) if self.pickles else (lambda: None)
+        self.next -= 1.0
+        return update
+
+    def evaluated(self, metrics: Any) -> Any:
+        return self.answer
+
+
+class Zeroed(Gauss):
+    """Notes its updates; tells the statistic ``same``, if it shall."""
+
+    def __init__(self, same: bool = False):
+        super().__init__()
+        self.same = same
+
+    def update(self, update: Any) -> None:
+        note(os.environ["TEST_LOG"], float(update[0]))
+
+    def propose_actions(self, sensors: Any, actuators_available: Any) -> Any:
+        if self.same:
+            self.add_statistics("same", 2.0)
+        return super().propose_actions(sensors, actuators_available)
