@@ -69,7 +69,7 @@ class Brain(StatisticsMixin, ABC):
         """Learn from the newest row of :attr:`memory`.
 
         ``data_from_muscle`` is the second result of the muscle's ``propose_actions``. What
-        is returned goes to :meth:`Muscle.update`, unless it is ``None``, or false.
+        is returned goes to :meth:`Muscle.update`, unless it is ``None``, or false. Arrays always go.
         """
 
     def pretrain(self) -> Any:

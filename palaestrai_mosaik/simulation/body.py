@@ -79,7 +79,8 @@ class Learner:
         brain.next_observations = row.final_observations
         update = brain.thinking(row.muscle, row.data)
         self.told = brain.pop_statistics() if brain._statistics else {}
-        if update is None or not _is_given(update):
+        # arrays and frames are always given: their truth value says nothing, if they have one
+        if not (hasattr(update, "__array__") or update):
             return None
         if filters is not None:
             update = filters.brain_post(update)
@@ -89,7 +90,7 @@ class Learner:
 
     def hand_out(self, update: Any) -> None:
         """Keep what the brain learned before the first row, for all muscles."""
-        if update is not None and _is_given(update):
+        if hasattr(update, "__array__") or update:
             if self.filters is not None:
                 update = self.filters.brain_post(update)
             self.updates += 1
@@ -400,11 +401,6 @@ class Body:
             "objective": _aggregate(rows[:, 0]),
             "rewards": {name: _aggregate(rows[:, 1 + i]) for i, name in enumerate(self.reward_names)},
         }
-
-
-def _is_given(update: Any) -> bool:
-    # arrays and frames always are: their truth value says nothing, if they have one
-    return (hasattr(update, "__array__") and not isinstance(update, np.generic)) or bool(update)
 
 
 def _aggregate(values: FloatVector) -> dict[str, float]:

@@ -309,9 +309,9 @@ def test_no_checkpoint_holds_where_the_database_is(
     written = []
     write = checkpoint.Checkpoints.write
 
-    def look(self: Any, state: Any, mark: Any) -> None:
+    def look(self: Any, state: Any, mark: Any, started: Any) -> None:
         written.append(pickle.dumps(state))
-        write(self, state, mark)
+        write(self, state, mark, started)
         # the next one at once
         self._due = 0.0
 
@@ -330,9 +330,9 @@ def test_a_resumed_run_tells_its_checkpoints_no_more(tmp_path: Path, monkeypatch
     written = []
     write = checkpoint.Checkpoints.write
 
-    def look(self: Any, state: Any, mark: Any) -> None:
+    def look(self: Any, state: Any, mark: Any, started: Any) -> None:
         written.append(pickle.dumps(state))
-        write(self, state, mark)
+        write(self, state, mark, started)
         self._due = 0.0
 
     monkeypatch.setattr(checkpoint.Checkpoints, "write", look)
