@@ -71,6 +71,8 @@ class GymnasiumEnvironment(Environment):
     """
 
     def __init__(self, id: str, kwargs: Mapping[str, Any] | None = None):
+        if not isinstance(id, str) or not id:
+            raise ContractError(f"id must be a name such as CartPole-v1, not {id!r}")
         self.id = id
         self.kwargs = dict(kwargs or {})
         self._world: gymnasium.Env[Any, Any] | None = None
@@ -135,6 +137,8 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         raise ContractError(f"environment {id!r} needs what is not installed: {error}") from error
     except TypeError as error:
         raise ContractError(f"environment {id!r} does not take these kwargs: {error}") from error
+    except (gymnasium.error.Error, ValueError) as error:
+        raise ContractError(f"environment {id!r} cannot be made: {error}") from error
 
 
 def _parts(uid: str, space: spaces.Space[Any], way: tuple[str | int, ...] = ()) -> Iterator[Part]:

@@ -65,7 +65,7 @@ def test_a_generation_by_hand() -> None:
     stage = Stage(population=4, elites=2, smoothing=0.5, noise=0.08, noise_generations=2)
     assert stage.episode((1.0, 0.0), 1.0, 2.0) is None
     assert stage.episode((9.0, 9.0), 9.0, -9.0, -1.0) is None
-    assert stage.episode((3.0, 4.0), 5.0, np.nan, -1.0, end="terminated") is None
+    assert stage.episode((3.0, 4.0), 5.0, 0.0, -1.0, end="terminated") is None
     update = stage.episode((7.0, 7.0), 2.5)
     # the best are (3, 4) with 4 and (1, 0) with 3: mean (2, 2), standard deviation (1, 2)
     assert update.generation == 1 and update.policy == "p"
@@ -114,6 +114,12 @@ def test_an_episode_that_was_ended_from_outside_counts() -> None:
     assert stage.brain.pop_statistics()["population_mean"] == 2.5
 
 
+@pytest.mark.parametrize(("objective", "found"), [(np.nan, "no value"), (-np.inf, "the value -inf")])
+def test_a_row_without_an_objective_is_refused(objective: float, found: str) -> None:
+    with pytest.raises(ContractError, match=f"objective of agent 'a' gave {found} for a row"):
+        Stage().episode((0.0, 0.0), 1.0, objective)
+
+
 def test_another_kind_of_muscle_is_named() -> None:
     brain = Stage().brain
     with pytest.raises(ContractError, match=r"brain 'a' needs a CrossEntropyMuscle; 'a\.0' sent None"):
@@ -128,6 +134,10 @@ def test_another_kind_of_muscle_is_named() -> None:
         ({"smoothing": 0.0}, "smoothing must be above 0"),
         ({"noise": -1.0}, "noise must not be negative"),
         ({"min_std": float("nan")}, "min_std must not be negative"),
+        ({"min_std": float("inf")}, "min_std must not be negative, and finite"),
+        ({"elites": 2.5}, "elites must be a whole number, not 2.5"),
+        ({"population": True}, "population must be a whole number"),
+        ({"noise_generations": 1.0}, "noise_generations must be a whole number"),
         ({"noise_generations": 0}, "noise_generations must be at least 1"),
     ],
 )
@@ -177,7 +187,11 @@ def test_in_test_mode_a_muscle_acts_with_the_mean() -> None:
 
 @pytest.mark.parametrize(
     ("params", "text"),
-    [({"policy": "shraed"}, "did you mean 'shared'"), ({"std": 0.0}, "std must be positive")],
+    [
+        ({"policy": "shraed"}, "did you mean 'shared'"),
+        ({"std": 0.0}, "std must be positive"),
+        ({"std": float("inf")}, "std must be positive and finite"),
+    ],
 )
 def test_parameters_of_the_muscle(params: dict[str, Any], text: str) -> None:
     with pytest.raises(ContractError, match=text):

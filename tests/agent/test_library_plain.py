@@ -146,6 +146,9 @@ def test_the_end_of_a_script(tmp_path: Path) -> None:
         ("step,e.q,e.tap\n1,1,1\n1,1,1\n", "script.csv:3: step 1 is not above 1"),
         ("step,e.q,e.tap\n0.5,1,1\n", "script.csv:2: step 0.5 is not a whole number"),
         ("time,e.q,e.tap\nnan,1,1\n", "script.csv:2: time nan"),
+        ("time,e.q,e.tap\n-1,1,1\n", "script.csv:2: time -1 is none of an episode"),
+        ("time,e.q,e.tap\n0,1,1\n1e300,1,1\n", r"script.csv:3: time 1e\+300 is none of an episode"),
+        ("step,e.q,e.tap\n0," + "1" * 200_000 + ",1\n", "script.csv' cannot be read: field larger"),
         ("step,e.q\n0,1\n", "actuator 'e.tap' of 'agent.0' has no column"),
         (
             "step,e.q,e.tip,e.tap\n0,1,1,1\n",
@@ -158,6 +161,13 @@ def test_the_end_of_a_script(tmp_path: Path) -> None:
 def test_scripts_that_cannot_be(text: str, error: str, tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=error):
         Stage(ScriptedMuscle(script(tmp_path, text)), TWO)()
+
+
+def test_a_script_in_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "script.csv"
+    path.write_bytes("step,größe\n0,1\n".encode("latin-1"))
+    with pytest.raises(ContractError, match=r"script.csv' cannot be read: 'utf-8' codec"):
+        Stage(ScriptedMuscle(str(path)), TWO)
 
 
 def test_a_script_is_found_from_the_working_directory(

@@ -60,11 +60,27 @@ def test_scaling_by_space_and_pattern() -> None:
         ({"g.vm": [0.0, 0.0]}, "needs .center, width., the width positive"),
         ({"g.vm": [0.0]}, "needs .center, width."),
         ({"g.vm": [np.nan, 1.0]}, "needs .center, width."),
+        ({"g.vm": 2}, "needs .center, width., the width positive, not 2"),
+        ({"g.vm": ["a", "b"]}, "needs .center, width."),
     ],
 )
 def test_scales_that_cannot_be(patterns: Any, text: str) -> None:
     with pytest.raises(ContractError, match=text):
         Scaling(patterns).of(sensors(g__vm=VOLTAGE))
+
+
+def test_whole_numbers_in_scales_mean_the_same() -> None:
+    signatures = {grid_policy(scaling=Scaling({"*.vm": pair}))[0].signature for pair in ([1, 2], (1.0, 2.0))}
+    assert len(signatures) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"increments": True}, {"feedback": True}])
+def test_a_reading_of_nan_is_named(options: dict[str, Any]) -> None:
+    pair = Box(-1.0, 1.0, shape=(2,))
+    policy = DensePolicy(sensors(x=ANY, p=pair, y=ANY), actuators(q=SHARE), PolicyOptions(**options))
+    with pytest.raises(ContractError, match="needs all readings, but 'p' gave NaN"):
+        policy.setpoints(np.ones(policy.size), np.array([0.0, 0.0, np.nan, np.nan]))
+    assert np.isfinite(policy.setpoints(np.ones(policy.size), np.zeros(4))).all()
 
 
 def test_a_dense_policy_by_hand() -> None:

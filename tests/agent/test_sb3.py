@@ -221,7 +221,7 @@ def test_muscles_may_have_rollouts_of_different_lengths():
 def feed(brain: SB3Brain, muscle: str, count: int, *, done: bool = False) -> list[Any]:
     """Let ``brain`` think about ``count`` rows of ``muscle``; return the updates."""
     updates = []
-    data = np.array([1, 0.5, -0.7], dtype=np.float32)
+    data = np.array([1, 0.5, -0.7] if brain.recipe.on_policy else [1], dtype=np.float32)
     for i in range(count):
         brain._memory.append(np.full(4, 0.1 * i), np.ones(1), np.ones(1), data, 1.0, muscle=muscle)
         if done and i == count - 1:
@@ -376,7 +376,23 @@ class Bomb:
         return (exec, ("import builtins; builtins.exploded = True",))
 
 
-@pytest.mark.parametrize(("tag", "content"), [("", b"{"), ("", b'{"format": "x"}'), ("networks", None)])
+@pytest.mark.parametrize(
+    ("tag", "content"),
+    [
+        ("", b"{"),
+        ("", b"[]"),
+        ("", b'{"format": "x"}'),
+        ("", b'{"format": "sb3-1"}'),
+        ("", b'{"format": "sb3-1", "recipe": 3, "observations": "", "actions": ""}'),
+        ("", b'{"format": "sb3-1", "recipe": {"epsilon": null}, "observations": "", "actions": ""}'),
+        (
+            "",
+            b'{"format": "sb3-1", "recipe": {"algorithm": "X", "epsilon": null, "rollout": [0, "step"]}, '
+            b'"observations": "", "actions": ""}',
+        ),
+        ("networks", None),
+    ],
+)
 def test_a_strange_dump_is_refused_and_never_executed(tag, content, tmp_path):
     brain = cartpole(**PPO)
     dumper = FileBrainDumper(tmp_path, "run", "phase", "agent")
@@ -390,6 +406,25 @@ def test_a_strange_dump_is_refused_and_never_executed(tag, content, tmp_path):
     with pytest.raises(BrainDumpError, match=r"SB3Brain|the networks cannot be read"):
         brain.load()
     assert "exploded" not in vars(__import__("builtins"))
+
+
+@pytest.mark.parametrize("content", [3, [1.0], {"a": 1}])
+def test_a_policy_that_is_none_is_refused(content, tmp_path):
+    brain = cartpole(**PPO)
+    dumper = FileBrainDumper(tmp_path, "run", "phase", "agent")
+    brain._dumpers = [dumper]
+    brain.store()
+    for tag in ("acting", "networks"):
+        stream = BytesIO()
+        torch.save(content, stream)
+        stream.seek(0)
+        dumper.save(stream, tag)
+    muscle = SB3Muscle()
+    muscle._dumpers = brain._dumpers
+    with pytest.raises(BrainDumpError, match="weights are no mapping of tensors"):
+        muscle.prepare_model()
+    with pytest.raises(BrainDumpError, match="of other networks"):
+        brain.load()
 
 
 # --- acting ------------------------------------------------------------------------------
@@ -540,6 +575,19 @@ def test_an_agent_without_sensors_cannot_learn():
             {"algorithm": "PPO", "policy_kwargs": {"features_extractor_class": dict}},
             "must be made of numbers",
         ),
+        ({"algorithm": "PPO", "policy_kwargs": "abc"}, "policy_kwargs must be a mapping, not 'abc'"),
+        ({"algorithm": "DQN", "learning_starts": "abc"}, "learning_starts must be .* at least 0, not 'abc'"),
+        ({"algorithm": "DQN", "train_freq": [4]}, r"train_freq must be .*, not \[4\]"),
+        ({"algorithm": "DQN", "train_freq": 0}, "train_freq must be .*, not 0"),
+        ({"algorithm": "DQN", "train_freq": -1}, "train_freq must be .*, not -1"),
+        ({"algorithm": "DQN", "buffer_size": 0}, "buffer_size must be a whole number of at least 1, not 0"),
+        ({"algorithm": "DQN", "batch_size": None}, "batch_size must be .*, not None"),
+        ({"algorithm": "PPO", "n_steps": 0}, "n_steps must be .*, not 0"),
+        ({"algorithm": "DQN", "exploration_fraction": 1.5}, "exploration_fraction must be .* from 0 to 1"),
+        ({"algorithm": "SAC", "pretrain_steps": "a"}, "pretrain_steps must be .*, not 'a'"),
+        ({"algorithm": "TD3", "action_noise": {"sigma": -1}}, "sigma must be .* at least 0, not -1"),
+        ({"algorithm": "TD3", "action_noise": {"sigma": "x"}}, "sigma must be a finite number.*'x'"),
+        ({"algorithm": "TD3", "action_noise": {"mean": np.inf}}, "mean must be a finite number, not inf"),
     ],
 )
 def test_mistaken_parameters(params, message):
@@ -558,12 +606,19 @@ def test_mistaken_parameters(params, message):
         ),
         ("PPO", {"batch_size": 1}, "Stable-Baselines3 refuses the parameters of PPO: `batch_size`"),
         ("PPO", {"learning_rate": {"from": 1}}, "learning_rate must be a number or have the keys start, end"),
-        ("DQN", {"train_freq": [1, "epsiode"]}, "refuses the parameters of DQN.*epsiode"),
+        ("DQN", {"train_freq": [1, "epsiode"]}, "train_freq must be .*epsiode"),
+        (
+            "PPO",
+            {"learning_rate": {"start": 1, "end": 0, "fraction": 0}},
+            "learning_rate: fraction must be above 0",
+        ),
+        ("PPO", {"device": "cudaa"}, "device: 'cudaa' is none; allowed are auto, cpu, cuda"),
+        ("PPO", {"device": "cuda:99"}, "device: 'cuda:99' is not there"),
     ],
 )
 def test_mistakes_that_show_at_setup(algorithm, params, message):
     with pytest.raises(ContractError, match=message):
-        cartpole(algorithm=algorithm, total_timesteps=9, **params)
+        make_brain(*CARTPOLE, 3, algorithm, total_timesteps=9, **params)
 
 
 def test_schedules_need_the_number_of_steps():
@@ -586,6 +641,62 @@ def test_a_row_without_objective_is_refused():
         ContractError, match="objective of agent 'learner' gave no value for a row; PPO needs one"
     ):
         brain.thinking("m", np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("readings", "objective", "following", "message"),
+    [
+        ([0, np.nan, 0, 0], 1.0, None, "'m' reads nan from sensor 'v'; DQN needs finite numbers"),
+        ([0, 0, 0, -np.inf], 1.0, None, "'m' reads -inf from sensor 'w'"),
+        ([1e39, 0, 0, 0], 1.0, None, r"'m' reads 1e\+39 from sensor 'x'.*float32"),
+        ([0, 0, 0, 0], np.inf, None, "objective of agent 'learner' gave the value inf for a row"),
+        ([0, 0, 0, 0], -1e39, None, r"gave the value -1e\+39 for a row; DQN needs one that is finite"),
+        ([0, 0, 0, 0], 1.0, [0, 0, np.nan, 0], "'m' reads nan from sensor 'a'"),
+    ],
+)
+def test_a_row_that_would_spoil_the_weights_is_refused(readings, objective, following, message):
+    brain = cartpole(algorithm="DQN", **OFF, total_timesteps=9)
+    data = np.ones(1, np.float32)
+    brain._memory.append(np.array(readings, float), np.ones(1), np.ones(1), data, objective, muscle="m")
+    brain.next_observations = None if following is None else np.array(following, float)
+    with pytest.raises(ContractError, match=message):
+        brain.thinking("m", data)
+
+
+def test_what_follows_the_end_of_the_world_may_be_nan():
+    brain = cartpole(algorithm="DQN", **OFF, total_timesteps=9)
+    data = np.ones(1, np.float32)
+    brain._memory.append(np.full(4, 0.5), np.ones(1), np.ones(1), data, 1.0, muscle="m")
+    brain.next_observations = np.full(4, np.nan)
+    brain._memory.mark_end(terminated=True, truncated=False, final_observations=brain.next_observations)
+    brain.thinking("m", data)
+    buffer = brain.algorithm.replay_buffer
+    assert buffer.pos == 1 and buffer.dones[0, 0] == 1.0
+    assert buffer.next_observations[0].tolist() == [[0.5] * 4]
+
+
+def test_an_exploration_that_ends_at_once():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        brain = cartpole(algorithm="DQN", **OFF, exploration_fraction=0, exploration_final_eps=0.25)
+    assert brain.recipe.exploration_rate(0) == 0.25
+    feed(brain, "a", 5)
+    assert brain.algorithm.exploration_rate == 0.25
+
+
+def test_a_loaded_model_does_not_explore_anew(tmp_path):
+    given = {**OFF, "total_timesteps": 100, "exploration_fraction": 0.5}
+    brain = cartpole(algorithm="DQN", **given)
+    brain._dumpers = [FileBrainDumper(tmp_path, "run", "phase", "agent")]
+    brain.store()
+    for more, rates in (({}, [0.05, 0.05]), ({"exploration_initial_eps": 0.65}, [0.65, 0.35])):
+        other = cartpole(algorithm="DQN", **given, **more)
+        other._dumpers = brain._dumpers
+        other.load()
+        recipe = other.initial_update().recipe
+        assert [recipe.exploration_rate(n) for n in (0, 25)] == pytest.approx(rates)
+        feed(other, "a", 26)
+        assert other.algorithm.exploration_rate == pytest.approx(rates[1], abs=0.02)
 
 
 def test_an_update_of_another_brain_is_refused():
@@ -612,6 +723,21 @@ def test_an_off_policy_algorithm_learns_from_stored_rows():
     assert np.allclose(buffer.next_observations[8, 0], 0.09)
     assert brain.algorithm._n_updates == 7 and weights(brain) != before
     assert brain.initial_update().version == 2
+
+
+def test_a_stored_row_without_an_action_is_named():
+    brain = make_brain(*PENDULUM, 3, "SAC", **OFF)
+    brain._memory.append(np.zeros(3), np.array([np.nan]), np.ones(1), None, 2.0, muscle="replay-0")
+    with pytest.raises(ContractError, match="in which 'replay-0' left actuator 'action' alone"):
+        brain.pretrain()
+
+
+def test_the_memory_has_room_for_what_the_replay_buffer_takes():
+    sizes = [
+        cartpole(algorithm="DQN", **{**OFF, "buffer_size": n}, total_timesteps=9).memory.size_limit
+        for n in (100, 150_000)
+    ]
+    assert sizes == [100_000, 150_000]
 
 
 def test_an_on_policy_algorithm_cannot():

@@ -157,6 +157,11 @@ def test_a_missing_setpoint_is_an_error():
         ("CartPol-v1", {}, r"Gymnasium has no environment 'CartPol-v1' \(did you mean 'CartPole-v1'\?\)"),
         ("CartPole-v99", {}, r"no environment 'CartPole-v99' \(did you mean 'CartPole-v"),
         ("no_such_module_here:X-v0", {}, "cannot be imported.*no_such_module_here"),
+        ("cart pole", {}, "environment 'cart pole' cannot be made"),
+        ("", {}, "id must be a name such as CartPole-v1, not ''"),
+        (5, {}, "id must be a name such as CartPole-v1, not 5"),
+        ("a.b:c:d", {}, "environment 'a.b:c:d' cannot be made"),
+        ("CartPole-v1", {"max_episode_steps": 0}, "environment 'CartPole-v1' cannot be made"),
         ("CartPole-v1", {"colour": 1}, "does not take these kwargs.*colour"),
     ],
 )

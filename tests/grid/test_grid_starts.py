@@ -36,6 +36,9 @@ def profiles(days: int = 10) -> Profiles:
         ([{"from": date(2016, 3, 1), "to": date(2016, 3, 6), "every": 2}, 5], [0, 192, 384, 5]),
         # the period ends between two starts; the time of day is that of the first
         ([{"from": "2016-03-01T12:00", "to": "2016-03-04", "every": 2}], [48, 48 + 192]),
+        # the last day belongs to it, whatever the time of day
+        ([{"from": "2016-03-01T12:00", "to": "2016-03-03"}], [48, 48 + 96, 48 + 192]),
+        ([{"from": "2016-03-01T12:00", "to": date(2016, 3, 1)}], [48]),
     ],
 )
 def test_rows_of_starts(start: Any, rows: list[int] | None) -> None:
@@ -63,6 +66,19 @@ def test_rows_of_starts(start: Any, rows: list[int] | None) -> None:
 def test_starts_that_there_are_not(entry: Any, text: str) -> None:
     with pytest.raises(DocumentError, match=text):
         start_rows([0, entry], profiles())
+
+
+@pytest.mark.parametrize(
+    ("start", "text"),
+    [
+        (None, "start: None is neither a date nor a row"),
+        (3.5, "start: 3.5 is neither a date nor a row"),
+        ({"from": "2016-03-01", "to": "2016-03-02"}, "start: a period stands in a list"),
+    ],
+)
+def test_what_is_no_start_at_all(start: Any, text: str) -> None:
+    with pytest.raises(DocumentError, match=text):
+        start_rows(start, profiles())
 
 
 def test_all_wrong_starts_are_named_at_once() -> None:

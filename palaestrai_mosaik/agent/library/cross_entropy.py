@@ -12,6 +12,7 @@ Cross-Entropy Method*, Neural Computation 18(12), 2006.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -90,8 +91,8 @@ class CrossEntropyMuscle(Muscle):
             raise ContractError(
                 f"policy: {policy!r} is none of {', '.join(POLICIES)}{did_you_mean(policy, POLICIES)}"
             )
-        if not std > 0:
-            raise ContractError(f"std must be positive, not {std}")
+        if not 0 < std < math.inf:
+            raise ContractError(f"std must be positive and finite, not {std}")
         self._make = POLICIES[policy]
         self._options = PolicyOptions(
             tuple(hidden), feedback, increments, Scaling(scales or {}), tuple(context)
@@ -175,13 +176,20 @@ class CrossEntropyBrain(Brain):
         noise_generations: int = 50,
         min_std: float = 0.0,
     ):
+        for name, count in (
+            ("population", population),
+            ("elites", elites),
+            ("noise_generations", noise_generations),
+        ):
+            if isinstance(count, bool) or not isinstance(count, int):
+                raise ContractError(f"{name} must be a whole number, not {count!r}")
         if not 1 < elites <= population:
             raise ContractError(f"1 < elites <= population does not hold: {elites}, {population}")
         if not 0 < smoothing <= 1:
             raise ContractError(f"smoothing must be above 0 and at most 1, not {smoothing}")
         for name, value in (("noise", noise), ("min_std", min_std)):
-            if not value >= 0:
-                raise ContractError(f"{name} must not be negative, but is {value}")
+            if not 0 <= value < math.inf:
+                raise ContractError(f"{name} must not be negative, and finite, but is {value}")
         if noise_generations < 1:
             raise ContractError(f"noise_generations must be at least 1, not {noise_generations}")
         self._population, self._elites = population, elites
@@ -209,8 +217,13 @@ class CrossEntropyBrain(Brain):
             self._scored.append((tried, total))
             total = 0.0
         objective = float(row.objective[0])
-        if not np.isnan(objective):
-            total += objective
+        if not math.isfinite(objective):
+            found = "no value" if math.isnan(objective) else f"the value {objective}"
+            raise ContractError(
+                f"the objective of agent {self.name!r} gave {found} for a row; the cross-entropy method needs one "
+                "that is finite for every row"
+            )
+        total += objective
         if row.dones[0]:
             self._running.pop(muscle_id, None)
             self._scored.append((candidate, total))

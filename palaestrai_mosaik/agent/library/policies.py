@@ -9,6 +9,7 @@ one is divided into parts of equal width.
 from __future__ import annotations
 
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ class Scaling:
         uids = [sensor.uid for sensor in sensors]
         for pattern, pair in self.by_pattern.items():
             _matches(pattern, uids, "scales")
-            if len(pair) != 2 or not np.isfinite(pair).all() or pair[1] <= 0:
+            if not _is_scale(pair):
                 raise ContractError(
                     f"scales: {pattern!r} needs [center, width], the width positive, not {pair}"
                 )
@@ -125,6 +126,7 @@ class Policy(ABC):
                 raise ContractError(
                     f"a policy needs actuators with bounds, but {actuator.uid!r} has {actuator.space}"
                 )
+        self._sensors = [sensor.uid for sensor in sensors for _ in range(sensor.space.size)]
         self._last = np.zeros(len(self._low))
 
     def reset(self) -> None:
@@ -132,7 +134,15 @@ class Policy(ABC):
         self._last = np.zeros_like(self._last)
 
     def setpoints(self, weights: FloatArray, readings: FloatArray) -> FloatArray:
-        """Return the flat set-points for the flat ``readings``, each inside its space."""
+        """Return the flat set-points for the flat ``readings``, each inside its space.
+
+        Raises :class:`ContractError` for a NaN among the readings.
+        """
+        missing = np.isnan(readings)
+        if missing.any():
+            raise ContractError(
+                f"a policy needs all readings, but {self._sensors[missing.argmax()]!r} gave NaN"
+            )
         outputs = self.outputs(weights, (readings - self._center) / self._width)
         if self._options.increments:
             outputs = self._last + outputs
@@ -241,8 +251,16 @@ POLICIES: dict[str, type[Policy]] = {"dense": DensePolicy, "shared": SharedPolic
 
 
 def _signature(policy: str, options: PolicyOptions, **meaning: Any) -> str:
-    shape = {**asdict(options), "scaling": dict(options.scaling.by_pattern)}
+    # 1 and 1.0 are the same center
+    scaling = {key: [float(number) for number in pair] for key, pair in options.scaling.by_pattern.items()}
+    shape = {**asdict(options), "scaling": scaling}
     return json.dumps({"policy": policy, **meaning, **shape})
+
+
+def _is_scale(pair: Any) -> bool:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        return False
+    return all(isinstance(n, int | float) and math.isfinite(n) for n in pair) and pair[1] > 0
 
 
 def _joined(parts: Sequence[FloatArray]) -> FloatArray:

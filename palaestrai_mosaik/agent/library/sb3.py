@@ -9,7 +9,8 @@ makes, bit by bit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from io import BytesIO
@@ -21,8 +22,9 @@ import numpy.typing as npt
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 
-from .sb3_base import get_device
+from .sb3_base import available_device
 from .sb3_buffers import Replay, Rollouts, Row, StoredBuffer, as_data, fill_replay, replay_arrays
 from .sb3_model import (
     acting_part,
@@ -37,6 +39,7 @@ from .sb3_model import (
     weights_of,
 )
 from .sb3_muscle import ACTING, FORMAT, SB3Muscle, SB3Update, read_head
+from .sb3_parameters import check_whole
 from .sb3_random import PrivateRandomness
 from .sb3_spaces import action_space, observation_space
 
@@ -45,6 +48,9 @@ __all__ = ["SB3Brain", "SB3Muscle", "SB3Update"]
 #: tags of a dump beside ACTING: all networks and optimizers, and the replay buffer
 NETWORKS = "networks"
 REPLAY = "replay"
+
+#: the largest number of float32, in which the networks compute
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class SB3Brain(Brain):
@@ -73,6 +79,8 @@ class SB3Brain(Brain):
         **hyperparameters: Any,
     ):
         self.recipe = make_recipe(algorithm, policy, hyperparameters, total_timesteps)
+        if pretrain_steps is not None:
+            check_whole("pretrain_steps", pretrain_steps, 0)
         self.device = device
         self.store_replay_buffer = store_replay_buffer
         self.pretrain_steps = pretrain_steps
@@ -90,7 +98,7 @@ class SB3Brain(Brain):
         """Make the networks."""
         self.observations = observation_space([s.space for s in self.sensors])
         self.actions = action_space([a.space for a in self.actuators], [a.uid for a in self.actuators])
-        device = str(get_device(self.device))
+        device = available_device(self.device)
         self._random = PrivateRandomness(self.seed, device)
         with self._random.for_all():
             self.algorithm = make_algorithm(
@@ -100,6 +108,9 @@ class SB3Brain(Brain):
                 device,
                 self.seed,
             )
+        if not self.recipe.on_policy:
+            # a trajectory to learn from may fill the whole buffer
+            self.memory.size_limit = max(self.memory.size_limit, self.algorithm.buffer_size)
         self._changed()
 
     def initial_update(self) -> SB3Update:
@@ -117,9 +128,6 @@ class SB3Brain(Brain):
         known = [not np.isnan(seen).any() for seen in following]
         for i, muscle in enumerate(rows.muscles):
             row = self._row(rows, i, None, following[i] if known[i] else None)
-            if row.terminated and not known[i]:
-                # what follows the end of the world is not looked at
-                row.following = row.observation
             if row.following is not None:
                 self._replay.store(muscle, row, self.algorithm)
         steps = len(rows) if self.pretrain_steps is None else self.pretrain_steps
@@ -142,8 +150,9 @@ class SB3Brain(Brain):
         memory = self.memory.tail(1)
         following = self.next_observations
         if following is None and memory.dones.any():
-            found = memory.next_observations[0]
-            following = None if np.isnan(found).any() else found
+            following = memory.next_observations[0]
+        if following is not None and memory.dones.any() and np.isnan(following).any():
+            following = None
         row = self._row(memory, 0, data_from_muscle, following)
         self._settle(muscle_id, row)
         if self.recipe.on_policy:
@@ -164,30 +173,55 @@ class SB3Brain(Brain):
             if len(earlier) == 2 and earlier.dones.item(0):
                 # the episode ended later, by something else than what this agent sees
                 before.terminated, before.truncated = earlier.terminated.item(0), earlier.truncated.item(0)
-                before.following = self.observations.encode(earlier.next_observations[0])
+                found = earlier.next_observations[0]
+                if not np.isnan(found).any():
+                    before.following = self._encode(found, muscle)
+                elif before.terminated:
+                    before.following = before.observation
             else:
                 before.following = row.observation
         if row.following is None and not row.done:
             self._unsettled[muscle] = row
 
     def _row(self, memory: Any, i: int, data: Any, following: npt.NDArray[np.float64] | None) -> Row:
-        reward = float(memory.objective[i])
-        if reward != reward:  # noqa: PLR0124 (NaN)
+        muscle, reward = memory.muscles[i], float(memory.objective[i])
+        if not abs(reward) <= _LARGEST:
+            found = "no value" if math.isnan(reward) else f"the value {reward}"
             raise ContractError(
-                f"the objective of agent {self.name!r} gave no value for a row; {self.recipe.algorithm} needs one "
-                "for every row"
+                f"the objective of agent {self.name!r} gave {found} for a row; {self.recipe.algorithm} needs one "
+                "that is finite (in float32) for every row"
             )
-        encode = self.observations.encode
+        observation = self._encode(memory.observations[i], muscle)
         if data is None:
-            data = as_data(self.actions.action(memory.actions[i]), self.actions.space, self.algorithm.policy)
+            action = memory.actions[i]
+            if not np.isfinite(action).all():
+                uid = _channel(self.actuators, ~np.isfinite(action))
+                raise ContractError(
+                    f"agent {self.name!r}: {self.recipe.algorithm} cannot learn from a row in which {muscle!r} left "
+                    f"actuator {uid!r} alone"
+                )
+            data = as_data(self.actions.action(action), self.actions.space, self.algorithm.policy)
+        terminated = bool(memory.terminated[i])
         return Row(
-            encode(memory.observations[i]),
+            observation,
             data,
             reward,
-            bool(memory.terminated[i]),
+            terminated,
             bool(memory.truncated[i]),
-            None if following is None else encode(following),
+            # what follows the end of the world is not looked at
+            (observation if terminated else None) if following is None else self._encode(following, muscle),
         )
+
+    def _encode(self, readings: npt.NDArray[np.float64], muscle: str) -> npt.NDArray[Any]:
+        """Return the observation; a single NaN in it would make every weight NaN."""
+        fits = np.abs(readings) <= _LARGEST
+        if not fits.all():
+            place = int(np.argmin(fits))
+            raise ContractError(
+                f"agent {self.name!r}: {muscle!r} reads {readings[place]} from sensor "
+                f"{_channel(self.sensors, ~fits)!r}; {self.recipe.algorithm} needs finite numbers (float32)"
+            )
+        return self.observations.encode(readings)
 
     def _think_on_policy(self, muscle: str, row: Row) -> SB3Update | None:
         algorithm, rollouts = self.algorithm, self._rollouts
@@ -271,7 +305,10 @@ class SB3Brain(Brain):
             dump_arrays(replay_arrays(algorithm.replay_buffer), dumpers, REPLAY)
 
     def load(self) -> None:
-        """Restore what :meth:`store` saved; there is no warm-up with random actions then."""
+        """Restore what :meth:`store` saved; there is no warm-up with random actions then.
+
+        DQN goes on with its last exploration rate, unless ``exploration_initial_eps`` is given.
+        """
         dumpers = self._dumpers
         head = read_head(BrainDumper.load_brain_dump(dumpers))
         mine = {
@@ -280,7 +317,7 @@ class SB3Brain(Brain):
             "actions": describe_space(self.actions.space),
         }
         theirs = {
-            "algorithm": head["recipe"]["algorithm"],
+            "algorithm": head["recipe"].algorithm,
             **{k: head[k] for k in ("observations", "actions")},
         }
         if mine != theirs:
@@ -295,6 +332,11 @@ class SB3Brain(Brain):
         if self.store_replay_buffer and not self.recipe.on_policy:
             fill_replay(self.algorithm.replay_buffer, load_arrays(dumpers, REPLAY))
         self.recipe = replace(self.recipe, warm_up=0)
+        epsilon = self.recipe.epsilon
+        if epsilon is not None and "exploration_initial_eps" not in self.hyperparameters:
+            # what is known need not be found out again
+            self.recipe = replace(self.recipe, epsilon=(epsilon[1], *epsilon[1:]))
+            self.algorithm.exploration_schedule.start = epsilon[1]
         self._changed()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -310,3 +352,11 @@ class SB3Brain(Brain):
         algorithm = state.get("algorithm")
         if algorithm is not None and not self.recipe.on_policy:
             algorithm.replay_buffer = algorithm.replay_buffer.unpack()
+
+
+def _channel(
+    channels: Sequence[SensorInformation | ActuatorInformation], wrong: npt.NDArray[np.bool_]
+) -> str:
+    """Return the uid of the channel with the first number that is ``wrong``, shape (numbers,)."""
+    uids = [channel.uid for channel in channels for _ in range(channel.space.size)]
+    return uids[int(np.argmax(wrong))]

@@ -21,6 +21,8 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, did_you_mean
 
+from .sb3_parameters import check_noise, check_numbers
+
 Weights = dict[str, npt.NDArray[Any]]
 
 ALGORITHMS: Mapping[str, type] = {"PPO": PPO, "A2C": A2C, "SAC": SAC, "TD3": TD3, "DDPG": DDPG, "DQN": DQN}
@@ -119,6 +121,7 @@ def make_recipe(
                 f"{algorithm} has no parameter {name!r} here{did_you_mean(name, allowed)}; "
                 f"allowed are {', '.join(allowed)}"
             )
+    check_numbers(hyperparameters)
     values = {name: parameters[name].default for name in allowed} | dict(hyperparameters)
     frequency = values.get("train_freq", 0)
     use_sde = bool(values.get("use_sde", False))
@@ -127,8 +130,12 @@ def make_recipe(
     epsilon = None
     if "exploration_fraction" in values:
         epsilon = tuple(
-            float(values[f"exploration_{part}"]) for part in ("initial_eps", "final_eps", "fraction")
+            _share(f"exploration_{part}", values[f"exploration_{part}"])
+            for part in ("initial_eps", "final_eps", "fraction")
         )
+        if not epsilon[2]:
+            # the end is reached at once
+            epsilon = (epsilon[1], epsilon[1], 1.0)
     recipe = Recipe(
         algorithm=algorithm,
         policy=policy,
@@ -153,6 +160,12 @@ def make_recipe(
     return recipe
 
 
+def _share(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ContractError(f"{name} must be a number from 0 to 1, not {value!r}")
+    return float(value)
+
+
 def _noise(given: Any) -> dict[str, Any] | None:
     if given is None:
         return None
@@ -164,6 +177,7 @@ def _noise(given: Any) -> dict[str, Any] | None:
         raise ContractError(
             f"action_noise: no kind {noise['kind']!r}{hint}; allowed are {', '.join(_NOISE_KINDS)}"
         )
+    check_noise(noise)
     return noise
 
 
@@ -219,7 +233,10 @@ def _schedule(name: str, value: Any) -> Any:
         raise ContractError(
             f"{name} must be a number or have the keys start, end and, if need be, fraction: {value!r}"
         )
-    return LinearSchedule(float(value["start"]), float(value["end"]), float(value.get("fraction", 1.0)))
+    start, end, fraction = (float(value.get(key, 1.0)) for key in ("start", "end", "fraction"))
+    if not 0 < fraction <= 1:
+        raise ContractError(f"{name}: fraction must be above 0 and at most 1, not {fraction}")
+    return LinearSchedule(start, end, fraction)
 
 
 class _Nowhere(Env[Any, Any]):
@@ -249,6 +266,9 @@ def make_algorithm(
         for name, value in hyperparameters.items()
     }
     given["policy_kwargs"] = _torch_kwargs(recipe.policy_kwargs)
+    if recipe.epsilon is not None:
+        names = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
+        given.update(zip(names, recipe.epsilon, strict=True))
     if "train_freq" in given:
         given["train_freq"] = recipe.rollout
     # the muscles add it
@@ -346,7 +366,7 @@ def set_networks(algorithm: Any, networks: Mapping[str, Any]) -> None:
         algorithm.set_parameters(networks["parameters"], exact_match=True, device=algorithm.device)
         for name, value in networks["variables"].items():
             getattr(algorithm, name).data.copy_(value)
-    except (RuntimeError, ValueError, KeyError, AttributeError) as error:
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrainDumpError(f"the model is of other networks than this agent's: {error}") from error
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from palaestrai_mosaik.agent.muscle import Muscle
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Mode
 
-from .sb3_model import Recipe, Weights, from_bytes
+from .sb3_model import ALGORITHMS, Recipe, Weights, from_bytes
 from .sb3_policy import ActingPolicy
 from .sb3_random import PrivateRandomness
 from .sb3_spaces import ActionSpace, ObservationSpace, action_space, observation_space
@@ -64,7 +65,9 @@ class SB3Muscle(Muscle):
         """Load the policy that the document's ``load`` names."""
         head = read_head(self.load())
         weights = from_bytes(self.load(ACTING), "the policy", "cpu")
-        recipe = Recipe.from_json({**head["recipe"], "warm_up": 0})
+        if not isinstance(weights, dict) or not all(isinstance(w, torch.Tensor) for w in weights.values()):
+            raise BrainDumpError("the policy is none of SB3Brain: its weights are no mapping of tensors")
+        recipe = replace(head["recipe"], warm_up=0)
         self.update(SB3Update(recipe, -1, {name: w.numpy() for name, w in weights.items()}, 0, 1))
 
     def update(self, update: Any) -> None:
@@ -119,12 +122,18 @@ class SB3Muscle(Muscle):
 
 
 def read_head(stream: Any) -> dict[str, Any]:
-    """Return the head of a dump, which says what the other parts are."""
+    """Return the head of a dump, which says what the other parts are; ``recipe`` is a :class:`Recipe`."""
     try:
         head = json.loads(stream.read().decode())
         found = head["format"]
-    except (ValueError, KeyError, TypeError) as error:
+        if found != FORMAT:
+            raise BrainDumpError(f"the dump of SB3Brain has the format {found!r}; allowed is {FORMAT!r}")
+        recipe = Recipe.from_json(head["recipe"])
+        parts = {name: str(head[name]) for name in ("observations", "actions")}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrainDumpError(f"the dump is none of SB3Brain: {type(error).__name__}: {error}") from error
-    if found != FORMAT:
-        raise BrainDumpError(f"the dump of SB3Brain has the format {found!r}; allowed is {FORMAT!r}")
-    return dict(head)
+    if recipe.algorithm not in ALGORITHMS:
+        raise BrainDumpError(
+            f"the dump of SB3Brain has the algorithm {recipe.algorithm!r}; allowed are {', '.join(ALGORITHMS)}"
+        )
+    return {"recipe": recipe, **parts}

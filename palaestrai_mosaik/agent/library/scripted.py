@@ -68,6 +68,10 @@ class ScriptedMuscle(Muscle):
                 )
             if name == "step" and (time < 0 or time != int(time)):
                 raise ContractError(f"{self.file}:{line}: step {time:g} is not a whole number from 0 on")
+            if not 0 <= time / self._interval < 2**53:
+                raise ContractError(
+                    f"{self.file}:{line}: {name} {time:g} is none of an episode with the interval {self._interval:g}"
+                )
         #: the action from which on each row holds; the tolerance is for rounded quotients
         self._begins = np.ceil(times / self._interval - 1e-9).astype(np.int64)
 
@@ -128,7 +132,7 @@ def _read(path: Path) -> tuple[list[str], list[int], list[list[float]]]:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.reader(stream)
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
-    except OSError as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ContractError(f"the script {str(path)!r} cannot be read: {error}") from error
     columns = lines[0][1] if lines else []
     if not columns or columns[0] not in _INDEX:

@@ -20,17 +20,19 @@ def start_rows(start: Start | Sequence[Start | Mapping[str, Any]], profiles: Pro
     """Return the rows of ``profiles`` that ``start`` names, in its order (at least one).
 
     ``start`` is a date (a midnight, if it has no time) or a row, or a list of them and of periods
-    ``{from: 2016-05-01, to: 2016-08-31, every: 2}``: every second day (default: 1), first and
-    last included, at the time of day of ``from``.
+    ``{from: 2016-05-01, to: 2016-08-31, every: 2}``: every second day (default: 1), the days
+    ``from`` and ``to`` included, at the time of day of ``from``.
 
     Raises :class:`DocumentError` with all that is wrong, such as a date outside the profiles.
     """
-    if isinstance(start, str | int | date):
-        entries: list[Any] = [start]
-        paths = ["start"]
-    else:
-        entries = list(start)
+    if isinstance(start, Mapping):
+        raise DocumentError([Problem(f"a period stands in a list: [{dict(start)}]", "start")])
+    if isinstance(start, Sequence) and not isinstance(start, str):
+        entries: list[Any] = list(start)
         paths = [f"start.{i}" for i in range(len(entries))]
+    else:
+        entries = [start]
+        paths = ["start"]
     rows: list[int] = []
     problems: list[Problem] = []
     if not entries:
@@ -78,7 +80,7 @@ def _rows_of_period(period: Mapping[str, Any], profiles: Profiles) -> list[int]:
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise ValueError(f"every: {every!r} is not a whole number of days, at least 1")
     first, last = _date(period["from"]), _date(period["to"])
-    if last < first:
+    days = (last.date() - first.date()).days
+    if days < 0:
         raise ValueError(f"the period ends on {last}, before it begins on {first}")
-    days = (last - first).days
     return [profiles.step_of(first + timedelta(days=day)) for day in range(0, days + 1, every)]
