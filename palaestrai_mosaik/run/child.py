@@ -20,7 +20,7 @@ from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_proce
 from .interrupt import Interrupt
 from .messages import Answer, End, Go, Rebuild, Restore, Save, Start
 from .outbox import Batch, Outbox
-from .parts import make_conditions, make_port
+from .parts import make_conditions, make_ports
 from .process import read_frame, write_frame
 from .worker import EpisodeReport, Worker, event_loop
 
@@ -140,14 +140,7 @@ class _Child:
 
     def _make(self) -> None:
         plan = self.start.plan
-        ports: list[Any] = []
-        try:
-            for spec in plan.phase.environments:
-                ports.append(make_port(spec))
-        except BaseException:
-            for port in ports:
-                port.domain.shutdown()
-            raise
+        ports = make_ports(plan.phase.environments)
         recording = self.outbox if self.start.recorded else None
         self.worker = Worker(plan, ports, self.outbox.brains, self._conditions, self._interrupt, recording)
         self.worker.on_step = self._stepped

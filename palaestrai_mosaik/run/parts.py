@@ -82,6 +82,21 @@ def make_port(spec: EnvironmentSpec) -> EnvironmentPort:
         raise
 
 
+def make_ports(
+    specs: Sequence[EnvironmentSpec], one: Callable[[EnvironmentSpec], EnvironmentPort] = make_port
+) -> list[EnvironmentPort]:
+    """Return all environments, each as ``one`` gives it, or shut down those that there are already."""
+    ports: list[EnvironmentPort] = []
+    try:
+        for spec in specs:
+            ports.append(one(spec))
+    except BaseException:
+        for port in ports:
+            port.domain.shutdown()
+        raise
+    return ports
+
+
 def make_conditions(specs: Sequence[ClassSpec]) -> list[TerminationCondition]:
     """Return the termination conditions in the document's order."""
     return [make(spec, "condition") for spec in specs]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import CheckpointError, ContractError, RunInterrupted, SimulationError
 from palaestrai_mosaik.simulation.body import Learner
-from palaestrai_mosaik.types import Mode
 
 from .context import Context
 from .messages import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start
@@ -60,7 +59,7 @@ class ProcessTeam:
     def start(self, recorder: PhaseRecorder | None) -> None:
         """See :class:`Team`."""
         self._recorder = recorder
-        learning = tuple(self._learners) if self._plans[0].phase.mode is Mode.TRAIN else ()
+        learning = tuple(self._learners)
         for plan, process in zip(self._plans, self._processes, strict=True):
             self._send(process.index, Start(plan, learning, recorder is not None))
         for plan in self._plans:

@@ -10,7 +10,7 @@ from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 
 from .context import Context
-from .parts import WorkerPlan
+from .parts import WorkerPlan, make_ports
 from .worker import EpisodeReport, EpisodeTask, Worker
 
 if TYPE_CHECKING:
@@ -80,15 +80,8 @@ class LocalTeam:
         self._recorder = self._worker.recording = recorder
 
     def _make(self) -> Worker:
-        ports: list[Any] = []
-        try:
-            for spec in self._plan.phase.environments:
-                ports.append(self._context.inspection.take(spec))
-        except BaseException:
-            for port in ports:
-                port.domain.shutdown()
-            raise
         context = self._context
+        ports = make_ports(self._plan.phase.environments, context.inspection.take)
         worker = Worker(
             self._plan, ports, self._learners, self._conditions, context.interrupt, self._recorder
         )

@@ -124,7 +124,7 @@ class Worker:
             body.switch(mode)
         self._used = True
         self._direct_streams(task.evaluation)
-        director.on_step = None if self.on_step is None else partial(self._stepped, task.number)
+        director.on_step = None if self.on_step is None else partial(self.on_step, task.number)
         kind = "evaluation" if task.evaluation else "episode"
         # not begun yet: an evaluation may have the number of the episode before it
         director.episode = -1
@@ -172,10 +172,6 @@ class Worker:
         self._used = state["used"]
         for body, parts in zip(self.bodies, state["bodies"], strict=True):
             body.restore(*parts)
-
-    def _stepped(self, episode: int, steps: int) -> None:
-        assert self.on_step is not None
-        self.on_step(episode, steps)
 
     def _direct_streams(self, evaluation: bool) -> None:
         recording = self.recording
