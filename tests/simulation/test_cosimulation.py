@@ -170,6 +170,15 @@ def dying(how: str, start: dict[str, Any], **extra):
     )
 
 
+@pytest.fixture(scope="module")
+def _a_run_came_before(tmp_path_factory):
+    """What libraries open once and keep (pyarrow a pipe, at its first table) is open already."""
+    with Store(tmp_path_factory.mktemp("before")) as store:
+        execute(document(phase([environment(max_iter=2)], [agent("a")])), store=store)
+        store.steps("latest"), store.runs(), store.errors("latest")
+
+
+@pytest.mark.usefixtures("_a_run_came_before")
 @pytest.mark.parametrize(
     ("how", "start", "error", "words"),
     [
