@@ -17,6 +17,7 @@ from .check import ModelBuilder, header, run_config_of
 from .effects import warn_of_no_effect
 from .located import Findings, Lines, Located, show
 from .model import RunDocument
+from .readers import identifier
 from .sources import check_sources, warn_of_snapshots
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
@@ -93,6 +94,8 @@ def _document(data: Any, found: Findings, text: str) -> RunDocument:
     parts = found.section(root, TOP) or {}
     found.missing((), parts, TOP)
     uid, seed, version = header(found, parts)
+    named = parts.get("experiment_uid")
+    experiment = None if named is None or named.value is None else identifier(found, named, "experiment_uid")
     definitions = Definitions(found, parts.get("definitions"))
     raw = cascade(found, parts["schedule"], definitions) if "schedule" in parts else []
     builder = ModelBuilder(found)
@@ -118,6 +121,7 @@ def _document(data: Any, found: Findings, text: str) -> RunDocument:
         hash=digest(canonical),
         source=found.source,
         text=text,
+        experiment_uid=experiment,
         warnings=found.warnings,
         lines=found.lines,
         origins=builder.origins,

@@ -138,7 +138,8 @@ class PhaseSpec:
 class RunDocument:
     """One sound experiment-run document.
 
-    ``canonical`` is plain data: the cascaded document in one spelling, itself loadable
+    ``experiment_uid`` names the experiment (the design) that the run belongs to; it groups runs
+    in the store and is no part of the document's identity. ``canonical`` is plain data: the cascaded document in one spelling, itself loadable
     by :func:`~palaestrai_mosaik.experiment.from_mapping`. ``hash`` is the SHA-256 (hex)
     of its canonical JSON and the document's identity. ``text`` is what was read from
     ``source``. ``lines`` gives the 1-based line of every path of the text
@@ -155,6 +156,7 @@ class RunDocument:
     hash: str
     source: str
     text: str = field(repr=False, compare=False)
+    experiment_uid: str | None = field(default=None, compare=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     origins: Mapping[Place, Place] = field(default_factory=dict, repr=False, compare=False)

@@ -181,6 +181,7 @@ def _top() -> Schema:
     phases = {"type": "object", "minProperties": 1, "additionalProperties": phase}
     properties = {
         "uid": _TEXT,
+        "experiment_uid": _MAYBE_TEXT,
         "seed": {"type": "integer"},
         "version": _TEXT,
         "schedule": {

@@ -33,9 +33,8 @@ _PARAMS = {"parameters": "params"}
 
 TOP = Section(
     "the document",
-    ("uid", "seed", "version", "schedule", "run_config", "definitions"),
+    ("uid", "experiment_uid", "seed", "version", "schedule", "run_config", "definitions"),
     required=("uid", "seed", "version", "schedule"),
-    ignored=("experiment_uid",),
 )
 PHASE = Section("a phase", ("environments", "agents", "simulation", "phase_config"))
 ENVIRONMENT_ENTRY = Section(

@@ -85,6 +85,7 @@ def execute(
                 hash=document.hash,
                 seed=document.seed,
                 version=document.version,
+                experiment_uid=document.experiment_uid,
             )
         if recorder is not None:
             directory = recorder.directory

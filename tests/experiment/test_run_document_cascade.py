@@ -207,12 +207,21 @@ def test_problem_of_the_model_knows_the_place_in_the_text() -> None:
 
 def test_keys_of_palaestrai_without_effect_warn(minimal) -> None:
     plain = from_mapping(minimal)
-    minimal["experiment_uid"] = "e"
     minimal["schedule"][0]["first"]["phase_config"] |= {"store_raw_actuators": True}
     document = from_mapping(minimal)
-    assert len(document.warnings) == 2
-    assert all("no effect" in warning.message for warning in document.warnings)
+    assert len(document.warnings) == 1
+    assert "no effect" in document.warnings[0].message
     assert document.hash == plain.hash
+
+
+def test_an_experiment_is_no_part_of_a_documents_identity(minimal) -> None:
+    plain = from_mapping(minimal)
+    assert plain.experiment_uid is None
+    document = from_mapping({**minimal, "experiment_uid": "sensitivity"})
+    assert document.experiment_uid == "sensitivity"
+    assert document.hash == plain.hash
+    with pytest.raises(DocumentError, match=r"experiment_uid must be a non-empty string, found the number 3"):
+        from_mapping({**minimal, "experiment_uid": 3})
 
 
 @pytest.mark.parametrize(
