@@ -1,28 +1,206 @@
-"""The command ``arsenai``: designs of experiments. Its commands are not in this release."""
+"""The command ``arsenai``: its arguments. From a design document to an answer.
+
+Nothing heavy is imported here: a command imports what it needs when it is called.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from palaestrai_mosaik import __version__
+from .common import Command, call, few_threads, index_ranges, positive, seconds, top_parser
 
-_COMING = """\
-arsenai: designs of experiments (generate, run, report) are not in this release.
-Single run documents are executed by: palaestrai-mosaik start RUN.yml"""
+_DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
+_EPILOG = """\
+A DESIGN is a YAML document; a FOLDER is what 'generate' made of one. Where FOLDER is left out,
+the only one below _outputs/ or the working directory is meant. Results are kept in FOLDER/results,
+or where --store says (a folder or a database URL).
+
+Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document, 130 interrupted.
+"""
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from .design import plan
+
+    return plan(arguments.design, seconds_per_run=arguments.seconds_per_run)
+
+
+def _generate(arguments: argparse.Namespace) -> int:
+    from .design import generate
+
+    return generate(arguments.design, output=arguments.output, force=arguments.force, quiet=arguments.quiet)
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from .design import schema
+
+    return schema()
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    few_threads()
+    from .execution import run
+
+    return run(arguments.folder, **_execution(arguments))
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    few_threads()
+    from .execution import resume
+
+    return resume(arguments.folder, **_execution(arguments))
+
+
+def _execution(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        name: getattr(arguments, name)
+        for name in (
+            *("jobs", "executor", "store", "rows", "failed", "fail_fast", "timeout"),
+            *("runs_per_process", "quiet"),
+        )
+    }
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from .execution import status
+
+    return status(arguments.folder, store=arguments.store, as_json=arguments.json)
+
+
+def _analyse(arguments: argparse.Namespace) -> int:
+    from .results import analyse
+
+    return analyse(
+        arguments.folder,
+        store=arguments.store,
+        methods=arguments.methods,
+        outcomes=arguments.outcomes,
+        output=arguments.output,
+    )
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from .comparison import compare
+
+    return compare(
+        arguments.folder,
+        store=arguments.store,
+        by=arguments.by,
+        baseline=arguments.baseline,
+        outcomes=arguments.outcomes,
+        output=arguments.output,
+    )
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from .report import report
+
+    return report(arguments.folder, store=arguments.store, output=arguments.output)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of ``arsenai``."""
+    top, command = top_parser("arsenai", _DESCRIPTION, _EPILOG)
+    _add_design_commands(command)
+    _add_execution_commands(command)
+    _add_analysis_commands(command)
+    return top
+
+
+def _add_design_commands(command: Command) -> None:
+    plan = command("plan", _plan, "show what a design would make, and write nothing")
+    plan.add_argument("design", metavar="DESIGN.yml")
+    plan.add_argument(
+        "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of what it costs"
+    )
+
+    generate = command("generate", _generate, "write the run documents of a design into a folder")
+    generate.add_argument("design", metavar="DESIGN.yml")
+    generate.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="default: 'output' of the design, else _outputs/ and the design's uid",
+    )
+    generate.add_argument(
+        "--force", action="store_true", help="replace another design in the folder; results stay"
+    )
+    generate.add_argument("--quiet", action="store_true", help="show no progress")
+
+    command("schema", _schema, "print the JSON Schema of design documents, for editors")
+
+
+def _add_execution_commands(command: Command) -> None:
+    run = command("run", _run, "execute the runs of a folder that have not been executed")
+    resume = command("resume", _resume, "execute what is missing, failed or was interrupted")
+    for sub in (run, resume):
+        _add_folder(sub)
+        sub.add_argument("--jobs", "-j", type=positive, metavar="N", help="runs at once (default: all cores)")
+        sub.add_argument(
+            "--executor",
+            choices=("local", "inline"),
+            default="local",
+            help="local: a process per run; inline: in this process, for debugging",
+        )
+        sub.add_argument("--rows", type=index_ranges, metavar="ROWS", help="only these, such as 0-9,15")
+        sub.add_argument("--failed", action="store_true", help="only those that failed")
+        sub.add_argument("--fail-fast", action="store_true", help="begin no more runs once one has failed")
+        sub.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a run that takes longer")
+        sub.add_argument(
+            "--runs-per-process",
+            type=positive,
+            metavar="N",
+            help="several short runs in one process, one after the other (default: 1)",
+        )
+        sub.add_argument("--quiet", action="store_true", help="show no progress")
+
+    status = command("status", _status, "say which runs have finished, run, failed or wait")
+    _add_folder(status)
+    status.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_analysis_commands(command: Command) -> None:
+    analyse = command(
+        "analyse", _analyse, "compute which factors matter: sensitivity indices, variance shares"
+    )
+    _add_folder(analyse)
+    analyse.add_argument(
+        "--methods", nargs="+", default=[], metavar="METHOD", help="default: what fits the design"
+    )
+    _add_outcomes(analyse)
+
+    compare = command("compare", _compare, "compare agents or settings: means, intervals, paired tests")
+    _add_folder(compare)
+    compare.add_argument("--by", nargs="+", default=[], metavar="FACTOR", help="whose levels are compared")
+    compare.add_argument(
+        "--baseline", metavar="LEVEL", help="compare all others with this one (default: all pairs)"
+    )
+    _add_outcomes(compare)
+
+    report = command("report", _report, "write one HTML page with all tables and figures")
+    _add_folder(report)
+    report.add_argument("--output", "-o", metavar="DIRECTORY", help="default: FOLDER/report")
+
+
+def _add_folder(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("folder", nargs="?", metavar="FOLDER", help="made by 'arsenai generate'")
+    sub.add_argument("--store", metavar="LOCATION", help="folder or database URL (default: FOLDER/results)")
+
+
+def _add_outcomes(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--outcomes", nargs="+", default=[], metavar="NAME", help="only these (default: all)")
+    sub.add_argument(
+        "--output", "-o", metavar="DIRECTORY", help="for the CSV files (default: FOLDER/analysis)"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``arsenai`` with ``argv`` (default: the process's); return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="arsenai",
-        description="Design experiments: one document makes many run documents. Not in this release.",
-    )
-    parser.add_argument("--version", action="version", version=f"arsenai {__version__}")
-    try:
-        parser.parse_known_args(argv)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 2
-    print(_COMING, file=sys.stderr)
-    return 2
+    return call(parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

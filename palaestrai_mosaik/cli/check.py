@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import check_classes, describe, json_schema, load
 
-from .main import FINISHED, UNSOUND, print_problems
+from .common import FINISHED, UNSOUND, print_problems
 from .tables import count
 
 

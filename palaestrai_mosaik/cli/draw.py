@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.errors import ContractError, DocumentError, PalaestraiMosaikError
 
-from .main import FINISHED
+from .common import FINISHED
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice

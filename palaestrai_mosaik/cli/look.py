@@ -10,7 +10,7 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.query import short_ids
 
-from .main import FINISHED
+from .common import FINISHED
 from .tables import count, duration, rows_of, shorten, table
 
 if TYPE_CHECKING:

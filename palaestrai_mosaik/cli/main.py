@@ -8,17 +8,22 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from palaestrai_mosaik import __version__
-from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem
+from palaestrai_mosaik.errors import PalaestraiMosaikError
 
-#: exit codes
-FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
-#: the environment variable that names the store when ``--store`` is not given
-STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
-DEFAULT_STORE = "palaestrai-results"
+from .common import (
+    DEFAULT_STORE,
+    STORE_VARIABLE,
+    Command,
+    call,
+    few_threads,
+    index,
+    positive,
+    seconds,
+    top_parser,
+)
 
 _DESCRIPTION = "Co-simulate agents and environments on mosaik, and look at the results."
 _EPILOG = f"""\
@@ -32,21 +37,8 @@ Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document,
 """
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be 0 or a number of seconds, not {text}")
-    return seconds
-
-
 def _start(arguments: argparse.Namespace) -> int:
-    # Several numeric threads in one process cost more than they bring for the small
-    # systems solved here; must be said before numpy is imported.
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
+    few_threads()
     if arguments.resume and arguments.no_store:
         raise PalaestraiMosaikError("--resume needs the store that --no-store does without")
     from .start import start
@@ -134,67 +126,19 @@ def store_of(arguments: argparse.Namespace) -> str:
     return location
 
 
-def print_problems(problems: Iterable[Problem]) -> int:
-    """Print each problem once, one a line; return how many there are.
-
-    A fault that several phases inherit from one line is one problem to whoever mends it.
-    """
-    lines = list(dict.fromkeys(map(str, problems)))
-    for line in lines:
-        print(line, file=sys.stderr)
-    return len(lines)
-
-
 def _phase(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-def _index(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
-
-
-# the type's name stands in argparse's message: "invalid whole number value: 'x'"
-_positive.__name__ = "positive number"
-_index.__name__ = "episode number"
-
-
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``palaestrai-mosaik``."""
-    top = argparse.ArgumentParser(
-        prog="palaestrai-mosaik",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    top.add_argument("--version", action="version", version=f"palaestrai-mosaik {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    def command(
-        name: str, function: Callable[[argparse.Namespace], int], text: str
-    ) -> argparse.ArgumentParser:
-        sub = commands.add_parser(
-            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
-        )
-        sub.set_defaults(function=function)
-        return sub
-
+    top, command = top_parser("palaestrai-mosaik", _DESCRIPTION, _EPILOG)
     _add_document_commands(command)
     _add_result_commands(command)
     return top
 
 
-def _add_document_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_document_commands(command: Command) -> None:
     start = command("start", _start, "execute run documents, one after the other")
     start.add_argument("documents", nargs="+", metavar="RUN.yml")
     where = start.add_mutually_exclusive_group()
@@ -208,7 +152,7 @@ def _add_document_commands(command: Callable[..., argparse.ArgumentParser]) -> N
     )
     start.add_argument(
         "--checkpoint-every",
-        type=_seconds,
+        type=seconds,
         default=60.0,
         metavar="SECONDS",
         help="how often a run saves its state for --resume (default: 60; 0: never)",
@@ -230,14 +174,14 @@ def _add_document_commands(command: Callable[..., argparse.ArgumentParser]) -> N
     graph.add_argument("--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)")
 
 
-def _add_result_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_result_commands(command: Command) -> None:
     _add_store(command("list", _list, "list the runs in the store, the newest last"))
 
     show = command("show", _show, "show how a run went: phases, episodes, outcomes, errors")
     show.add_argument("run", metavar="RUN")
     _add_choice(show)
     show.add_argument(
-        "--steps", nargs="?", type=_positive, const=5, metavar="N", help="also the first and last N steps (5)"
+        "--steps", nargs="?", type=positive, const=5, metavar="N", help="also the first and last N steps (5)"
     )
     _add_store(show)
 
@@ -271,7 +215,7 @@ def _add_result_commands(command: Callable[..., argparse.ArgumentParser]) -> Non
         help="what to plot over time, a panel for each pattern such as 'grid.*vm_pu*' or 'setpoint.*'",
     )
     plot.add_argument(
-        "--episode", type=_index, metavar="N", help="the episode for --sensors (default: the last)"
+        "--episode", type=index, metavar="N", help="the episode for --sensors (default: the last)"
     )
     plot.add_argument("--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
     _add_store(plot)
@@ -294,33 +238,7 @@ def _add_store(group: argparse._ActionsContainer) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``palaestrai-mosaik`` with ``argv`` (default: the process's); return the exit code."""
-    try:
-        code = _call(argv)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # whoever read our output (head, less) has seen enough; Python must not try again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FINISHED
-
-
-def _call(argv: Sequence[str] | None) -> int:
-    try:
-        arguments = parser().parse_args(argv)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else UNSOUND
-    try:
-        code: int = arguments.function(arguments)
-    except DocumentError as error:
-        print_problems(error.problems)
-        return UNSOUND
-    except PalaestraiMosaikError as error:
-        print(f"palaestrai-mosaik: {error}", file=sys.stderr)
-        return UNSOUND
-    except KeyboardInterrupt:
-        print("palaestrai-mosaik: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return code
+    return call(parser(), argv)
 
 
 if __name__ == "__main__":

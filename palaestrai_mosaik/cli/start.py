@@ -17,7 +17,7 @@ from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.run import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.store import Store
 
-from .main import DEFAULT_STORE, FAILED, FINISHED, INTERRUPTED, STORE_VARIABLE, UNSOUND, print_problems
+from .common import DEFAULT_STORE, FAILED, FINISHED, INTERRUPTED, STORE_VARIABLE, UNSOUND, print_problems
 from .tables import count, duration, number, table
 
 _LISTED_OBJECTIVES = 4

@@ -14,6 +14,7 @@ import yaml
 
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.cli import arsenai
+from palaestrai_mosaik.cli.common import index_ranges
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.store import Store
 
@@ -411,9 +412,24 @@ def test_version_and_help(capsys):
         assert re.search(rf"^ +{command} ", out, re.MULTILINE)
 
 
-def test_arsenai_says_that_it_is_not_in_this_release(capsys):
-    assert arsenai.main(["generate", "design.yml", "--samples", "8"]) == 2
-    assert "not in this release" in capsys.readouterr().err
+def test_arsenai_has_a_version_and_help(capsys):
     assert arsenai.main(["--version"]) == 0
     assert capsys.readouterr().out == f"arsenai {__version__}\n"
     assert arsenai.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    commands = ("plan", "generate", "schema", "run", "resume", "status", "analyse", "compare", "report")
+    for command in commands:
+        assert re.search(rf"^ +{command} ", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("3", [3]), ("0-2,7", [0, 1, 2, 7]), (" 4 , 6-6", [4, 6])]
+)
+def test_rows_are_numbers_and_ranges(text, numbers):
+    assert [number for part in index_ranges(text) for number in part] == numbers
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1-", "1,,2", "1-2-3"])
+def test_rows_that_are_none_are_refused(text, capsys):
+    assert arsenai.main(["run", "folder", f"--rows={text}"]) == 2
+    assert "is no number and no range such as 0-9" in capsys.readouterr().err

@@ -30,7 +30,8 @@ from typing import Any
 
 import pytest
 
-from palaestrai_mosaik.cli.main import parser
+from palaestrai_mosaik import design
+from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.environment.grid.channels import ACTUATOR_GROUPS, SENSOR_GROUPS
 from palaestrai_mosaik.environment.grid.rewards import _TERMS
 from palaestrai_mosaik.experiment import loads, vocabulary
@@ -139,6 +140,9 @@ class Page:
         if "fragment" in block.words:
             assert not read(block.text, self.name).problems
             return
+        if "design" in block.words:
+            design.loads(block.text, self.name, directory=self.directory)
+            return
         value = read(block.text, self.name).value
         assert isinstance(value, dict) and {"uid", "schedule"} <= set(value), (
             "no complete run document: tag the block 'yaml fragment'"
@@ -150,7 +154,8 @@ class Page:
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory from which modules are imported and the commands are found."""
-    shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
+    for folder in ("scenarios", "designs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv("PALAESTRAI_MOSAIK_STORE", raising=False)
@@ -218,11 +223,12 @@ def test_the_index_lists_every_page() -> None:
 
 
 def _commands() -> Iterator[str]:
-    (commands,) = [action for action in parser()._actions if hasattr(action, "choices") and action.choices]
-    for name, sub in dict(commands.choices or {}).items():
-        yield f"palaestrai-mosaik {name}"
-        for action in sub._actions:
-            yield from (option for option in action.option_strings if option.startswith("--"))
+    for parser in (main.parser(), arsenai.parser()):
+        (commands,) = [action for action in parser._actions if hasattr(action, "choices") and action.choices]
+        for name, sub in dict(commands.choices or {}).items():
+            yield f"{parser.prog} {name}"
+            for action in sub._actions:
+                yield from (option for option in action.option_strings if option.startswith("--"))
 
 
 def _keys() -> Iterator[str]:
@@ -251,7 +257,7 @@ NAMED = {
 def test_a_reference_page_names_all_that_there_is(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     words = set(re.findall(r"--?[\w-]+|[\w.]+", text)) | {
-        f"palaestrai-mosaik {name}" for name in re.findall(r"palaestrai-mosaik ([a-z]+)", text)
+        f"{prog} {name}" for prog, name in re.findall(r"(palaestrai-mosaik|arsenai) ([a-z]+)", text)
     }
     missing = sorted(name for name in NAMED[page] if name not in words and f"`{name}`" not in text)
     assert not missing

@@ -1,0 +1,138 @@
+"""What all commands have in common: exit codes, argument types, how errors are told."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from palaestrai_mosaik import __version__
+from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem
+
+#: exit codes
+FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
+#: the environment variable that names the store when ``--store`` is not given
+STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
+DEFAULT_STORE = "palaestrai-results"
+
+Command = Callable[..., argparse.ArgumentParser]
+
+
+def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.ArgumentParser, Command]:
+    """Return a parser, and the function that adds a command: ``(name, function, help text)``."""
+    top = argparse.ArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"{prog} {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(
+        name: str, function: Callable[[argparse.Namespace], int], text: str
+    ) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = commands.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
+        )
+        sub.set_defaults(function=function)
+        return sub
+
+    return top, command
+
+
+def call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    """Call the command that ``argv`` (default: the process's) asks for; return the exit code."""
+    try:
+        code = _call(parser, argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # whoever read our output (head, less) has seen enough; Python must not try again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINISHED
+
+
+def _call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+    try:
+        arguments = parser.parse_args(argv)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else UNSOUND
+    try:
+        code: int = arguments.function(arguments)
+    except DocumentError as error:
+        print_problems(error.problems)
+        return UNSOUND
+    except PalaestraiMosaikError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return UNSOUND
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return code
+
+
+def print_problems(problems: Iterable[Problem]) -> int:
+    """Print each problem once, one a line; return how many there are.
+
+    A fault that several phases inherit from one line is one problem to whoever mends it.
+    """
+    lines = list(dict.fromkeys(map(str, problems)))
+    for line in lines:
+        print(line, file=sys.stderr)
+    return len(lines)
+
+
+def few_threads() -> None:
+    """Keep numeric libraries to one thread; must be said before numpy is imported.
+
+    Several threads in one process cost more than they bring for the small systems solved here.
+    """
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds, or 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be 0 or a number of seconds, not {text}")
+    return number
+
+
+def positive(text: str) -> int:
+    """Read a whole number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def index(text: str) -> int:
+    """Read a whole number of at least 0."""
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def index_ranges(text: str) -> tuple[range, ...]:
+    """Read numbers and ranges, both ends included: ``0-9,15``."""
+    found = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        ends = [first, last] if dash else [first, first]
+        if not all(end.isdecimal() for end in ends) or int(ends[0]) > int(ends[1]):
+            raise argparse.ArgumentTypeError(f"{part.strip()!r} is no number and no range such as 0-9")
+        found.append(range(int(ends[0]), int(ends[1]) + 1))
+    return tuple(found)
+
+
+# the type's name stands in argparse's message: "invalid whole number value: 'x'"
+positive.__name__ = "positive number"
+index.__name__ = "episode number"
