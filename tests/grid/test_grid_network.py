@@ -163,6 +163,28 @@ def test_a_cached_grid_is_the_same_to_the_last_bit(cached: list[int], tmp_path: 
     assert second.net.load.p_mw[0] == load_grid("cigre_mv").net.load.p_mw[0] != 9.0
 
 
+def test_a_kept_grid_is_nobody_elses(cached: list[int]) -> None:
+    first = load_grid("cigre_mv")
+    first.net.bus["vn_kv"] = -1.0
+    first.net.load.drop(first.net.load.index, inplace=True)
+    with pytest.raises(ValueError, match="read-only"):
+        first.profiles.table[:] = 0.0
+    second = load_grid("cigre_mv")
+    network._kept.clear()
+    anew = load_grid("cigre_mv")
+    assert (second.net.bus.vn_kv > 0).all() and len(second.net.load)
+    assert pp.to_json(second.net) == pp.to_json(anew.net)
+    assert second.profiles.table is not anew.profiles.table
+
+
+def test_few_grids_are_kept(cached: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "_KEPT", 1)
+    load_grid("cigre_mv")
+    monkeypatch.setattr(network, "version", lambda package: "another")
+    load_grid("cigre_mv")
+    assert len(network._kept) == 1
+
+
 @pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "other"])
 def test_a_damaged_cache_is_rebuilt(cached: list[int], tmp_path: Path, damage: str) -> None:
     expected = load_grid("cigre_mv").profiles.table

@@ -18,16 +18,20 @@ Parsing a SimBench grid takes seconds, so the result is kept as one file in
 ``$PALAESTRAI_MOSAIK_CACHE``, else ``$XDG_CACHE_HOME/palaestrai_mosaik``, else
 ``~/.cache/palaestrai_mosaik``. Files are written aside and renamed; a damaged one is
 rebuilt. A fresh grid takes the same way through the file's bytes as a cached one, so
-both give the same numbers to the last bit.
+both give the same numbers to the last bit. A process keeps the grids that it has read last:
+every phase, worker and evaluation sets its environments up anew, and reading the net's tables
+is most of that.
 """
 
 from __future__ import annotations
 
+import copy
 import io
 import logging
 import os
 import tempfile
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,6 +51,8 @@ from .profiles import QUANTITIES, Assignment, Profiles
 logger = logging.getLogger(__name__)
 
 _FORMAT = 1
+#: grids that a process keeps
+_KEPT = 4
 _SIMBENCH = "simbench:"
 #: row 0 of every SimBench profile
 _SIMBENCH_FIRST = datetime(2016, 1, 1)
@@ -264,13 +270,32 @@ def _encode(grid: Grid) -> bytes:
     return buffer.getvalue()
 
 
+#: (name, digest of the file) -> the grid that nobody but :func:`_decode` sees
+_kept: OrderedDict[tuple[str, str], Grid] = OrderedDict()
+
+
 def _decode(name: str, data: bytes) -> Grid:
+    """Return a grid of the caller's own; its profiles, which nobody can write to, are shared."""
+    key = name, sha256(data).hexdigest()
+    grid = _kept.pop(key, None)
+    if grid is None:
+        grid = _read(name, data)
+    _kept[key] = grid
+    while len(_kept) > _KEPT:
+        _kept.popitem(last=False)
+    return Grid(name, copy.deepcopy(grid.net), grid.profiles)
+
+
+def _read(name: str, data: bytes) -> Grid:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         assignments = {
             quantity: Assignment(arrays[f"{quantity}_columns"], arrays[f"{quantity}_factors"])
             for quantity in QUANTITIES
         }
         first = datetime.fromisoformat(str(arrays["first"]))
-        profiles = Profiles(arrays["table"], assignments, first, int(arrays["resolution"]))
+        table = arrays["table"]
+        for array in (table, *(a for one in assignments.values() for a in (one.columns, one.factors))):
+            array.flags.writeable = False
+        profiles = Profiles(table, assignments, first, int(arrays["resolution"]))
         net = pp.from_json_string(arrays["net"].tobytes().decode())
     return Grid(name, net, profiles)
