@@ -151,6 +151,15 @@ def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
     }
 
 
+def _continues(before: PhaseSpec, phase: PhaseSpec) -> bool:
+    """Whether the cascade, read again, would give ``phase`` no other environments and agents, in no other order."""
+    pairs = (
+        ([one.uid for one in before.environments], [one.uid for one in phase.environments]),
+        ([one.name for one in before.agents], [one.name for one in phase.agents]),
+    )
+    return all(names == list(dict.fromkeys((*inherited, *names))) for inherited, names in pairs)
+
+
 def _environment(spec: EnvironmentSpec) -> dict[str, Any]:
     return {
         "environment": {
@@ -206,9 +215,15 @@ def canonical_document(
 ) -> dict[str, Any]:
     """Return the canonical form of a whole document."""
     later = _Later()
+    schedule: list[dict[str, Any]] = []
+    for before, phase in zip((None, *phases), phases, strict=False):
+        body = _phase(phase, later)
+        if before is not None and not _continues(before, phase):
+            body["inherit"] = False
+        schedule.append({phase.name: body})
     return {
         "run_config": {"conditions": [canonical_class(condition) for condition in conditions]},
-        "schedule": [{phase.name: _phase(phase, later)} for phase in phases],
+        "schedule": schedule,
         "seed": seed,
         "uid": uid,
         "version": version,

@@ -2,7 +2,8 @@
 
 Environments match by ``uid``, agents by ``name``. A later environment entry replaces the
 earlier one whole; a later agent entry, ``simulation`` and ``phase_config`` replace the
-keys that they give and keep the others. Nothing is interpreted here, and every part
+keys that they give and keep the others. A phase with ``inherit: false`` takes nothing from the
+phases before it. Nothing is interpreted here, and every part
 keeps the place where it was written.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 from palaestrai_mosaik.errors import did_you_mean
 
 from .located import Findings, Located, show
-from .readers import identifier
+from .readers import boolean, identifier
 from .vocabulary import (
     AGENT,
     ENVIRONMENT,
@@ -151,10 +152,12 @@ def cascade(found: Findings, schedule: Located, definitions: Definitions) -> lis
         default = definitions.default(topic, section)
         if default is not None:
             parts.update(found.section(default, section) or {})
+    first = latest
     sizes: dict[int, int] = {}
     room = MAX_EXTRA_NODES
     for name, body in phases_of(found, schedule):
-        latest = _next_phase(found, latest, (name, body), definitions)
+        before = latest if _inherits(found, body) else first
+        latest = _next_phase(found, before, (name, body), definitions)
         phases.append(latest)
         for entry in (*latest.environments.values(), *latest.agents.values()):
             room -= sum(_repeated(part.value, sizes) for part in entry.parts.values())
@@ -166,6 +169,13 @@ def cascade(found: Findings, schedule: Located, definitions: Definitions) -> lis
             )
             break
     return phases
+
+
+def _inherits(found: Findings, body: Located) -> bool:
+    """Whether a phase takes what it does not give from the phase before it."""
+    if not isinstance(body.value, dict) or body.value.get("inherit") is None:
+        return True
+    return boolean(found, body.child("inherit"), "inherit")
 
 
 def _repeated(value: Any, sizes: dict[int, int]) -> int:

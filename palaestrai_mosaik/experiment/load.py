@@ -57,8 +57,13 @@ def loads(text: str, source: str = "<string>") -> RunDocument:
         return _document(reading.value, found, text)
 
 
-def from_mapping(data: Mapping[str, Any], source: str = "<mapping>") -> RunDocument:
+def from_mapping(
+    data: Mapping[str, Any], source: str = "<mapping>", *, text: str | None = None
+) -> RunDocument:
     """Make a run document of plain ``data``; its ``text`` is that data as YAML.
+
+    Who has that ``text`` gives it, or none (``""``) where nobody will ask for it: writing it out
+    takes longer than all the rest.
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
     """
@@ -66,7 +71,7 @@ def from_mapping(data: Mapping[str, Any], source: str = "<mapping>") -> RunDocum
     plain = plain_data(data, found)
     if found.errors:
         raise DocumentError(found.errors)
-    return _document(plain, found, dumps(plain))
+    return _document(plain, found, dumps(plain) if text is None else text)
 
 
 @contextmanager

@@ -172,6 +172,7 @@ def _phase() -> Schema:
         "agents": {"type": "array", "items": _or_name("agent")},
         "simulation": _or_name("simulation"),
         "phase_config": _or_name("phase_config"),
+        "inherit": _FLAG,
     }
     return _section(PHASE, properties)
 

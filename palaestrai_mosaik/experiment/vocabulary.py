@@ -36,7 +36,7 @@ TOP = Section(
     ("uid", "experiment_uid", "seed", "version", "schedule", "run_config", "definitions"),
     required=("uid", "seed", "version", "schedule"),
 )
-PHASE = Section("a phase", ("environments", "agents", "simulation", "phase_config"))
+PHASE = Section("a phase", ("environments", "agents", "simulation", "phase_config", "inherit"))
 ENVIRONMENT_ENTRY = Section(
     "an entry of environments", ("environment", "reward", "state_transformer"), required=("environment",)
 )

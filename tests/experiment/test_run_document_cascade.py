@@ -262,3 +262,51 @@ def test_describe_shows_what_the_cascade_made(minimal) -> None:
     assert "sensors (20): world.0, world.1," in second
     assert "and 12 more" in second
     assert "ends:RunEnd()" in second
+
+
+def test_a_phase_that_inherits_nothing(minimal) -> None:
+    first = minimal["schedule"][0]["first"]
+    first["phase_config"]["evaluate_every"] = 2
+    second = {key: first[key] for key in ("environments", "simulation")}
+    second |= {"agents": [{"name": "other", "muscle": {"name": "m:A"}, "sensors": [], "actuators": []}]}
+    minimal["schedule"] += [
+        {"second": {"inherit": False, **second}},
+        {"third": {"inherit": True}},
+        {"fourth": None},
+    ]
+    document = from_mapping(minimal)
+    assert [[one.name for one in phase.agents] for phase in document.phases] == [
+        ["defender"],
+        ["other"],
+        ["other"],
+        ["other"],
+    ]
+    assert [phase.evaluate_every for phase in document.phases] == [2, None, None, None]
+    assert [next(iter(body.values())).get("inherit") for body in document.canonical["schedule"]] == [
+        None,
+        False,
+        None,
+        None,
+    ]
+    again = from_mapping(document.canonical)
+    assert again.hash == document.hash
+    assert again.canonical == document.canonical
+
+
+def test_inherit_is_no_difference_where_nothing_is_left_out(minimal) -> None:
+    whole = minimal["schedule"][0]["first"]
+    minimal["schedule"] += [{"second": {"inherit": False, **whole}}]
+    isolated = from_mapping(minimal)
+    del minimal["schedule"][1]["second"]["inherit"]
+    assert from_mapping(minimal).hash == isolated.hash
+
+
+def test_a_phase_that_inherits_nothing_needs_everything(minimal) -> None:
+    minimal["schedule"] += [{"second": {"inherit": False, "phase_config": {"mode": "test"}}}]
+    with pytest.raises(DocumentError) as error:
+        from_mapping(minimal)
+    for part in ("'environments'", "'agents'", "'simulation'"):
+        assert part in str(error.value)
+    minimal["schedule"][1]["second"]["inherit"] = "no"
+    with pytest.raises(DocumentError, match=r"inherit must be true or false, found the string 'no'"):
+        from_mapping(minimal)
