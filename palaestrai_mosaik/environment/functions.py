@@ -1,0 +1,126 @@
+"""Environments whose reward is a formula: known answers to try designs and analyses with.
+
+The parameters ``x1``, ``x2``, ... of :class:`FunctionEnvironment` are the factors. The analytic
+sensitivity indices stand with each function; they hold for independent, uniform parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from palaestrai_mosaik.errors import ContractError, SimulationError, did_you_mean
+from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
+
+from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
+
+
+def ishigami(x: Sequence[float], coefficients: Sequence[float] = (7.0, 0.1)) -> float:
+    """Return sin x1 + a sin^2 x2 + b x3^4 sin x1, for x in [-pi, pi]; ``coefficients`` are a, b.
+
+    For a = 7, b = 0.1: S1 = 0.3139, 0.4424, 0; ST = 0.5576, 0.4424, 0.2437; of the pairs only
+    S13 = 0.2437 is not 0. Source: Ishigami and Homma 1990, "An importance quantification
+    technique in uncertainty analysis for computer models", ISUMA '90.
+    """
+    a, b = coefficients
+    x1, x2, x3 = x
+    return math.sin(x1) + a * math.sin(x2) ** 2 + b * x3**4 * math.sin(x1)
+
+
+def sobol_g(x: Sequence[float], coefficients: Sequence[float] = (0, 1, 4.5, 9, 99, 99, 99, 99)) -> float:
+    """Return the product of (|4 x_i - 2| + a_i)/(1 + a_i), for x in [0, 1]; ``coefficients`` are the a_i.
+
+    The partial variances are V_i = 1/(3 (1 + a_i)^2), the variance V is the product of all
+    1 + V_i, less 1; S1_i = V_i/V, ST_i = V_i/V times the product of 1 + V_j over j other than i. For the default: ST =
+    0.7871, 0.2422, 0.0343, 0.0105, 0.0001 (four times). Source: Saltelli and Sobol' 1995,
+    "About the use of rank transformation in sensitivity analysis of model output", Reliability
+    Engineering & System Safety 50.
+    """
+    return math.prod((abs(4 * xi - 2) + a) / (1 + a) for xi, a in zip(x, coefficients, strict=True))
+
+
+def linear(x: Sequence[float], coefficients: Sequence[float] = ()) -> float:
+    """Return the sum of c_i x_i; without ``coefficients`` all are 1.
+
+    The elementary effects are c_i times the range of x_i, all alike: sigma is 0. S1 = ST = c_i^2
+    Var(x_i) over their sum, also for levels: x1 of 0, 1, 3 and x2 of 0, 2 have 14/23 and 9/23.
+    """
+    if not coefficients:
+        return math.fsum(x)
+    return math.fsum(c * xi for c, xi in zip(coefficients, x, strict=True))
+
+
+#: all functions by name
+FUNCTIONS: Mapping[str, Callable[..., float]] = {"ishigami": ishigami, "sobol_g": sobol_g, "linear": linear}
+
+
+class FunctionEnvironment(Environment):
+    """Rewards every step with ``function`` of its parameters, and terminates after ``steps``.
+
+    ``x1``, ``x2``, ... are what the function is taken of, ``coefficients`` its constants. The reward
+    is called ``y``, as is the one sensor, which reads it; what is done to the one actuator, ``idle``,
+    has no effect. ``noise`` is the standard deviation of a normal error of every reward. With the
+    probability ``invalid`` all rewards of an episode are NaN, with ``failures`` its first step raises
+    :class:`SimulationError`: to see what becomes of an analysis. All three are drawn from the
+    environment's generator, so runs of one seed share them.
+
+    Raises :class:`ContractError` for an unknown function, and for parameters that it has not.
+    """
+
+    def __init__(
+        self,
+        function: str = "ishigami",
+        steps: int = 1,
+        coefficients: Sequence[float] | None = None,
+        noise: float = 0.0,
+        invalid: float = 0.0,
+        failures: float = 0.0,
+        **x: float,
+    ):
+        if function not in FUNCTIONS:
+            raise ContractError(
+                f"unknown function {function!r}{did_you_mean(function, FUNCTIONS)}; allowed: {', '.join(FUNCTIONS)}"
+            )
+        names = [f"x{i}" for i in range(1, len(x) + 1)]
+        for name in x:
+            if name not in names:
+                raise ContractError(
+                    f"unknown parameter {name!r} of FunctionEnvironment{did_you_mean(name, names)}; the "
+                    f"parameters of the function are called x1, x2, ... without a gap"
+                )
+        given = [float(x[name]) for name in names]
+        try:
+            self.y = FUNCTIONS[function](given, *([] if coefficients is None else [coefficients]))
+        except ValueError:
+            found = f"{len(given)} parameters" + (
+                "" if coefficients is None else f" and {len(coefficients)} coefficients"
+            )
+            raise ContractError(f"the function {function!r} cannot be taken of {found}") from None
+        self.steps = int(steps)
+        self.noise, self.invalid, self.failures = float(noise), float(invalid), float(failures)
+        self.done = 0
+        self._fails, self._spoils = False, False
+
+    def setup(self) -> EnvironmentBaseline:
+        anything = Box(-np.inf, np.inf, shape=())
+        return EnvironmentBaseline(
+            sensors=[SensorInformation(0.0, anything, "y")],
+            actuators=[ActuatorInformation(0.0, Box(0.0, 1.0, shape=()), "idle")],
+            rewards=[RewardInformation(0.0, anything, "y")],
+        )
+
+    def reset(self) -> EnvironmentState:
+        self.done = 0
+        self._fails, self._spoils = self.rng.random(2) < (self.failures, self.invalid)
+        return EnvironmentState(np.zeros(1), (0.0,))
+
+    def step(self, setpoints: FloatVector) -> EnvironmentState:
+        if self._fails:
+            raise SimulationError("this episode fails, as `failures` asks for")
+        self.done += 1
+        y = self.y + self.noise * self.rng.standard_normal() if self.noise else self.y
+        reading = np.array([y])
+        reward = math.nan if self._spoils else y
+        return EnvironmentState(reading, (reward,), terminated=self.done >= self.steps)
