@@ -1,0 +1,171 @@
+"""``arsenai plan``, ``generate`` and ``schema``: designs, without running anything."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
+
+from palaestrai_mosaik.design.design import Design
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.model import Factor
+from palaestrai_mosaik.design.plan import Plan, tell
+from palaestrai_mosaik.design.schema import design_schema
+
+from .common import FINISHED
+from .tables import count, duration, number, shorten, table
+
+#: how much of a list of levels and of a path is shown
+_WIDTH = 60
+#: seconds between two lines of progress, and between two looks of the bar
+_LINES, _BAR = 5.0, 0.1
+
+
+def plan(design: str, seconds_per_run: float | None) -> int:
+    """Print what a design varies, how many runs it makes and what they will take."""
+    loaded = Design.load(design)
+    planned = loaded.plan(seconds_per_run=seconds_per_run)
+    print("\n".join(_plan(planned, design)))
+    _warn(planned.warnings)
+    print(f"next: arsenai generate {design}")
+    return FINISHED
+
+
+def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
+    """Write the run documents of a design into its folder; say what is in it."""
+    loaded = Design.load(design)
+    progress = None if quiet else _Progress(sys.stderr)
+    try:
+        written = loaded.write(output, force, progress)
+    finally:
+        if progress is not None:
+            progress.close()
+    folder = DesignFolder.open(written.path)
+    counts = folder.manifest["counts"]
+    _warn(tell(loaded.spec.warnings, folder.sample.warnings, written.warnings))
+    if quiet:
+        return FINISHED
+    outcome = {"new": "", "replaced": ", replaced", "unchanged": ", unchanged"}[written.outcome]
+    print(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
+    print(f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}")
+    print(f"  {_documents(counts['runs'], counts['documents'])}")
+    print(f"next: arsenai run {written.path}")
+    return FINISHED
+
+
+def schema() -> int:
+    """Print the JSON Schema of designs."""
+    print(json.dumps(design_schema(), indent=2))
+    return FINISHED
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    # what is on standard output comes first where both streams are one
+    sys.stdout.flush()
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def _plan(planned: Plan, path: str) -> Iterable[str]:
+    spec, estimate = planned.spec, planned.estimate
+    size = "" if spec.sampler.n is None else f" with n = {spec.sampler.n}"
+    yield f"{path}: design {spec.uid!r}, {spec.sampler.name}{size}"
+    rows = [
+        (factor.name, _kind(factor), _range(factor), axis.group, "" if len(axis.factors) == 1 else axis.name)
+        for axis in spec.axes
+        for factor in axis.factors
+    ]
+    if rows:
+        yield table(("factor", "kind", "values", "group", "varied as"), _without_empty(rows), "  ")
+    yield f"rows       {_rows(planned.rows, planned.drawn)}"
+    yield f"runs       {_runs(planned.runs, planned.repetitions)}, {spec.seed_policy} seeds"
+    yield f"documents  {_documents(planned.runs, planned.documents)}, {_bytes(planned.size)}"
+    if estimate.seconds_per_run is None or estimate.seconds is None:
+        yield "time       not known: give --seconds-per-run, or execute some runs first"
+    else:
+        yield (
+            f"time       {duration(estimate.seconds)}: {duration(estimate.seconds_per_run)} per run "
+            f"({estimate.source}), {estimate.jobs} at a time"
+        )
+    if estimate.size is not None:
+        yield f"results    {_bytes(estimate.size)}, as in earlier runs"
+
+
+def _without_empty(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+    """Return rows with ``None`` for empty text, so that columns without any are left out."""
+    return [[cell or None for cell in row] for row in rows]
+
+
+def _kind(factor: Factor) -> str:
+    if factor.choice is not None:
+        return "choice"
+    if factor.kind == "levels":
+        return "ordered levels" if factor.ordered else "levels"
+    return f"{factor.kind}, {factor.dist}"
+
+
+def _range(factor: Factor) -> str:
+    if factor.kind == "levels":
+        return shorten(f"{len(factor.labels)}: {', '.join(factor.labels)}", _WIDTH)
+    low = "-inf" if factor.low is None else number(factor.low)
+    high = "inf" if factor.high is None else number(factor.high)
+    params = "".join(f", {name} {number(value)}" for name, value in factor.params.items())
+    return f"{low} to {high}{params}"
+
+
+def _rows(rows: int, drawn: int) -> str:
+    rejected = f" ({drawn - rows:,} of {drawn:,} rejected by constraints)" if drawn > rows else ""
+    return f"{count(rows, 'row')}{rejected}"
+
+
+def _runs(runs: int, repetitions: int) -> str:
+    return f"{count(runs, 'run')} ({count(repetitions, 'repetition')} each)"
+
+
+def _documents(runs: int, documents: int) -> str:
+    equal = f" ({count(runs - documents, 'run')} equal to another: executed once)" if runs > documents else ""
+    return f"{count(documents, 'document')}{equal}"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{number(size) if size < 10 else round(size)} {unit}"
+        size /= 1000
+    return f"{number(size)} GB"
+
+
+class _Progress:
+    """Shows the runs that are generated: a bar on a terminal, else a line every five seconds."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+        self._show: Callable[[int, int], None] = self._bar if stream.isatty() else self._line
+        self._tqdm: Any = None
+        self._interval = _BAR if stream.isatty() else _LINES
+        self._shown = time.perf_counter()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.perf_counter()
+        if now - self._shown >= self._interval:
+            self._shown = now
+            self._show(done, total)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._tqdm is not None:
+            self._tqdm.close()
+
+    def _line(self, done: int, total: int) -> None:
+        print(f"{done:,} of {total:,} runs generated", file=self._stream, flush=True)
+
+    def _bar(self, done: int, total: int) -> None:
+        if self._tqdm is None:
+            from tqdm import tqdm
+
+            self._tqdm = tqdm(
+                total=total, desc="generate", unit="run", file=self._stream, leave=False, dynamic_ncols=True
+            )
+        self._tqdm.update(done - self._tqdm.n)

@@ -1,0 +1,113 @@
+"""From points of the unit cube to the values of the factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+
+from . import distributions
+from .expressions import Expression
+from .model import Axis, DesignSpec, Factor
+from .sample import FloatArray
+
+#: Half of the finest step of a Sobol' sequence (30 bits). Such a sequence stands at the lower end
+#: of its cells: 0 means "below 2**-30", so an unbounded distribution is read this far inside.
+_INSIDE = 2.0**-31
+
+#: Digits that are kept of a number, counted from the factor's largest value.
+_DIGITS = 15
+
+
+class _Inactive(Enum):
+    INACTIVE = "inactive"
+
+    def __repr__(self) -> str:
+        return "INACTIVE"
+
+
+#: The value of a factor in a row in which its ``when`` is false: it sets nothing.
+INACTIVE: Final = _Inactive.INACTIVE
+
+
+def decode(spec: DesignSpec, unit: FloatArray) -> list[dict[str, Any]]:
+    """Return the values of all factors, one mapping per row of ``unit`` (rows, axes).
+
+    A choice has its level's label, other levels the level itself, numbers are Python's.
+    A factor whose ``when`` is false, or left open by a factor that is inactive itself, is `INACTIVE`.
+    Floats are rounded to 15 digits of the factor's largest value (of logarithmic distributions to 14
+    digits of their own), so that 0.3 is not written as 0.30000000000000004.
+    """
+    columns: dict[str, list[Any]] = {}
+    for number, axis in enumerate(spec.axes):
+        coordinate = np.ascontiguousarray(unit[:, number], dtype=np.float64)
+        for factor in axis.factors:
+            columns[factor.name] = _column(axis, factor, coordinate)
+    names = tuple(columns)
+    if not names:
+        return [{} for _ in unit]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    _switch_off(spec, rows)
+    return rows
+
+
+def keep(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the indices of the rows in which every constraint holds.
+
+    A constraint that inactive factors leave open says nothing about that row.
+    """
+    rules = [Expression.parse(text, spec.factors) for text in spec.constraints]
+    return [i for i, row in enumerate(values) if all(rule.evaluate(row, inactive=True) for rule in rules)]
+
+
+def _column(axis: Axis, factor: Factor, coordinate: FloatArray) -> list[Any]:
+    if factor.kind == "levels":
+        shown = factor.labels if factor.choice is not None else factor.levels
+        return [shown[index] for index in distributions.levels(distributions.shares(axis), coordinate)]
+    if not distributions.bounded(factor):
+        coordinate = np.clip(coordinate, _INSIDE, 1 - _INSIDE)
+    found = distributions.values(factor, coordinate).tolist()
+    if factor.kind == "int":
+        return [int(value) for value in found]
+    rounded = _rounding(factor)
+    return [rounded(value) for value in found]
+
+
+def _rounding(factor: Factor) -> Callable[[float], float]:
+    low, high = distributions.bounds(factor)
+
+    if factor.dist in {"loguniform", "lognormal"}:
+        # these have digits of their own at every size
+        return lambda value: min(max(float(f"{value:.{_DIGITS - 1}g}"), low), high)
+    sizes = [abs(end) for end in (low, high) if math.isfinite(end)]
+    if factor.dist == "normal":
+        sizes.append(abs(factor.params["mean"]) + factor.params["std"])
+    places = _DIGITS - math.ceil(math.log10(max(sizes)))
+    return lambda value: min(max(round(value, places), low), high)
+
+
+def _switch_off(spec: DesignSpec, rows: list[dict[str, Any]]) -> None:
+    factors = spec.factors
+    rules = {f.name: Expression.parse(f.when, factors) for f in factors if f.when is not None}
+    for name in _in_order(rules):
+        for row in rows:
+            if not rules[name].evaluate(row):
+                row[name] = INACTIVE
+
+
+def _in_order(rules: Mapping[str, Expression]) -> list[str]:
+    """Return the names such that each comes after those that its rule looks at."""
+    ordered: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in rules and name not in ordered:
+            for other in sorted(rules[name].names):
+                visit(other)
+            ordered.append(name)
+
+    for name in rules:
+        visit(name)
+    return ordered

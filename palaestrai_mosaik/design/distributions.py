@@ -1,0 +1,166 @@
+"""From a coordinate in [0, 1] to a value: the inverse distribution function of every kind of factor.
+
+Source: inversion method (Devroye 1986, "Non-Uniform Random Variate Generation", II.2). A
+truncated normal is the normal distribution conditioned on the interval (``scipy.stats.truncnorm``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .model import Axis, Factor
+from .sample import FloatArray
+
+#: A coordinate this near below the edge of a level's share counts as being on the edge, so that
+#: 1/3 + 1/3 and 2/3 give the same level.
+EDGE = 1e-9
+
+
+def values(factor: Factor, unit: FloatArray) -> FloatArray:
+    """Return the values of a continuous or whole-number ``factor`` at ``unit`` (any shape).
+
+    Whole numbers come as floats. Where the distribution is unbounded, 0 and 1 give infinities.
+    """
+    if factor.kind == "int":
+        low, high = whole_bounds(factor)
+        if factor.dist == "uniform":
+            return np.minimum(low + np.floor(unit * (high - low + 1) + EDGE), high)
+        return np.clip(np.rint(_quantile(factor, unit)), low, high)
+    low, high = bounds(factor)
+    return np.clip(_quantile(factor, unit), low, high)
+
+
+def levels(edges: FloatArray, unit: FloatArray) -> npt.NDArray[np.int64]:
+    """Return the indices of the levels at ``unit``; ``edges`` are the cumulative shares (`shares`)."""
+    return np.minimum(np.searchsorted(edges, unit + EDGE, side="right"), len(edges) - 1)
+
+
+def shares(axis: Axis) -> FloatArray:
+    """Return the cumulative shares (levels,) of an axis with levels; the last is 1.
+
+    Zipped factors have one pairing of levels, so the first one's weights stand for all.
+    """
+    factor = next(factor for factor in axis.factors if factor.kind == "levels")
+    weights = factor.weights or (1.0,) * len(factor.levels)
+    edges = np.cumsum(weights) / math.fsum(weights)
+    edges[-1] = 1.0
+    return edges
+
+
+def middles(axis: Axis) -> FloatArray:
+    """Return the coordinate (levels,) in the middle of the share of each level of ``axis``."""
+    edges = shares(axis)
+    return (np.concatenate(([0.0], edges[:-1])) + edges) / 2
+
+
+def position(factor: Factor, value: float) -> float:
+    """Return the coordinate of ``value``, the inverse of `values`; of a whole number its share's middle.
+
+    Raises ``ValueError`` where ``value`` is none that the factor takes.
+    """
+    low, high = whole_bounds(factor) if factor.kind == "int" else bounds(factor)
+    if not low <= value <= high:
+        raise ValueError(f"{value:g} lies outside {_number(low)} to {_number(high)}")
+    if factor.kind == "float":
+        return _share_below(factor, value)
+    if value != round(value):
+        raise ValueError(f"{value:g} is not a whole number")
+    if factor.dist == "uniform":
+        return (value - low + 0.5) / (high - low + 1)
+    below = 0.0 if value == low else _share_below(factor, value - 0.5)
+    above = 1.0 if value == high else _share_below(factor, value + 0.5)
+    return (below + above) / 2
+
+
+def bounds(factor: Factor) -> tuple[float, float]:
+    """Return the smallest and the largest value (infinite where there is none)."""
+    floor = 0.0 if factor.dist == "lognormal" else -math.inf
+    return (
+        floor if factor.low is None else max(factor.low, floor),
+        math.inf if factor.high is None else factor.high,
+    )
+
+
+def whole_bounds(factor: Factor) -> tuple[float, float]:
+    """Return the smallest and the largest whole number of an ``int`` factor."""
+    low, high = bounds(factor)
+    return (
+        math.ceil(low) if math.isfinite(low) else low,
+        math.floor(high) if math.isfinite(high) else high,
+    )
+
+
+def whole_numbers(factor: Factor) -> int | None:
+    """Return how many whole numbers an ``int`` factor takes, ``None`` for others and if unbounded."""
+    low, high = whole_bounds(factor) if factor.kind == "int" else (0.0, math.inf)
+    return int(high - low) + 1 if math.isfinite(high - low) else None
+
+
+def bounded(factor: Factor) -> bool:
+    """Whether the coordinates 0 and 1 have finite values."""
+    return factor.kind == "levels" or all(math.isfinite(end) for end in bounds(factor))
+
+
+def _quantile(factor: Factor, unit: FloatArray) -> FloatArray:
+    if factor.dist in {"normal", "lognormal"}:
+        found = _normal(factor).ppf(unit)
+        return np.exp(found) if factor.dist == "lognormal" else found
+    low, high = _ends(factor)
+    if factor.dist == "loguniform":
+        return np.exp(math.log(low) + unit * (math.log(high) - math.log(low)))
+    if factor.dist == "triangular":
+        return _triangular(factor, unit)
+    return low + unit * (high - low)
+
+
+def _triangular(factor: Factor, unit: FloatArray) -> FloatArray:
+    low, high = _ends(factor)
+    mode = factor.params["mode"]
+    width = high - low
+    rising = low + np.sqrt(unit * width * (mode - low))
+    falling = high - np.sqrt((1 - unit) * width * (high - mode))
+    return np.where(unit < (mode - low) / width, rising, falling)
+
+
+def _share_below(factor: Factor, value: float) -> float:
+    if factor.dist in {"normal", "lognormal"}:
+        if factor.dist == "lognormal":
+            value = math.log(value) if value > 0 else -math.inf
+        return float(_normal(factor).cdf(value))
+    low, high = _ends(factor)
+    value = min(max(value, low), high)
+    if factor.dist == "loguniform":
+        return math.log(value / low) / math.log(high / low)
+    if factor.dist == "triangular":
+        mode, width = factor.params["mode"], high - low
+        if value < mode:
+            return (value - low) ** 2 / (width * (mode - low))
+        return 1 - (high - value) ** 2 / (width * (high - mode)) if value < high else 1.0
+    return (value - low) / (high - low)
+
+
+def _normal(factor: Factor) -> Any:
+    from scipy import stats
+
+    mean, std = factor.params["mean"], factor.params["std"]
+    if factor.low is None and factor.high is None:
+        return stats.norm(mean, std)
+    low, high = bounds(factor)
+    if factor.dist == "lognormal":
+        low = math.log(low) if low > 0 else -math.inf
+        high = math.log(high) if math.isfinite(high) else math.inf
+    return stats.truncnorm((low - mean) / std, (high - mean) / std, loc=mean, scale=std)
+
+
+def _ends(factor: Factor) -> tuple[float, float]:
+    """Return the ends of a distribution that has some."""
+    assert factor.low is not None and factor.high is not None, factor.name
+    return factor.low, factor.high
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if math.isfinite(value) else ("minus infinity" if value < 0 else "infinity")

@@ -1,0 +1,318 @@
+"""The ``factors`` of a design, read and checked one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError, did_you_mean
+from palaestrai_mosaik.experiment.canonical import canonical_json
+from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.readers import boolean, choice, identifier
+
+from .alternatives import BY_AGENT, Phase
+from .merge import default_name
+from .model import Choice, Distribution, Factor, Kind
+from .paths import Path
+from .vocabulary import CONTINUOUS, DISCRETE, DISTRIBUTIONS, FACTOR, PARAMETERS, RESERVED, TYPES, UNBOUNDED
+
+_LONGEST_LABEL = 60
+#: weights whose sum is this near to 1 are taken as they are, so that writing them out changes nothing
+_SUM = 1e-12
+
+
+def choices(phases: Sequence[Phase]) -> list[Factor]:
+    """Return the factors of a schedule: a slot with more than one alternative is one."""
+    factors = []
+    for number, phase in enumerate(phases):
+        for slot in phase.slots.values():
+            index, topic, agent = slot.key
+            count = len(slot.options)
+            if index == number and count > 1:
+                name = ".".join((phase.name, topic, *((agent,) if agent is not None else ())))
+                factors.append(
+                    Factor(
+                        name,
+                        "levels",
+                        choice=Choice(number, topic, agent if topic in BY_AGENT else None),
+                        levels=slot.written,
+                        labels=slot.labels,
+                        weights=(1 / count,) * count,
+                    )
+                )
+    return factors
+
+
+def read_factors(found: Findings, at: Located, known: Sequence[Factor]) -> tuple[list[Factor], list[Located]]:
+    """Return the factors at ``at`` and where each stands; ``known`` are those of the schedule."""
+    if isinstance(at.value, dict):
+        items = [(str(key), at.child(key)) for key in at.value]
+    elif isinstance(at.value, list):
+        items = [("", at.child(index)) for index in range(len(at.value))]
+    else:
+        found.error(at.place, f"factors must be a list, or a mapping from names, found {show(at.value)}")
+        return [], []
+    factors: list[Factor] = []
+    places: list[Located] = []
+    taken = {factor.name: "the schedule" for factor in known}
+    for key, item in items:
+        reader = _FactorReader(found, item, key)
+        factor = reader.factor()
+        name = reader.name
+        if name and name in taken:
+            found.error(
+                item.place,
+                f"two factors have the name {name!r} (the other: {taken[name]}); give each its own 'name'",
+            )
+            continue
+        if name:
+            line = found.lines.nearest(item.place)
+            taken[name] = f"line {line}" if line else f"entry {item.place[-1]}"
+        if factor is not None:
+            factors.append(factor)
+            places.append(item)
+    return factors, places
+
+
+class _FactorReader:
+    """Reads one entry of ``factors``."""
+
+    def __init__(self, found: Findings, at: Located, key: str):
+        self._found = found
+        self._at = at
+        self._errors = found.count
+        given = found.section(at, FACTOR) or {}
+        # null takes back what a parent design gives
+        self._parts = {word: part for word, part in given.items() if part.value is not None}
+        self.name = self._name(key)
+
+    def _error(self, key: str, message: str) -> None:
+        part = self._parts.get(key)
+        self._found.error(part.place if part is not None else self._at.place, message)
+
+    def _name(self, key: str) -> str:
+        given = self._parts.get("name")
+        if given is not None:
+            name = identifier(self._found, given, "a factor's name") or ""
+            if key and name and key != name:
+                self._error("name", f"the factor is called {key!r} by its key and {name!r} here; keep one")
+        else:
+            name = key or default_name(self._at.value)
+        if name != name.strip() or any(not letter.isprintable() for letter in name) or len(name) > 100:
+            self._error(
+                "name",
+                f"a factor's name has at most 100 printable characters, none of them at an end a space; "
+                f"found {name!r}",
+            )
+        elif name.lower() in RESERVED:
+            self._error(
+                "name" if given is not None else "path",
+                f"{name!r} is a column of the design's table; give the factor another 'name'",
+            )
+        return name
+
+    def factor(self) -> Factor | None:
+        """Return the factor, ``None`` where it is not sound."""
+        found, parts = self._found, self._parts
+        if not isinstance(self._at.value, dict) or found.missing(self._at.place, parts, FACTOR):
+            return None
+        path = self._path()
+        when = (
+            identifier(found, parts["when"], "when (an expression over factors)") if "when" in parts else None
+        )
+        create = boolean(found, parts.get("create"), "create")
+        fields: dict[str, Any] = self._levels() if "levels" in parts else self._continuous()
+        if found.count > self._errors or path is None:
+            return None
+        return Factor(self.name, path=path, create=create, when=when, **fields)
+
+    def _path(self) -> str | None:
+        text = identifier(self._found, self._parts["path"], "a factor's path")
+        if text is None:
+            return None
+        try:
+            Path.parse(text)
+        except DocumentError as error:
+            self._error("path", error.problems[0].message)
+            return None
+        return text
+
+    def _refuse(self, words: Sequence[str], instead: str) -> None:
+        for word in words:
+            if word in self._parts:
+                self._error(word, f"{word!r} has no place in a factor with {instead}")
+
+    # levels
+
+    def _levels(self) -> dict[str, Any]:
+        self._refuse(CONTINUOUS, "levels")
+        at = self._parts["levels"]
+        labels: list[str] = []
+        if isinstance(at.value, dict):
+            levels = list(at.value.values())
+            labels = [str(key) for key in at.value]
+            if "labels" in self._parts:
+                self._error(
+                    "labels", "levels given as a mapping have their keys as labels; leave 'labels' out"
+                )
+        elif isinstance(at.value, list):
+            levels = at.value
+            labels = self._labels(levels)
+        else:
+            self._error("levels", f"levels must be a list, or a mapping from labels, found {show(at.value)}")
+            return {}
+        if len(levels) < 2:
+            self._error("levels", f"a factor needs at least two levels, found {len(levels)}")
+        for index, label in enumerate(labels):
+            if label in labels[:index]:
+                self._error(
+                    "labels" if "labels" in self._parts else "levels", f"two levels have the label {label!r}"
+                )
+        texts = [canonical_json(level) for level in levels]
+        for index, text in enumerate(texts):
+            first = texts.index(text)
+            if first < index and labels[index : index + 1] != labels[first : first + 1]:
+                self._error(
+                    "levels", f"the level {show(levels[index])} is given twice; use 'weights' instead"
+                )
+        return {
+            "kind": "levels",
+            "levels": tuple(levels),
+            "labels": tuple(labels),
+            "weights": self._weights(len(levels)),
+            "ordered": boolean(self._found, self._parts.get("ordered"), "ordered"),
+        }
+
+    def _labels(self, levels: Sequence[Any]) -> list[str]:
+        given = self._parts.get("labels")
+        if given is None:
+            labels = [level_text(level) for level in levels]
+            if any(len(label) > _LONGEST_LABEL for label in labels):
+                self._error("levels", f"levels of more than {_LONGEST_LABEL} characters need 'labels'")
+            return labels
+        if not isinstance(given.value, list) or len(given.value) != len(levels):
+            self._error(
+                "labels", f"labels must be a list of {len(levels)}, one for each level, found {_many(given)}"
+            )
+            return [str(number) for number in range(len(levels))]
+        labels = []
+        for index in range(len(given.value)):
+            item = given.child(index)
+            if (
+                not isinstance(item.value, (str, int, float))
+                or item.value == ""
+                or isinstance(item.value, bool)
+            ):
+                self._found.error(item.place, f"a label must be a non-empty string, found {show(item.value)}")
+            labels.append(level_text(item.value))
+        return labels
+
+    def _weights(self, count: int) -> tuple[float, ...]:
+        given = self._parts.get("weights")
+        if given is None:
+            return (1 / count,) * count if count else ()
+        if not isinstance(given.value, list) or len(given.value) != count:
+            self._error(
+                "weights", f"weights must be a list of {count}, one for each level, found {_many(given)}"
+            )
+            return ()
+        weights = [self._weight(given.child(index)) for index in range(count)]
+        if any(math.isnan(weight) for weight in weights):
+            return ()
+        total = math.fsum(weights)
+        if abs(total - 1) <= _SUM:
+            return tuple(weights)
+        return tuple(weight / total for weight in weights)
+
+    def _weight(self, at: Located) -> float:
+        if _is_number(at.value) and at.value > 0:
+            return float(at.value)
+        self._found.error(at.place, f"a weight must be a number above 0, found {show(at.value)}")
+        return math.nan
+
+    # continuous values
+
+    def _continuous(self) -> dict[str, Any]:
+        self._refuse(DISCRETE, "low and high; leave these out, or give 'levels'")
+        found, parts = self._found, self._parts
+        dist: Distribution = choice(
+            found, parts.get("dist"), "dist", {one: one for one in DISTRIBUTIONS}, "uniform"
+        )
+        kind: Kind = choice(found, parts.get("type"), "type", {"float": "float", "int": "int"}, "float")
+        if "type" in parts and parts["type"].value not in TYPES:
+            return {}
+        low, high = self._number("low"), self._number("high")
+        own = PARAMETERS[dist]
+        for word in ("mean", "std", "mode"):
+            if word in parts and word not in own:
+                has = ", ".join((*("low", "high"), *own))
+                self._error(word, f"{word!r} is no parameter of {dist}; its parameters: {has}")
+        needed = (() if dist in UNBOUNDED else ("low", "high")) + tuple(
+            word for word in own if word != "mode"
+        )
+        for word in needed:
+            if word not in parts:
+                hint = "" if own or len(parts) > 2 else "; or give 'levels'"
+                self._error(word, f"the factor {self.name!r} ({dist}) needs {word!r}{hint}")
+        params = {word: value for word in own if (value := self._number(word)) is not None}
+        if found.count == self._errors:
+            self._check(dist, kind, (low, high), params)
+        if dist == "triangular" and "mode" not in params and low is not None and high is not None:
+            params["mode"] = (low + high) / 2
+        return {"kind": kind, "dist": dist, "low": low, "high": high, "params": params}
+
+    def _number(self, word: str) -> float | None:
+        part = self._parts.get(word)
+        if part is None:
+            return None
+        if not _is_number(part.value):
+            self._error(word, f"{word} must be a finite number, found {show(part.value)}")
+            return None
+        return float(part.value)
+
+    def _check(
+        self, dist: str, kind: str, ends: tuple[float | None, float | None], params: dict[str, float]
+    ) -> None:
+        low, high = ends
+        if low is not None and high is not None and low >= high:
+            self._error("low", f"low ({low:g}) must be below high ({high:g})")
+        if dist == "loguniform" and low is not None and low <= 0:
+            self._error("low", f"low of loguniform must be above 0, found {low:g}")
+        if dist == "lognormal":
+            if low is not None and low < 0:
+                self._error("low", f"low of lognormal must be 0 or above, found {low:g}")
+            if high is not None and high <= 0:
+                self._error("high", f"high of lognormal must be above 0, found {high:g}")
+        if params.get("std", 1.0) <= 0:
+            self._error("std", f"std must be above 0, found {params['std']:g}")
+        mode = params.get("mode")
+        if mode is not None and low is not None and high is not None and not low <= mode <= high:
+            self._error("mode", f"mode ({mode:g}) must lie from low ({low:g}) to high ({high:g})")
+        if kind == "int":
+            for word, value in (("low", low), ("high", high)):
+                if value is not None and not value.is_integer():
+                    self._error(word, f"{word} of an int factor must be a whole number, found {value:g}")
+
+
+def level_text(level: Any) -> str:
+    """Return the label that a level has by itself: its text, of lists and mappings their JSON."""
+    if isinstance(level, str):
+        return level
+    if isinstance(level, float) and math.isfinite(level):
+        return repr(level)
+    return canonical_json(level)
+
+
+def did_you_mean_factor(name: str, factors: Sequence[Factor]) -> str:
+    """Return the nearest factor's name and all of them, for a message."""
+    names = [factor.name for factor in factors]
+    return f"{did_you_mean(name, names)}; factors: {', '.join(names) or 'none'}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _many(at: Located) -> str:
+    return f"{len(at.value)}" if isinstance(at.value, list) else show(at.value)

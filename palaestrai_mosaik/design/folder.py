@@ -1,0 +1,245 @@
+"""The folder of a design: what ``arsenai generate`` writes and all later steps read."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.experiment import load as load_run
+
+from .blocks import unpack
+from .load import load
+from .model import DesignSpec
+from .sample import Sample
+
+#: number of the folder's format; older ones are read as long as it is said here how
+FORMAT = 1
+DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS = (
+    "design.yml",
+    "design.csv",
+    "unit_sample.csv",
+    "manifest.json",
+    "SHA256SUMS",
+    "runs",
+)
+#: everything that generating writes; whatever else lies in the folder is never touched
+GENERATED = (DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS)
+#: where generating puts the former files while it exchanges them for new ones: while they go there,
+#: and while the new ones come
+REPLACING, REPLACED = ".replacing", ".replaced"
+#: the columns of ``design.csv`` before those of the factors
+COLUMNS = ("row", "repetition", "uid", "run", "file", "seed", "hash")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One repetition of one row of the design, both counted from 0.
+
+    ``run`` is the uid of the run that is executed for it: its own, or that of an earlier
+    row whose document is equal but for the uid. ``file`` (relative to the folder), ``seed``
+    and ``hash`` are those of the document of ``run``.
+    """
+
+    uid: str
+    row: int
+    repetition: int
+    seed: int
+    hash: str
+    run: str
+    file: str
+
+
+class DesignFolder:
+    """A generated folder, opened.
+
+    ``path``; ``spec``, the design; ``manifest``, as plain data; ``runs``, every repetition of
+    every row, in order; ``documents``, those of them that are executed.
+    """
+
+    def __init__(self, path: Path, spec: DesignSpec, manifest: dict[str, Any], runs: tuple[PlannedRun, ...]):
+        self.path = path
+        self.spec = spec
+        self.manifest = manifest
+        self.runs = runs
+
+    @classmethod
+    def open(cls, path: str | Path) -> DesignFolder:
+        """Open the folder at ``path``.
+
+        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it is none, is of a newer
+        format, incomplete, or its parts do not belong together. The run documents are not
+        read: see :meth:`verify`.
+        """
+        path = Path(path)
+        manifest = read_manifest(path)
+        for name in GENERATED:
+            if not (path / name).exists():
+                refuse(path / name, "this part of the design's folder is missing; generate the design anew")
+        spec = load(path / DESIGN)
+        written = manifest["design"]["hash"]
+        if spec.hash != written:
+            refuse(
+                path / DESIGN,
+                f"the design was edited since the folder was generated (hash {spec.hash[:12]}, the "
+                f"folder's is {written[:12]}); put the edit into a design of your own and generate that",
+            )
+        runs = tuple(_read_runs(path / TABLE))
+        counts = manifest["counts"]
+        if len(runs) != counts["runs"]:
+            refuse(path / TABLE, f"{len(runs)} runs stand here, {counts['runs']} were generated")
+        return cls(path, spec, manifest, runs)
+
+    @property
+    def documents(self) -> tuple[PlannedRun, ...]:
+        """The runs that are executed: those that stand for themselves."""
+        return tuple(run for run in self.runs if run.run == run.uid)
+
+    @cached_property
+    def sample(self) -> Sample:
+        """The points of the rows. Raises :class:`~palaestrai_mosaik.errors.DocumentError`."""
+        axes = [axis["name"] for axis in self.manifest["axes"]]
+        unit = _read_unit(self.path / SAMPLE, axes, self.manifest["counts"]["rows"])
+        sampler = self.manifest["sampler"]
+        try:
+            block = unpack(sampler["blocks"], len(unit))
+        except ValueError as error:
+            refuse(self.path / MANIFEST, str(error))
+        return Sample(unit, block, sampler["arguments"], tuple(sampler["warnings"]))
+
+    def values(self) -> list[dict[str, Any]]:
+        """Return what the factors are in each row, by name: level values, labels of choices.
+
+        Where a factor is inactive, its value is :data:`~palaestrai_mosaik.design.decode.INACTIVE`.
+        """
+        from .decode import decode
+
+        return decode(self.spec, self.sample.unit)
+
+    def verify(self) -> list[Problem]:
+        """Return what differs from what was generated: files that are missing, edited or too many.
+
+        A run document whose text was changed and whose meaning was not is no problem.
+        """
+        problems = []
+        sums = dict(_read_checksums(self.path / CHECKSUMS))
+        hashes = {run.file: run.hash for run in self.documents}
+        for name in sorted(hashes.keys() - sums.keys()):
+            problems.append(Problem(f"{name} is not named here", file=str(self.path / CHECKSUMS)))
+        for name, written in sums.items():
+            file = self.path / name
+            try:
+                found = hashlib.sha256(file.read_bytes()).hexdigest()
+            except OSError as error:
+                problems.append(Problem(f"cannot be read: {error.strerror}", file=str(file)))
+                continue
+            if found != written:
+                problems += _edited(file, hashes.get(name))
+        problems += [
+            Problem("no run of the design has this document", file=str(file))
+            for file in sorted((self.path / RUNS).iterdir())
+            if f"{RUNS}/{file.name}" not in hashes
+        ]
+        return problems
+
+
+def _edited(file: Path, hash_: str | None) -> list[Problem]:
+    """Return what is wrong with a file whose bytes differ; ``hash_``: of the run document it was."""
+    if hash_ is not None:
+        try:
+            found = load_run(file).hash
+        except DocumentError as error:
+            return list(error.problems)
+        if found == hash_:
+            return []
+        return [
+            Problem(
+                f"edited since it was generated: its hash is {found[:12]}, the design's is {hash_[:12]}",
+                file=str(file),
+            )
+        ]
+    return [Problem("edited since it was generated", file=str(file))]
+
+
+def refuse(file: Path, message: str) -> NoReturn:
+    """Raise that there is something wrong with ``file``."""
+    raise DocumentError([Problem(message, file=str(file))])
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest of the folder at ``path``.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where there is none that can be read.
+    """
+    file = path / MANIFEST
+    if (path / REPLACED).exists() or (path / REPLACING).exists():
+        refuse(path, "generating a design into this folder was cut off; do it again")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        what = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
+        refuse(path, f"not the folder of a generated design: {what}")
+    except NotADirectoryError:
+        refuse(path, "this is a file; generate its design first (arsenai generate), or name the folder")
+    except OSError as error:
+        refuse(file, f"cannot be read: {error.strerror}")
+    except ValueError:
+        refuse(file, "not the manifest of a design: no JSON")
+    form = manifest.get("format") if isinstance(manifest, dict) else None
+    if not isinstance(form, int) or isinstance(form, bool) or not isinstance(manifest.get("design"), dict):
+        refuse(file, "not the manifest of a design: it names no format and design")
+    if form > FORMAT:
+        refuse(
+            file, f"the folder has format {form}, this version reads up to {FORMAT}: made by a newer version"
+        )
+    lacking = [key for key in ("counts", "axes", "sampler") if key not in manifest]
+    if lacking or "hash" not in manifest["design"]:
+        refuse(file, f"the manifest of the design was edited: it lacks {', '.join(lacking) or 'its hash'}")
+    return dict(manifest)
+
+
+def _read_runs(file: Path) -> Iterator[PlannedRun]:
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            lines = csv.reader(stream)
+            header = next(lines, [])
+            if tuple(header[: len(COLUMNS)]) != COLUMNS:
+                refuse(file, f"the table of a design begins with {','.join(COLUMNS)}")
+            for row, repetition, uid, run, name, seed, hash_, *_ in lines:
+                if Path(name).parent != Path(RUNS) or Path(name).name == "..":
+                    refuse(file, f"{name!r} in line {lines.line_num} is no file in {RUNS}/")
+                yield PlannedRun(uid, int(row), int(repetition), int(seed), hash_, run, name)
+    except ValueError:
+        refuse(file, f"line {lines.line_num} is no line of the table of a design")
+
+
+def _read_unit(file: Path, axes: list[str], rows: int) -> np.ndarray:
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            lines = csv.reader(stream)
+            header = next(lines, [])
+            if header != ["row", *axes]:
+                refuse(file, f"the columns must be row, {', '.join(axes)}")
+            points = [[float(cell) for cell in line[1:]] for line in lines]
+            unit = np.array(points, dtype=np.float64).reshape(len(points), len(axes))
+    except (OSError, ValueError) as error:
+        refuse(file, f"not a table of numbers: {error}")
+    if len(unit) != rows:
+        refuse(file, f"{len(unit)} rows stand here, {rows} were generated")
+    return unit
+
+
+def _read_checksums(file: Path) -> Iterator[tuple[str, str]]:
+    for line in file.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            refuse(file, f"{name!r} lies outside of the folder")
+        yield name, digest

@@ -1,0 +1,301 @@
+"""Reading design documents: from a file, from text, from plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.experiment import DOCUMENT_VERSION
+from palaestrai_mosaik.experiment.canonical import digest, plain_data
+from palaestrai_mosaik.experiment.check import header
+from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
+from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.experiment.readers import choice, identifier, integer, items_of
+from palaestrai_mosaik.experiment.vocabulary import TOP
+
+from .axes import read_axes
+from .documents import Schedule, read_schedule
+from .factors import choices, read_factors
+from .merge import Draft, MergedFindings, draft, read_file, read_text
+from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SeedPolicy
+from .outcomes import read_analysis, read_outcomes
+from .resolved import identity, resolved
+from .targets import Documents, Targets, check_conditions, read_expression
+from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, POLICIES, SEEDS
+
+_BASE = replace(TOP, title="the base", required=("schedule",))
+
+
+def load(path: str | Path) -> DesignSpec:
+    """Read the design document at ``path`` (YAML, UTF-8), and the files that it names.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    """
+    path = Path(path)
+    return _design(draft(*read_file(path), path.parent, path))
+
+
+def loads(text: str, source: str = "<string>", directory: str | Path | None = None) -> DesignSpec:
+    """Read a design document from YAML ``text``; ``source`` is named in messages.
+
+    ``directory`` is where its paths to other files start (``None``: the working directory).
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    """
+    return _design(draft(*read_text(text, source), Path(directory or ".")))
+
+
+def from_mapping(
+    data: Mapping[str, Any], source: str = "<mapping>", directory: str | Path | None = None
+) -> DesignSpec:
+    """Make a design of plain ``data``; as :func:`loads`.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    """
+    found = Findings(source, Lines())
+    plain = plain_data(data, found)
+    if found.errors:
+        raise DocumentError(found.errors)
+    return _design(draft(plain, source, Lines(), Path(directory or ".")))
+
+
+def _design(one: Draft) -> DesignSpec:
+    found = MergedFindings(one.source, one.lines, one.origins)
+    reader = _Reader(found, one)
+    spec = reader.spec()
+    if found.errors or spec is None:
+        raise DocumentError(found.errors)
+    return spec
+
+
+class _Reader:
+    """Reads one design, topic by topic; what is wrong goes to ``found``."""
+
+    def __init__(self, found: MergedFindings, one: Draft):
+        self._found = found
+        self._draft = one
+        self._parts = found.section(Located(one.data, ()), DESIGN) or {}
+
+    def _part(self, key: str) -> Located | None:
+        """Return a part of the document; null is as good as absent."""
+        part = self._parts.get(key)
+        return None if part is None or part.value is None else part
+
+    def spec(self) -> DesignSpec | None:
+        """Return the design, ``None`` where it is not sound."""
+        found = self._found
+        found.missing((), self._parts, DESIGN)
+        given = {key: part for key, part in self._parts.items() if key != "version" or part.value is not None}
+        uid, seed, version = header(found, given)
+        errors = found.count
+        base = self._base()
+        version = version or (base or {}).get("version") or DOCUMENT_VERSION
+        schedule = None if base is not None else self._schedule(version)
+        of_schedule = choices(schedule.phases) if schedule is not None else []
+        listed = self._part("factors")
+        by_path, at = read_factors(found, listed, of_schedule) if listed is not None else ([], [])
+        factors = [*of_schedule, *by_path]
+        places = {factor.name: one.place for factor, one in zip(by_path, at, strict=True)}
+        document = None if found.count > errors else self._documents(base, schedule)
+        spec = DesignSpec(
+            uid=uid,
+            seed=seed,
+            version=version,
+            repetitions=self._repetitions(),
+            max_runs=self._max_runs(),
+            output=self._output(),
+            base=base,
+            definitions=self._parts["definitions"].value if schedule is not None else None,
+            schedule=_phase_list(self._parts["schedule"].value) if schedule is not None else (),
+            axes=(),
+            constraints=(),
+            sampler=self._sampler(),
+            seed_policy=self._policy(),
+            outcomes=(),
+            analysis=AnalysisSpec(),
+            resolved={},
+            source=found.source,
+        )
+        execution = self._execution()
+        # What names factors or phases is read once those are understood.
+        if document is not None:
+            spec = self._joined(spec, factors, places, Targets(found, document, of_schedule))
+        return None if found.errors else self._checked(spec, execution, places)
+
+    def _joined(
+        self, spec: DesignSpec, factors: Sequence[Factor], places: Mapping[str, Place], targets: Targets
+    ) -> DesignSpec:
+        """Return ``spec`` with its factors and all that names them or the documents' parts."""
+        found = self._found
+        by_path = [factor for factor in factors if factor.choice is None]
+        targets.check(by_path, [places[factor.name] for factor in by_path])
+        check_conditions(found, factors, places)
+        return replace(
+            spec,
+            axes=read_axes(found, factors, self._part("zip"), self._part("groups")),
+            constraints=self._constraints(factors),
+            outcomes=read_outcomes(found, self._part("outcomes"), targets.phases(by_path), factors),
+            analysis=read_analysis(found, self._part("analysis"), factors),
+        )
+
+    def _checked(
+        self, spec: DesignSpec, execution: dict[str, Any] | None, places: Mapping[str, Place]
+    ) -> DesignSpec:
+        """Return the sound ``spec`` with what follows from all of it."""
+        from .rules import check_sampler
+
+        for place, message in check_sampler(spec):
+            written = places.get(str(place[1])) if place[:1] == ("factors",) and len(place) > 1 else None
+            self._found.error(place if written is None else (*written, *place[2:]), message)
+        whole = resolved(spec, execution)
+        return replace(
+            spec,
+            resolved=whole,
+            hash=digest(identity(spec, whole)),
+            warnings=self._found.warnings,
+            lines=_FactorLines(self._draft.lines, places),
+        )
+
+    # the documents
+
+    def _base(self) -> dict[str, Any] | None:
+        found, at = self._found, self._part("base")
+        ours = [key for key in ("definitions", "schedule") if self._part(key) is not None]
+        if at is None:
+            if not ours:
+                found.error(
+                    (), "a design needs 'base' (a run document to vary), or 'definitions' and 'schedule'"
+                )
+            return None
+        if ours:
+            found.error(
+                self._parts[ours[0]].place,
+                f"a design has either 'base' or {' and '.join(map(repr, ours))}; the factors of 'factors' work "
+                "on both",
+            )
+        if not isinstance(at.value, dict):
+            found.error(
+                at.place,
+                f"base must be the path of a run document, or the document itself, found {show(at.value)}",
+            )
+            return {}
+        parts = found.section(at, _BASE) or {}
+        found.missing(at.place, parts, _BASE)
+        base = {key: value for key, value in at.value.items() if key not in IDENTITY}
+        if isinstance(base.get("schedule"), dict):
+            base["schedule"] = list(_phase_list(base["schedule"]))
+        return base
+
+    def _schedule(self, version: str) -> Schedule | None:
+        found = self._found
+        errors = found.count
+        for key, other in (("definitions", "schedule"), ("schedule", "definitions")):
+            if self._part(key) is None and self._part(other) is not None:
+                found.error((), f"a design with {other!r} needs {key!r}, too")
+        definitions, schedule = self._part("definitions"), self._part("schedule")
+        if definitions is None or schedule is None:
+            return None
+        read = read_schedule(found, definitions, schedule, version)
+        return read if found.count == errors else None
+
+    def _documents(self, base: dict[str, Any] | None, schedule: Schedule | None) -> Documents:
+        if schedule is not None:
+            return schedule.document
+        document = {"version": "", **(base or {})}
+        return lambda _: document
+
+    # the rest
+
+    def _constraints(self, factors: Sequence[Factor]) -> tuple[str, ...]:
+        at = self._part("constraints")
+        if at is None:
+            return ()
+        listed = [at] if isinstance(at.value, str) else items_of(at)
+        if not isinstance(at.value, (str, list)):
+            self._found.error(at.place, f"constraints must be a list of expressions, found {show(at.value)}")
+        texts = []
+        for one in listed:
+            text = identifier(self._found, one, "a constraint (an expression over factors)")
+            if text is not None and read_expression(self._found, text, factors, one.place) is not None:
+                texts.append(text)
+        return tuple(texts)
+
+    def _repetitions(self) -> int:
+        number = integer(self._found, self._part("repetitions"), "repetitions", 1)
+        return 1 if number is None else number
+
+    def _max_runs(self) -> int | None:
+        at = self._part("max_runs")
+        if at is None or at.value == -1:  # arsenAI's word for no limit
+            return None
+        return integer(self._found, at, "max_runs (rows of the design; null: no limit)", 1)
+
+    def _output(self) -> str | None:
+        at = self._part("output")
+        return None if at is None else identifier(self._found, at, "output (a folder)")
+
+    def _sampler(self) -> SamplerSpec:
+        found, at = self._found, self._part("sampler")
+        if at is None:
+            return SamplerSpec(DEFAULT_SAMPLER)
+        if isinstance(at.value, str):
+            return SamplerSpec(at.value)
+        if not isinstance(at.value, dict):
+            found.error(
+                at.place, f"sampler must be a name, or a mapping with name and n, found {show(at.value)}"
+            )
+            return SamplerSpec(DEFAULT_SAMPLER)
+        options = {key: value for key, value in at.value.items() if value is not None}
+        for key in options:
+            if not isinstance(key, str):
+                found.error((*at.place, key), f"an option of a sampler must be a string, found {show(key)}")
+        if "name" not in options:
+            found.error(at.place, "sampler needs the key 'name', which is missing")
+        name = identifier(found, at.child("name"), "the sampler's name") if "name" in options else None
+        n = integer(found, at.child("n"), "n (the sampler's size)", 1) if "n" in options else None
+        rest = {key: value for key, value in options.items() if key not in ("name", "n")}
+        return SamplerSpec(name or DEFAULT_SAMPLER, n, rest)
+
+    def _policy(self) -> SeedPolicy:
+        at = self._part("seeds")
+        parts = self._found.section(at, SEEDS) or {} if at is not None else {}
+        table: Mapping[str, SeedPolicy] = {policy: policy for policy in POLICIES}
+        return choice(self._found, parts.get("policy"), "policy of seeds", table, "common")
+
+    def _execution(self) -> dict[str, Any] | None:
+        at = self._part("execution")
+        if at is None:
+            return None
+        if not isinstance(at.value, dict):
+            self._found.error(at.place, f"execution must be a mapping, found {show(at.value)}")
+            return None
+        return dict(at.value)
+
+
+class _FactorLines(Mapping[str, int]):
+    """The lines of a design, in which a factor of a list is found by its name, too."""
+
+    def __init__(self, lines: Lines, places: Mapping[str, Place]):
+        self._lines = lines
+        self._places = {f"factors.{name}": ".".join(map(str, place)) for name, place in places.items()}
+
+    def __getitem__(self, path: str) -> int:
+        for name, place in self._places.items():
+            if path == name or path.startswith(f"{name}."):
+                return self._lines[place + path.removeprefix(name)]
+        return self._lines[path]
+
+    def __iter__(self) -> Any:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+
+def _phase_list(schedule: Any) -> tuple[Any, ...]:
+    """Return the phases of a schedule as a list of one-key mappings."""
+    if isinstance(schedule, dict):
+        return tuple({name: body} for name, body in schedule.items())
+    return tuple(schedule)

@@ -1,0 +1,202 @@
+"""What a design says, once it is read, resolved and checked.
+
+All classes are frozen; levels and parameters are plain data (strings, numbers, booleans,
+``None``, lists, mappings) that nobody writes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.experiment.model import Place, join
+
+Kind = Literal["float", "int", "levels"]
+Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognormal"]
+SeedPolicy = Literal["common", "independent"]
+Fold = Literal["mean", "median", "sum", "min", "max", "first", "last"]
+Topic = Literal["environments", "agents", "simulation", "phase_config", "sensors", "actuators"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a factor of the schedule chooses: one of the alternatives of a phase's ``topic``.
+
+    ``phase`` is the phase's index; ``agent`` the key of the agent among the definitions, for
+    ``sensors`` and ``actuators``.
+    """
+
+    phase: int
+    topic: Topic
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One thing that a design varies.
+
+    It either sets the value at ``path`` of the run document, or is a ``choice`` of the
+    schedule. ``kind`` is ``"levels"`` where it has ``levels`` (plain data; for a choice the
+    alternatives as written), else the factor is continuous from ``low`` to ``high``
+    (``None``: unbounded) with the distribution ``dist`` and its parameters (``mean``, ``std``,
+    ``mode``), rounded to whole numbers for ``"int"`` (each with the same share for
+    ``uniform``; ``high`` included). ``labels`` name the levels in tables, one each and no
+    two alike; ``weights`` are positive and sum to 1. ``ordered`` levels may be treated as
+    having a distance. ``create`` lets ``path`` make the last key. ``when`` is an expression
+    over the other factors; where it is false the factor is inactive and sets nothing.
+    """
+
+    name: str
+    kind: Kind
+    path: str | None = None
+    choice: Choice | None = None
+    low: float | None = None
+    high: float | None = None
+    dist: Distribution = "uniform"
+    params: Mapping[str, float] = field(default_factory=dict)
+    levels: tuple[Any, ...] = ()
+    labels: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    ordered: bool = False
+    create: bool = False
+    when: str | None = None
+
+    @property
+    def nominal(self) -> bool:
+        """Whether the levels have no order, so that no distance between them means anything."""
+        return self.kind == "levels" and not self.ordered
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One coordinate of the unit cube: a factor, or several that are zipped and vary as one."""
+
+    name: str
+    factors: tuple[Factor, ...]
+    group: str | None = None
+
+    @property
+    def nominal(self) -> bool:
+        """Whether the order of the coordinate means nothing."""
+        return any(factor.nominal for factor in self.factors)
+
+    @property
+    def levels(self) -> int | None:
+        """The number of levels, ``None`` where the coordinate is continuous."""
+        counts = {len(factor.levels) for factor in self.factors if factor.kind == "levels"}
+        return counts.pop() if counts else None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerSpec:
+    """The sampler's ``name`` (canonical), its size ``n`` and its other ``options``."""
+
+    name: str
+    n: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeSpec:
+    """One number per run, taken from its results.
+
+    ``of``: ``objective``, ``reward.NAME``, ``reading.ID``, ``setpoint.ID`` (an id, or a shell
+    pattern whose matches are taken together), ``statistic.NAME`` or ``steps``. ``phase``: index
+    or name, ``None``: the last. ``agent``: ``None`` where the phase has one agent only, or the
+    outcome is none of an agent's. ``step`` folds the steps of an episode, ``episode`` the
+    episodes and workers. ``outside``: a band; the value of a step is then how far it lies
+    outside (0 inside). ``evaluation``: evaluation episodes instead of training ones.
+    ``better``: which direction is good, ``None``: not said.
+    """
+
+    name: str
+    of: str
+    phase: int | str | None = None
+    agent: str | None = None
+    step: Fold = "sum"
+    episode: Fold = "mean"
+    outside: tuple[float, float] | None = None
+    evaluation: bool = False
+    better: Literal["higher", "lower"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisSpec:
+    """How results are looked at.
+
+    ``methods``: sensitivity methods, empty: those that fit the sampler. ``compare``: the factor
+    (or factors) whose levels are compared, empty: all choices and other nominal factors where
+    the design is no sensitivity sample. ``baseline``: the label that others are compared with
+    (``None``: all pairs). ``confidence`` of intervals, ``resamples`` of bootstraps.
+    """
+
+    methods: tuple[str, ...] = ()
+    compare: tuple[str, ...] = ()
+    baseline: str | None = None
+    confidence: float = 0.95
+    resamples: int = 1000
+
+
+@dataclass(frozen=True)
+class DesignSpec:
+    """One sound design document.
+
+    ``base`` is the run document that is varied, as plain data without ``uid`` and ``seed``
+    where it was given as such; for arsenAI's form it is ``None`` and ``definitions`` and
+    ``schedule`` are as written. ``axes`` are the coordinates of the sample, in order; their
+    factors are ``factors``. ``constraints`` are expressions over factors; a row in which
+    one is false is rejected. ``resolved`` is the whole design as plain data: parents merged,
+    the base inlined, defaults written out, keys in a fixed order; itself loadable. ``hash``, the
+    design's identity, is the SHA-256 (hex) of the canonical JSON of that without ``output`` and
+    ``execution``, and of the order of the axes.
+    """
+
+    uid: str
+    seed: int
+    version: str
+    repetitions: int
+    max_runs: int | None
+    output: str | None
+    base: Mapping[str, Any] | None
+    definitions: Mapping[str, Any] | None
+    schedule: tuple[Any, ...]
+    axes: tuple[Axis, ...]
+    constraints: tuple[str, ...]
+    sampler: SamplerSpec
+    seed_policy: SeedPolicy
+    outcomes: tuple[OutcomeSpec, ...]
+    analysis: AnalysisSpec
+    resolved: Mapping[str, Any] = field(repr=False)
+    hash: str = ""
+    source: str = ""
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """All factors, in the order of the axes."""
+        return tuple(factor for axis in self.axes for factor in axis.factors)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, in order of their first axis; empty where there are none."""
+        return tuple(dict.fromkeys(axis.group for axis in self.axes if axis.group is not None))
+
+    def factor(self, name: str) -> Factor:
+        """Return the factor ``name``. Raises ``KeyError``."""
+        for factor in self.factors:
+            if factor.name == name:
+                return factor
+        raise KeyError(name)
+
+    def problem(self, message: str, *place: str | int) -> Problem:
+        """Return a problem at ``place`` of the document as written: ``("factors", 0, "low")``."""
+        line = None
+        for length in range(len(place), 0, -1):
+            line = self.lines.get(join(place[:length]))
+            if line is not None:
+                break
+        written: Place = place
+        return Problem(message, join(written), self.source, line)

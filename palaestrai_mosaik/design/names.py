@@ -1,0 +1,33 @@
+"""How the runs of a design and their files are called."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+#: characters of a uid that a file name keeps; file systems take 255 bytes with all suffixes
+_LONGEST = 100
+
+
+def slug(uid: str) -> str:
+    """Return ``uid`` as a name for a file or folder, safe on every file system.
+
+    A uid that is such a name already is kept. Any other is cut down to letters, digits,
+    ``._-``, and ends with a digest of the whole, so that two uids never share a name.
+    """
+    name = _UNSAFE.sub("_", uid).strip("._-")[:_LONGEST]
+    if name == uid:
+        return name
+    digest = hashlib.sha256(uid.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{name}-{digest}" if name else digest
+
+
+def run_uid(design: str, row: int, repetition: int) -> str:
+    """Return the uid of a run of the design with the uid ``design``, both numbers from 0."""
+    return f"{design}-{row}-r{repetition}"
+
+
+def run_file(design: str, row: int, repetition: int) -> str:
+    """Return the document of a run, relative to the folder."""
+    return f"runs/{run_uid(slug(design), row, repetition)}.yml"

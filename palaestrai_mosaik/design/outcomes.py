@@ -1,0 +1,225 @@
+"""``outcomes`` and ``analysis``: what is taken from the results, and how it is looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.readers import boolean, choice, identifier, integer, items_of
+
+from .factors import did_you_mean_factor
+from .model import AnalysisSpec, Factor, Fold, OutcomeSpec
+from .vocabulary import ANALYSIS, BETTER, FOLDS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED
+
+
+@dataclass(frozen=True)
+class PhaseNames:
+    """A phase's name and the agents that it has in any document of the design."""
+
+    name: str
+    agents: tuple[str, ...]
+
+
+def read_outcomes(
+    found: Findings, at: Located | None, phases: Sequence[PhaseNames], factors: Sequence[Factor]
+) -> tuple[OutcomeSpec, ...]:
+    """Return the outcomes at ``at`` of a design with these ``phases`` (none: not known)."""
+    if at is None or at.value is None:
+        return ()
+    if not isinstance(at.value, dict):
+        found.error(at.place, f"outcomes must be a mapping from names, found {show(at.value)}")
+        return ()
+    outcomes = []
+    names = {factor.name for factor in factors}
+    for name in at.value:
+        item = at.child(name)
+        if not isinstance(name, str) or not name or not name.isprintable():
+            found.error(item.place, f"an outcome's name must be a string, found {show(name)}")
+        elif name in names or name.lower() in RESERVED:
+            what = "a factor" if name in names else "a column of the table of runs"
+            found.error(item.place, f"{name!r} is already the name of {what}; give the outcome another one")
+        else:
+            outcome = _outcome(found, item, name, phases)
+            if outcome is not None:
+                outcomes.append(outcome)
+    return tuple(outcomes)
+
+
+def _outcome(found: Findings, at: Located, name: str, phases: Sequence[PhaseNames]) -> OutcomeSpec | None:
+    errors = found.count
+    if isinstance(at.value, str):
+        of = _of(found, at)
+        return OutcomeSpec(name, of) if of is not None else None
+    given = found.section(at, OUTCOME)
+    if given is None:
+        return None
+    parts = {key: part for key, part in given.items() if part.value is not None}
+    if found.missing(at.place, parts, OUTCOME):
+        return None
+    of = _of(found, parts["of"])
+    phase = _phase(found, parts.get("phase"), phases)
+    agent = _agent(found, parts.get("agent"), phase, phases)
+    folds: Mapping[str, Fold] = {fold: fold for fold in FOLDS}
+    step = choice(
+        found, parts.get("step"), "step (how the steps of an episode are taken together)", folds, "sum"
+    )
+    episode = choice(found, parts.get("episode"), "episode (how episodes are taken together)", folds, "mean")
+    outside = _band(found, parts.get("outside"))
+    evaluation = boolean(found, parts.get("evaluation"), "evaluation")
+    better: Any = choice(found, parts.get("better"), "better", {"higher": "higher", "lower": "lower"}, None)
+    if found.count > errors or of is None:
+        return None
+    if better not in (*BETTER, None):
+        return None
+    return OutcomeSpec(name, of, phase, agent, step, episode, outside, evaluation, better)
+
+
+def _of(found: Findings, at: Located) -> str | None:
+    text = identifier(found, at, "of (what an outcome is taken of)")
+    if text is None:
+        return None
+    beginning, dot, name = text.partition(".")
+    if text in OF_WORDS or (beginning in OF_BEGINNINGS and dot and name):
+        return text
+    allowed = [*OF_WORDS, *(f"{word}.NAME" for word in OF_BEGINNINGS)]
+    near = did_you_mean(beginning, [*OF_WORDS, *OF_BEGINNINGS])
+    found.error(at.place, f"an outcome cannot be of {text!r}{near}; allowed: {', '.join(allowed)}")
+    return None
+
+
+def _phase(found: Findings, at: Located | None, phases: Sequence[PhaseNames]) -> int | str | None:
+    """Return the index or name of a phase."""
+    if at is None:
+        return None
+    names = [phase.name for phase in phases]
+    if isinstance(at.value, str):
+        if at.value in names:
+            return at.value
+        found.error(
+            at.place,
+            f"there is no phase {at.value!r}{did_you_mean(at.value, names)}; phases: {', '.join(names)}",
+        )
+        return None
+    index = integer(found, at, "phase (an index, or a name)", 0)
+    if index is not None and index >= len(names):
+        found.error(at.place, f"there is no phase {index}: the last of {len(names)} is {len(names) - 1}")
+        return None
+    return index
+
+
+def _agent(
+    found: Findings, at: Located | None, phase: int | str | None, phases: Sequence[PhaseNames]
+) -> str | None:
+    if at is None:
+        return None
+    name = identifier(found, at, "agent")
+    if name is None or not phases:
+        return name
+    if isinstance(phase, str):
+        there = next(one for one in phases if one.name == phase)
+    else:
+        there = phases[-1 if phase is None else phase]
+    if name not in there.agents:
+        found.error(
+            at.place,
+            f"the phase {there.name!r} has no agent {name!r}{did_you_mean(name, there.agents)}; agents there: "
+            f"{', '.join(there.agents)}",
+        )
+    return name
+
+
+def _band(found: Findings, at: Located | None) -> tuple[float, float] | None:
+    if at is None:
+        return None
+    ends = at.value if isinstance(at.value, list) else []
+    numbers = [
+        one
+        for one in ends
+        if isinstance(one, (int, float)) and not isinstance(one, bool) and not math.isnan(one)
+    ]
+    if len(ends) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
+        found.error(at.place, f"outside must be a band [low, high], low below high, found {_text(at.value)}")
+        return None
+    return float(numbers[0]), float(numbers[1])
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, list) else show(value)
+
+
+def read_analysis(found: Findings, at: Located | None, factors: Sequence[Factor]) -> AnalysisSpec:
+    """Return how results are looked at; the methods' names are checked with the sampler."""
+    if at is None or at.value is None:
+        return AnalysisSpec()
+    given = found.section(at, ANALYSIS)
+    if given is None:
+        return AnalysisSpec()
+    parts = {key: part for key, part in given.items() if part.value is not None}
+    compare = _compared(found, parts.get("compare"), factors)
+    confidence = parts["confidence"].value if "confidence" in parts else 0.95
+    number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
+    if not number or not 0 < confidence < 1:
+        found.error(
+            parts["confidence"].place,
+            f"confidence must be a number between 0 and 1, found {show(confidence)}",
+        )
+    resamples = integer(found, parts.get("resamples"), "resamples", 1)
+    baseline = _baseline(found, parts.get("baseline"), compare, factors)
+    return AnalysisSpec(
+        tuple(_words(found, parts.get("methods"), "methods")),
+        compare,
+        baseline,
+        confidence,
+        1000 if resamples is None else resamples,
+    )
+
+
+def _words(found: Findings, at: Located | None, what: str) -> list[str]:
+    """Return the words of a list; one word may stand alone."""
+    if at is None:
+        return []
+    if isinstance(at.value, str):
+        return [at.value]
+    if not isinstance(at.value, list):
+        found.error(at.place, f"{what} must be a list, found {show(at.value)}")
+        return []
+    words = [identifier(found, item, f"an entry of {what}") for item in items_of(at)]
+    return list(dict.fromkeys(word for word in words if word is not None))
+
+
+def _compared(found: Findings, at: Located | None, factors: Sequence[Factor]) -> tuple[str, ...]:
+    names = {factor.name: factor for factor in factors}
+    compared = []
+    for name in _words(found, at, "compare"):
+        place = at.place if at is not None else ()
+        if name not in names:
+            found.error(
+                place, f"compare names {name!r}, which is no factor{did_you_mean_factor(name, factors)}"
+            )
+        elif names[name].kind != "levels":
+            found.error(place, f"compare names {name!r}, which has no levels that could be compared")
+        else:
+            compared.append(name)
+    return tuple(compared)
+
+
+def _baseline(
+    found: Findings, at: Located | None, compare: Sequence[str], factors: Sequence[Factor]
+) -> str | None:
+    if at is None:
+        return None
+    if isinstance(at.value, (int, float)) and not isinstance(at.value, bool):
+        name: str | None = str(at.value)
+    else:
+        name = identifier(found, at, "baseline (the label of a level)")
+    labels = [label for factor in factors if not compare or factor.name in compare for label in factor.labels]
+    if name is not None and name not in labels:
+        found.error(
+            at.place,
+            f"baseline is {name!r}, no label of a level{did_you_mean(name, labels)}; labels: {', '.join(labels)}",
+        )
+    return name

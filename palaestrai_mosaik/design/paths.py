@@ -1,0 +1,203 @@
+"""Paths into a run document: ``schedule.phase_0.agents.defender.muscle.params.gain``.
+
+Each part selects a key of a mapping; of a list the item whose ``uid`` or ``name`` (its own, or
+that of its ``environment``) is the part, or what is below the only key of an item, if that is
+the part (a phase of a schedule). Exactly one must match. ``[2]`` selects by index, and a part that
+holds dots or brackets stands in double quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.experiment.located import show
+
+#: Keys and indices of plain data, from the top.
+Keys = tuple[Any, ...]
+_PART = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|\[(?P<index>\d+)\]|(?P<plain>[^."\[\]]+)')
+_MAX_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A parsed path: ``parts`` are names, and whole numbers where an index was written."""
+
+    text: str
+    parts: tuple[str | int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Path:
+        """Read ``text``. Raises :class:`~palaestrai_mosaik.errors.DocumentError`."""
+        parts: list[str | int] = []
+        position = 0
+        while True:
+            match = _PART.match(text, position)
+            if match is None:
+                raise _unreadable(text, position)
+            if match["index"] is not None:
+                parts.append(int(match["index"]))
+            else:
+                parts.append(match["plain"] if match["quoted"] is None else _unquoted(match, text))
+            position = match.end()
+            if position == len(text):
+                return cls(text, tuple(parts))
+            if text[position] == ".":
+                position += 1
+            elif text[position] != "[":
+                raise _unreadable(text, position)
+
+    def find(self, document: Any, create: bool = False) -> Found:
+        """Return where the path leads in ``document`` (plain data).
+
+        With ``create`` the last key may be missing from a mapping that is there.
+        """
+        keys: list[Any] = []
+        node = document
+        for number, part in enumerate(self.parts):
+            last = number == len(self.parts) - 1
+            selected, fault = _select(node, part)
+            if fault is not None:
+                if create and last and isinstance(node, dict) and isinstance(part, str):
+                    return Found((*keys, part), None)
+                here = quoted(keys) or "the document"
+                return Found(tuple(keys), f"{here} {fault}")
+            for key in selected:
+                keys.append(key)
+                node = node[key]
+        return Found(tuple(keys), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a path leads: ``keys`` as far as it goes, and the ``fault`` that ends it there."""
+
+    keys: Keys
+    fault: str | None
+
+
+def quoted(keys: Iterable[str | int]) -> str:
+    """Return ``keys`` written as a path."""
+    text = ""
+    for key in keys:
+        if isinstance(key, int) and not isinstance(key, bool):
+            text += f"[{key}]"
+            continue
+        part = str(key)
+        plain = re.fullmatch(r'[^."\[\]]+', part) is not None
+        text += ("." if text else "") + (part if plain else json.dumps(part, ensure_ascii=False))
+    return text
+
+
+def _unreadable(text: str, position: int) -> DocumentError:
+    where = f"at character {position + 1}" if position < len(text) else "at its end"
+    return DocumentError(
+        [
+            Problem(
+                f"the path {text!r} is not understood {where}: parts stand between dots, an index in "
+                'brackets ([2]), a part with dots in double quotes ("a.b")'
+            )
+        ]
+    )
+
+
+def _unquoted(match: re.Match[str], text: str) -> str:
+    try:
+        part = json.loads(match[0])
+    except ValueError:
+        raise _unreadable(text, match.start()) from None
+    return str(part)
+
+
+def _select(node: Any, part: str | int) -> tuple[Keys, str | None]:
+    """Return the keys of ``node`` that ``part`` selects, or what is wrong."""
+    if isinstance(node, dict):
+        return _key(node, part)
+    if isinstance(node, list):
+        return _item(node, part)
+    return (), f"is {show(node)}, which has no part {part!r}"
+
+
+def _key(node: dict[Any, Any], part: str | int) -> tuple[Keys, str | None]:
+    if isinstance(part, int):
+        return (), f"is a mapping, [{part}] needs a list; keys: {_listed(node)}"
+    if part in node:
+        return (part,), None
+    for key in node:  # a key that is a number or a boolean
+        if not isinstance(key, str) and str(key) == part:
+            return (key,), None
+    return (), f"has no key {part!r}{did_you_mean(part, map(str, node))}; keys: {_listed(node)}"
+
+
+def _item(node: list[Any], part: str | int) -> tuple[Keys, str | None]:
+    if isinstance(part, int):
+        if part < len(node):
+            return (part,), None
+        return (), f"has no [{part}]: it has {len(node)} items"
+    matches = [(index, item) for index, item in enumerate(node) if part in _names(item)]
+    if len(matches) == 1:
+        index, item = matches[0]
+        # an item that is called by its only key stands for what is below that key
+        return ((index,) if _own_names(item) else (index, next(iter(item)))), None
+    if matches:
+        places = ", ".join(f"[{index}]" for index, _ in matches)
+        return (), f"has {len(matches)} items {part!r} ({places}); select one by its index"
+    names = dict.fromkeys(name for item in node for name in _names(item))
+    if not names:
+        return (), f"is a list of {len(node)} items without names; select one by its index, [0]"
+    return (), f"has no item {part!r}{did_you_mean(part, names)}; items: {_listed(names)}"
+
+
+def _names(item: Any) -> list[str]:
+    """Return the names of an item of a list: its own, or else its only key."""
+    if not isinstance(item, dict):
+        return []
+    return _own_names(item) or ([str(next(iter(item)))] if len(item) == 1 else [])
+
+
+def _own_names(item: dict[Any, Any]) -> list[str]:
+    inner = item.get("environment")
+    holders = (item, inner if isinstance(inner, dict) else {})
+    return [holder[key] for holder in holders for key in ("uid", "name") if isinstance(holder.get(key), str)]
+
+
+def _listed(names: Iterable[Any]) -> str:
+    shown = [str(name) for name in names]
+    more = f", ... ({len(shown)} in all)" if len(shown) > _MAX_SHOWN else ""
+    return ", ".join(shown[:_MAX_SHOWN]) + more if shown else "none"
+
+
+class Changes:
+    """Where a document is changed, as a tree: what is not on the way is shared, not copied."""
+
+    def __init__(self) -> None:
+        self._tree: dict[Any, Any] = {}
+
+    def set(self, keys: Keys, value: Any) -> None:
+        """Note that the value at ``keys`` becomes ``value``; no other change lies inside or around it."""
+        node = self._tree
+        for key in keys[:-1]:
+            node = node.setdefault(key, {})
+        node[keys[-1]] = _Value(value)
+
+    def applied(self, document: Any) -> Any:
+        """Return ``document`` with all changes; it is not written to, and what is unchanged is shared."""
+        return _changed(document, self._tree)
+
+
+class _Value:
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def _changed(node: Any, tree: dict[Any, Any]) -> Any:
+    copy = node.copy()
+    for key, change in tree.items():
+        copy[key] = change.value if type(change) is _Value else _changed(node[key], change)
+    return copy

@@ -1,0 +1,135 @@
+"""The rows of a design: what the sampler gives, without those that constraints reject."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError, Problem
+
+from .decode import decode, keep
+from .expansion import INACTIVE, Expansion, Row, Values
+from .model import DesignSpec
+from .sample import FloatArray, Sample
+from .samplers import sample
+
+#: points that are decoded at a time, so that memory does not grow with their number
+_CHUNK = 1000
+#: how many faults and factors of a row a message names
+_FAULTS, _FACTORS = 20, 8
+_NUMBERS = re.compile(r"[0-9][0-9.e+-]*")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The points of the rows that a design has, numbered from 0; ``drawn``: with those rejected."""
+
+    sample: Sample
+    drawn: int
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.sample.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedRow:
+    """A row, its values, its documents, and the number of the first row with equal documents."""
+
+    number: int
+    values: Values
+    documents: Row
+    first: int
+
+
+def draw_rows(spec: DesignSpec) -> Rows:
+    """Draw the sample of ``spec`` and leave out what its constraints reject.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where no row is left.
+    """
+    drawn = sample(spec)
+    if not spec.constraints:
+        return Rows(drawn, len(drawn.unit))
+    kept = [start + i for start, values in _decoded(spec, drawn.unit) for i in keep(spec, values)]
+    if not kept:
+        message = f"the constraints reject all {len(drawn.unit)} rows: {'; '.join(spec.constraints)}"
+        raise DocumentError([spec.problem(message, "constraints")])
+    left = Sample(drawn.unit[kept], drawn.block[kept], drawn.arguments, drawn.warnings)
+    return Rows(left, len(drawn.unit))
+
+
+def expand(rows: Rows, expansion: Expansion) -> Iterator[ExpandedRow]:
+    """Yield all rows in order with their documents, one at a time.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with everything that is wrong in any
+    row, after the last of them; rows are yielded up to the first that is not sound.
+    """
+    spec = expansion.spec
+    faults = _Faults(spec)
+    firsts: dict[str, int] = {}
+    decoded = (enumerate(values, start) for start, values in _decoded(spec, rows.sample.unit))
+    for number, values in chain.from_iterable(decoded):
+        try:
+            documents = expansion.row(values, number)
+        except DocumentError as error:
+            faults.add(number, values, error)
+            continue
+        if faults.count:
+            continue
+        # equal documents have equal seeds, too: never where every row has its own
+        first = number
+        if spec.seed_policy == "common":
+            first = firsts.setdefault(documents.hash("", 0), number)
+        yield ExpandedRow(number, values, documents, first)
+    if faults.count:
+        raise DocumentError(faults.problems())
+
+
+def _decoded(spec: DesignSpec, unit: FloatArray) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Yield the values of some rows at a time, with the number of the first of them."""
+    for start in range(0, len(unit), _CHUNK):
+        yield start, decode(spec, unit[start : start + _CHUNK])
+
+
+class _Faults:
+    """What is wrong in rows; what differs in numbers only is one fault."""
+
+    def __init__(self, spec: DesignSpec):
+        self._spec = spec
+        self._first: dict[tuple[str, str], tuple[int, Values, Problem]] = {}
+        self._rows: dict[tuple[str, str], int] = {}
+        self.count = 0
+
+    def add(self, number: int, values: Values, error: DocumentError) -> None:
+        """Take note of what is wrong in the row ``number``."""
+        self.count += 1
+        for key, problem in {_fault(problem): problem for problem in error.problems}.items():
+            self._first.setdefault(key, (number, values, problem))
+            self._rows[key] = self._rows.get(key, 0) + 1
+
+    def problems(self) -> list[Problem]:
+        """Return every fault once, told of the first row that has it."""
+        told = []
+        for key, (number, values, problem) in list(self._first.items())[:_FAULTS]:
+            others = self._rows[key] - 1
+            rows = f"row {number}" + (f" and {others:,} other{'s' * (others > 1)}" if others else "")
+            message = f"{problem.message} (in {rows}, where {_shown(values)})"
+            told.append(Problem(message, problem.path, self._spec.source))
+        if len(self._first) > _FAULTS:
+            message = f"and {len(self._first) - _FAULTS:,} more faults, in {self.count:,} rows in all"
+            told.append(Problem(message, file=self._spec.source))
+        return told
+
+
+def _fault(problem: Problem) -> tuple[str, str]:
+    return problem.path, _NUMBERS.sub("#", problem.message)
+
+
+def _shown(values: Values) -> str:
+    active = [(name, value) for name, value in values.items() if value is not INACTIVE]
+    shown: Sequence[str] = [f"{name} = {str(value)[:60]}" for name, value in active[:_FACTORS]]
+    return ", ".join(shown) + (", ..." if len(active) > _FACTORS else "")

@@ -1,0 +1,197 @@
+"""Which sampler, factors, options and methods go together: checked when a design is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.experiment.located import show
+from palaestrai_mosaik.experiment.model import Place
+
+from .distributions import bounded
+from .methods import METHODS, Method, default_methods, shapley_misses
+from .model import DesignSpec, Factor
+from .samplers import SAMPLERS, Sampler, units
+
+__all__ = ["METHODS", "Method", "check_sampler", "default_methods"]
+
+Found = tuple[Place, str]
+
+#: samplers whose rows may be left out one by one
+_THINNED = "factorial"
+
+
+def check_sampler(spec: DesignSpec) -> list[Found]:
+    """Return what is wrong with the sampler, its options, and the analysis: places and messages.
+
+    ``spec`` is a complete design, whose factors are sound each for itself.
+    """
+    sampler = SAMPLERS.get(spec.sampler.name)
+    if sampler is None:
+        names = ", ".join(SAMPLERS)
+        near = did_you_mean(spec.sampler.name, SAMPLERS)
+        message = f"no sampler is called {spec.sampler.name!r}{near}; allowed: {names}"
+        return [(("sampler",), message), *_methods(spec)]
+    found = [*_options(spec, sampler), *_size(spec, sampler)]
+    if not found:
+        found = [*_axes(spec, sampler), *_groups(spec, sampler), *sampler.check(spec)]
+    if not found:
+        found += _cap(spec, sampler)
+    return [*found, *_constraints(spec, sampler), *_methods(spec)]
+
+
+def _options(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+    options = {option.name: option for option in sampler.options}
+    for name, value in spec.sampler.options.items():
+        if name not in options:
+            known = [*(["n"] if sampler.size != "none" else []), *options]
+            allowed = f"allowed: {', '.join(known)}" if known else "it has none"
+            near = did_you_mean(name, known)
+            yield (
+                ("sampler", name),
+                f"unknown option {name!r} of the sampler {sampler.name}{near}; {allowed}",
+            )
+            continue
+        wanted = options[name].check(value)
+        if wanted is not None:
+            yield ("sampler", name), f"{name} must be {wanted}, found {show(value)}"
+
+
+def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+    n: Any = spec.sampler.n
+    place: Place = ("sampler", "n")
+    if sampler.alias is not None and sampler.alias in spec.sampler.options:
+        if n is not None:
+            yield place, f"n and {sampler.alias} are the same; keep one of them"
+            return
+        n, place = spec.sampler.options[sampler.alias], ("sampler", sampler.alias)
+    if n is None:
+        if sampler.size == "required":
+            yield (("sampler",), f"the sampler {sampler.name} needs n, the number of its {sampler.unit}")
+    elif sampler.size == "none":
+        yield place, f"the sampler {sampler.name} takes no n: its rows follow from the factors"
+    elif not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        yield place, f"n must be a whole number of at least 1, found {show(n)}"
+    else:
+        wrong = sampler.size_check(spec, n)
+        if wrong is not None:
+            yield place, wrong
+
+
+def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+    if not spec.axes and sampler.name != "factorial":
+        yield (("sampler",), f"the sampler {sampler.name} needs factors; the design has none")
+    for axis in spec.axes:
+        if sampler.two_level and axis.levels not in (None, 2):
+            message = (
+                f"{sampler.name} varies every factor between two levels, {axis.name} has {axis.levels}; "
+                "keep two of them, or choose factorial or lhs"
+            )
+            yield _written(axis.factors[0]), message
+    for factor in spec.factors:
+        if sampler.ends(spec) and not bounded(factor):
+            message = (
+                f"{sampler.name} also takes the ends of a factor's range, and {factor.name} ({factor.dist}) "
+                f"has none; give it low and high, or choose {sampler.inner}"
+            )
+            yield _written(factor), message
+    method = METHODS.get(sampler.serves or "")
+    refused = [factor.name for factor in spec.factors if method is not None and method.refuses(factor)]
+    if method is not None and refused:
+        yield (("sampler",), f"{sampler.name} does not hold for {_list(refused)}: {_instead(method)}")
+
+
+def _written(factor: Factor) -> Place:
+    """Return where ``factor`` stands; one of the schedule is told at the sampler."""
+    return ("factors", factor.name) if factor.choice is None else ("sampler",)
+
+
+def _instead(method: Method) -> str:
+    marked = "; mark levels that have an order as ordered: true" if method.factors == "ordered" else ""
+    return f"{method.reason}{marked}, or choose sobol, whose indices hold for any factor"
+
+
+def _groups(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+    if not spec.groups:
+        return
+    if not sampler.groups:
+        able = ", ".join(one.name for one in SAMPLERS.values() if one.groups)
+        yield ("groups",), f"the sampler {sampler.name} knows no groups; leave them out, or choose {able}"
+    elif len(units(spec)) == 1:
+        yield ("groups",), "one group holds all factors, so there is nothing to tell apart"
+    for axis in spec.axes:
+        if axis.group is None and axis.name in spec.groups:
+            yield ("groups", axis.name), f"{axis.name!r} is a group and a factor outside of it"
+
+
+def _constraints(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+    if spec.constraints and not sampler.rejects:
+        message = (
+            f"constraints take rows out of the sample, and {sampler.name} is useless with gaps; write the factors "
+            "such that every combination is allowed (a share or a ratio in place of the second limit), or "
+            "choose lhs or random, analysed by pawn, delta or rbd_fast"
+        )
+        yield ("constraints",), message
+
+
+def _cap(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+    rows = sampler.rows(spec)
+    if spec.max_runs is None or rows <= spec.max_runs or sampler.name == _THINNED:
+        return
+    message = (
+        f"{sampler.name} makes {rows:,} rows and none can be left out; max_runs is {spec.max_runs:,}: "
+        f"{_fitting(spec, sampler, rows)}"
+    )
+    yield ("max_runs",), message
+
+
+def _fitting(spec: DesignSpec, sampler: Sampler, rows: int) -> str:
+    assert spec.max_runs is not None
+    knob = sampler.knob(spec)
+    if knob is None:
+        return f"raise it to {rows:,}, or choose another sampler"
+    name, size = knob
+    each = rows // size
+    fits = spec.max_runs // each
+    while fits and name == "n" and sampler.size_check(spec, fits) is not None:
+        fits -= 1
+    return (
+        f"the largest {name} that fits is {fits}" if fits else f"raise it, even {name}: 1 has {each:,} rows"
+    )
+
+
+def _methods(spec: DesignSpec) -> Iterator[Found]:
+    for index, name in enumerate(spec.analysis.methods):
+        place: Place = ("analysis", "methods", index)
+        method = METHODS.get(name)
+        if method is None:
+            near = did_you_mean(name, METHODS)
+            yield place, f"no method is called {name!r}{near}; allowed: {', '.join(METHODS)}"
+        elif spec.sampler.name in SAMPLERS:
+            yield from ((place, message) for message in _misfits(spec, name, method))
+
+
+def _misfits(spec: DesignSpec, name: str, method: Method) -> Iterator[str]:
+    sampler = spec.sampler.name
+    if sampler not in method.samplers:
+        fitting = [one for one, other in METHODS.items() if sampler in other.samplers]
+        yield (
+            f"{name} does not fit the sampler {sampler}: {method.why} ({', '.join(method.samplers)}); "
+            f"methods that fit {sampler}: {', '.join(fitting)}"
+        )
+        return
+    refused = [factor.name for factor in spec.factors if method.refuses(factor)]
+    if refused and SAMPLERS[sampler].serves != name:
+        yield f"{name} does not hold for {_list(refused)}: {method.reason}; pawn and delta do"
+    if spec.groups and not method.groups:
+        able = [one for one, other in METHODS.items() if other.groups and sampler in other.samplers]
+        yield f"{name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
+    if name == "shapley":
+        missing = shapley_misses(spec)
+        if missing is not None:
+            yield f"shapley cannot be computed: {missing}"
+
+
+def _list(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

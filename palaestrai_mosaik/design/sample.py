@@ -1,0 +1,29 @@
+"""What a sampler gives: points of the unit cube, and how they belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The points of a design.
+
+    ``unit``: (rows, axes), each coordinate in [0, 1]; the X of every analysis. Levels sit in
+    the middle of their share. ``block``: (rows,) whole numbers, non-decreasing: rows that an
+    analysis can use together only have the same number (a Saltelli block, a Morris trajectory,
+    all of an eFAST curve); where every row stands alone, its own index. ``arguments``: what the
+    sampler was called with, plain data for the manifest; ``warnings``: what the user is told.
+    """
+
+    unit: FloatArray
+    block: npt.NDArray[np.int64]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()

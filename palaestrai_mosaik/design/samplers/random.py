@@ -1,0 +1,16 @@
+"""Independent points, uniform in the unit cube."""
+
+from __future__ import annotations
+
+from ..model import DesignSpec
+from ..sample import Sample
+from .option import Sampler, random_of, single_rows, size_of
+
+
+def draw(spec: DesignSpec) -> Sample:
+    """Return n points; those of a smaller n are the first of them."""
+    n = size_of(spec)
+    return single_rows(random_of(spec).random((n, len(spec.axes))), {"n": n})
+
+
+RANDOM: Sampler = Sampler("random", "random points", draw, size_of, rejects=True)

@@ -1,0 +1,272 @@
+"""A part of a factorial design: balanced, and spread over all combinations.
+
+Rows are taken one after the other, each the best by three criteria in order: its levels are
+those taken least so far; the pairs of its levels are; it lies far from the rows taken. The
+distance is Gower's (1971, "A general coefficient of similarity"): 0 or 1 along a nominal axis,
+the difference of ranks along others.
+
+The rows are then improved: a level that came too often gives way to one that came too rarely,
+and two rows exchange a level where that makes the pairs more even, or the rows lie further apart
+(Li and Wu, 1997, "Columnwise-pairwise algorithms with applications to the construction of
+supersaturated designs"). Nothing of the size of rows times rows is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.seeding import generator
+
+from .decode import INACTIVE, decode, keep
+from .model import DesignSpec
+from .sample import FloatArray, Sample
+
+Codes = npt.NDArray[np.int64]
+#: Whether there is a row with these levels.
+Allowed = Callable[[tuple[int, ...]], bool]
+
+#: rows that are decoded at a time
+_CHUNK = 1000
+#: Among the rows whose levels are best, so many are compared by their pairs.
+_SHORTLIST = 400
+#: exchanges that are tried: so many per row and axis, and at most so many in all
+_TRIES, _MOST_TRIES = 200, 30_000
+#: distance that equal rows count as
+_NEAREST = 1e-3
+
+
+def capped(spec: DesignSpec, drawn: Sample, size: int) -> Sample:
+    """Return at most ``size`` rows of the factorial that the constraints allow, in its order.
+
+    ``drawn`` are all its rows, or candidates. Rows that differ only in inactive factors count as one.
+    """
+    levels, codes = _coded(drawn.unit)
+    candidates = _candidates(spec, drawn.unit, codes)
+    random = generator(spec.seed, "sample", "subset")
+    nominal = [axis.nominal for axis in spec.axes]
+    whole = "candidates" not in drawn.arguments or any(factor.when for factor in spec.factors)
+
+    # row i holds the i-th value of every factor
+    most = max(len(values) for values in levels)
+    values = decode(spec, np.stack([np.resize(one, most) for one in levels], axis=1))
+
+    def allowed(row: tuple[int, ...]) -> bool:
+        pairs = zip(spec.axes, row, strict=True)
+        return bool(
+            keep(spec, [{f.name: values[code][f.name] for axis, code in pairs for f in axis.factors}])
+        )
+
+    taken = subset(candidates, nominal, size, random, None if whole else allowed)
+    unit = np.stack([one[column] for one, column in zip(levels, taken.T, strict=True)], axis=1)
+    arguments = {**drawn.arguments, "max_runs": size, "chosen_from": len(candidates)}
+    warnings = (*drawn.warnings, f"max_runs: {len(taken):,} of {len(candidates):,} rows are taken")
+    return Sample(unit, np.arange(len(unit), dtype=np.int64), arguments, warnings)
+
+
+def subset(
+    codes: Codes,
+    nominal: Sequence[bool],
+    size: int,
+    random: np.random.Generator,
+    allowed: Allowed | None = None,
+) -> Codes:
+    """Return ``size`` rows of ``codes``, rising, or all if there are not more.
+
+    ``codes`` (rows, axes): ranks of levels from 0, no row twice; ``nominal``: which axes have no
+    order. ``allowed``: whether another row may be taken, too, where ``codes`` are not all there are.
+    Of a full factorial every level of an axis is taken equally often, +-1.
+    """
+    if size >= len(codes):
+        return codes
+    # what is left out of a balanced whole is as balanced as what is taken
+    fewer = size if allowed is not None else min(size, len(codes) - size)
+    known = {tuple(row) for row in codes.tolist()}
+    first = codes[_Greedy(codes, nominal, random).take(fewer)]
+    chosen = _Improved(
+        first, codes.max(axis=0) + 1, nominal, known.__contains__ if allowed is None else allowed
+    )
+    chosen.balance(random)
+    chosen.exchange(random)
+    rows = chosen.known if fewer == size else known - chosen.known
+    return np.array(sorted(rows), dtype=np.int64)
+
+
+def _coded(unit: FloatArray) -> tuple[list[FloatArray], Codes]:
+    """Return the coordinates of every axis, and the rows as ranks among them."""
+    found = [np.unique(column, return_inverse=True) for column in unit.T]
+    return [levels for levels, _ in found], np.stack([ranks for _, ranks in found], axis=1)
+
+
+def _candidates(spec: DesignSpec, unit: FloatArray, codes: Codes) -> Codes:
+    """Return the rows that the constraints allow; equal but for inactive factors once."""
+    if not spec.constraints and not any(factor.when for factor in spec.factors):
+        return codes
+    allowed: list[int] = []
+    known: set[tuple[int, ...]] = set()
+    for start in range(0, len(codes), _CHUNK):
+        values = decode(spec, unit[start : start + _CHUNK])
+        for index in keep(spec, values):
+            row = values[index]
+            off = [all(row[factor.name] is INACTIVE for factor in axis.factors) for axis in spec.axes]
+            key = tuple(np.where(off, -1, codes[start + index]).tolist())
+            if key not in known:
+                known.add(key)
+                allowed.append(start + index)
+    return codes[allowed]
+
+
+class _Distance:
+    """Gower's distance between rows of ranks."""
+
+    def __init__(self, counts: Codes, nominal: Sequence[bool]):
+        self._nominal = np.array(nominal, dtype=bool)
+        self._ends = np.maximum(counts - 1, 1)
+
+    def crowding(self, rows: Codes, row: Codes) -> FloatArray:
+        """Return how near to ``row`` each of ``rows`` (rows, axes) is, large for near."""
+        gaps = np.abs(rows - row) / self._ends
+        gaps[:, self._nominal] = gaps[:, self._nominal] > 0
+        return 1 / (gaps.mean(axis=1) + _NEAREST) ** 2
+
+
+class _Greedy:
+    """Takes rows one after the other, and knows how often each level and pair was taken."""
+
+    def __init__(self, codes: Codes, nominal: Sequence[bool], random: np.random.Generator):
+        self._codes = codes
+        self._columns = [np.ascontiguousarray(column) for column in codes.T]
+        self._counts = codes.max(axis=0) + 1
+        self._present = [np.unique(column) for column in self._columns]
+        self._distance = _Distance(self._counts, nominal)
+        self._level_use = [np.zeros(count, dtype=np.int64) for count in self._counts]
+        pairs = combinations(range(codes.shape[1]), 2)
+        self._pair_use = {
+            (i, j): np.zeros((self._counts[i], self._counts[j]), dtype=np.int64) for i, j in pairs
+        }
+        self._crowding = np.zeros(len(codes))
+        self._tie = random.random(len(codes))
+        self._taken = np.zeros(len(codes), dtype=bool)
+
+    def take(self, size: int) -> npt.NDArray[np.int64]:
+        """Take ``size`` rows; return their indices."""
+        for _ in range(size):
+            row = self._best()
+            self._taken[row] = True
+            for use, column in zip(self._level_use, self._columns, strict=True):
+                use[column[row]] += 1
+            for (i, j), uses in self._pair_use.items():
+                uses[self._codes[row, i], self._codes[row, j]] += 1
+            self._crowding += self._distance.crowding(self._codes, self._codes[row])
+        return np.flatnonzero(self._taken)
+
+    def _best(self) -> int:
+        excess = np.zeros(len(self._codes), dtype=np.int64)
+        for use, present, column in zip(self._level_use, self._present, self._columns, strict=True):
+            excess += ((use - use[present].min()) ** 2)[column]
+        excess[self._taken] = np.iinfo(np.int64).max
+        rows = np.flatnonzero(excess == excess.min())
+        if len(rows) > _SHORTLIST:
+            rows = rows[np.argpartition(self._tie[rows], _SHORTLIST)[:_SHORTLIST]]
+        pairs = np.zeros(len(rows), dtype=np.int64)
+        for (i, j), uses in self._pair_use.items():
+            pairs += uses[self._columns[i][rows], self._columns[j][rows]]
+        rows = rows[pairs == pairs.min()]
+        order = np.lexsort((self._tie[rows], np.round(self._crowding[rows], 9)))
+        return int(rows[order[0]])
+
+
+class _Improved:
+    """Rows that are changed level by level; ``known``: all of them as tuples."""
+
+    def __init__(self, rows: Codes, counts: Codes, nominal: Sequence[bool], allowed: Allowed):
+        self._rows = rows.copy()
+        self._counts = counts
+        self._allowed = allowed
+        self._distance = _Distance(counts, nominal)
+        self.known = {tuple(row) for row in rows.tolist()}
+        self._pair_use = {(i, j): self._uses(i, j) for i, j in combinations(range(len(counts)), 2)}
+
+    def _uses(self, i: int, j: int) -> npt.NDArray[np.int64]:
+        keys = self._rows[:, i] * self._counts[j] + self._rows[:, j]
+        uses = np.bincount(keys, minlength=self._counts[i] * self._counts[j])
+        return uses.reshape(self._counts[i], self._counts[j])
+
+    def balance(self, random: np.random.Generator) -> None:
+        """Replace levels that come too often, in one row each, as far as other rows are allowed."""
+        for axis, count in enumerate(self._counts):
+            while self._replace(axis, np.bincount(self._rows[:, axis], minlength=count), random):
+                pass
+
+    def _replace(self, axis: int, use: npt.NDArray[np.int64], random: np.random.Generator) -> bool:
+        """Replace one level of ``axis`` that comes twice more often than another, or more."""
+        for often in np.argsort(-use, kind="stable"):
+            for rarely in np.argsort(use, kind="stable"):
+                if use[often] - use[rarely] < 2:
+                    break
+                for index in random.permutation(np.flatnonzero(self._rows[:, axis] == often)):
+                    row = self._rows[index].copy()
+                    row[axis] = rarely
+                    if self._put([int(index)], row[None]):
+                        return True
+        return False
+
+    def exchange(self, random: np.random.Generator) -> None:
+        """Let random pairs of rows exchange a level; levels alone stay as they are.
+
+        At first whenever the pairs of levels do not become less even, which lets it wander; then
+        of those that leave the pairs only what takes the rows further from each other.
+        """
+        size, axes = self._rows.shape
+        tries = min(_TRIES * size * axes, _MOST_TRIES) if axes > 1 else 0
+        for number in range(tries):
+            axis, *pair = (int(random.integers(end)) for end in (axes, size, size))
+            rows = self._rows[pair]
+            if rows[0, axis] == rows[1, axis]:
+                continue
+            grown = self._unevenness(axis, *rows)
+            if grown > 0:
+                continue
+            rows[:, axis] = rows[::-1, axis]
+            if number > tries // 2 and grown == 0 and not self._wider(pair, rows):
+                continue
+            self._put(pair, rows)
+
+    def _unevenness(self, axis: int, one: Codes, other: Codes) -> int:
+        """Return by how much the sum of squares of the uses of pairs grows if the rows exchange a level."""
+        grown = 0
+        a, b = one[axis], other[axis]
+        for second in range(len(one)):
+            c, d = one[second], other[second]
+            if second == axis or c == d:
+                continue
+            uses = self._pair_use[axis, second] if axis < second else self._pair_use[second, axis].T
+            grown += 2 * int(uses[a, d] + uses[b, c] - uses[a, c] - uses[b, d]) + 4
+        return grown
+
+    def _wider(self, pair: list[int], new: Codes) -> bool:
+        """Whether ``new`` in place of the two rows lie further from the others."""
+        others = np.delete(self._rows, pair, axis=0)
+        before, after = (
+            sum(float(self._distance.crowding(others, row).sum()) for row in rows)
+            for rows in (self._rows[pair], new)
+        )
+        return after < before
+
+    def _put(self, indices: list[int], new: Codes) -> bool:
+        """Put ``new`` in place of the rows at ``indices`` if that is allowed; tell whether it was."""
+        rows = [tuple(row) for row in new.tolist()]
+        if any(row in self.known or not self._allowed(row) for row in rows):
+            return False
+        for index, row in zip(indices, new, strict=True):
+            old = self._rows[index].copy()
+            for (i, j), uses in self._pair_use.items():
+                uses[old[i], old[j]] -= 1
+                uses[row[i], row[j]] += 1
+            self.known.remove(tuple(old.tolist()))
+            self.known.add(tuple(row.tolist()))
+            self._rows[index] = row
+        return True

@@ -1,0 +1,278 @@
+"""Writes the folder of a design: all of it or nothing.
+
+The files are made in a hidden folder. A target that does not exist is that folder, renamed.
+In one that exists the files are exchanged one by one: the former ones go to a hidden folder,
+and come back if anything fails, so ``results/``, ``jobs/`` and whatever else lies there is
+never touched. If even that is cut off (the process is killed), the hidden folder's name says
+how far it went, and the next attempt brings the former files back.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.experiment import dumps
+
+from . import folder
+from .expansion import INACTIVE, Expansion
+from .folder import GENERATED, REPLACED, REPLACING, PlannedRun, read_manifest, refuse
+from .manifest import manifest, manifest_text
+from .model import DesignSpec, Factor
+from .names import run_file, run_uid
+from .rows import ExpandedRow, Rows, draw_rows, expand
+from .sample import Sample
+
+#: called with the number of runs that are done, and of all
+Progress = Callable[[int, int], object]
+#: how many files a message names
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a folder; ``warnings``: what is to be told of its documents."""
+
+    path: Path
+    outcome: Literal["new", "replaced", "unchanged"]
+    warnings: tuple[Problem, ...]
+
+
+def write_folder(spec: DesignSpec, path: Path, *, force: bool, progress: Progress | None = None) -> Written:
+    """Write the folder of ``spec`` to ``path``.
+
+    A folder of the same design is left as it is. One of another design, or with other files
+    than this design makes, is replaced with ``force`` only.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where that is refused, or a document
+    is not sound; nothing is changed then.
+    """
+    # where the path is a link, the folder that it points to is meant
+    target = Path(os.path.realpath(path))
+    _check(target, spec, force)
+    expansion, rows = Expansion(spec), draw_rows(spec)
+    try:
+        with _scratch(target) as scratch:
+            _fill(scratch, rows, expansion, progress)
+            outcome = _settle(scratch, target, spec, force)
+    except OSError as error:
+        refuse(path, f"the folder cannot be written: {error.strerror or error}")
+    return Written(path, outcome, expansion.warnings)
+
+
+def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
+    """Refuse a target that must not be written to; return whether a design is there already."""
+    if not os.path.lexists(target):
+        return False
+    if not target.is_dir():
+        refuse(target, "there is a file of this name; name a folder")
+    _recover(target)
+    entries = sorted(entry.name for entry in target.iterdir() if not _is_scratch(entry.name))
+    if not entries:
+        return False
+    if folder.MANIFEST not in entries:
+        shown = ", ".join(entries[:_NAMED]) + (", ..." if len(entries) > _NAMED else "")
+        refuse(target, f"the folder is not empty and no design's folder ({shown}); name another one")
+    design = read_manifest(target)["design"]
+    if design["hash"] != spec.hash and not force:
+        refuse(
+            target,
+            f"the folder holds another design: {design['uid']!r} with hash {design['hash'][:12]}, this is "
+            f"{spec.uid!r} with hash {spec.hash[:12]}. Name another folder (-o), or replace it with --force "
+            "(its results/ and jobs/ stay)",
+        )
+    return True
+
+
+# ----- what is written
+
+
+def _fill(scratch: Path, rows: Rows, expansion: Expansion, progress: Progress | None) -> None:
+    spec = expansion.spec
+    (scratch / folder.RUNS).mkdir()
+    sums: list[str] = []
+
+    def add(name: str, text: str) -> None:
+        data = text.encode("utf-8")
+        (scratch / name).write_bytes(data)
+        sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
+
+    first_rows: dict[int, int] = {}
+    documents = 0
+    factors = spec.factors
+    names = [factor.name for factor in factors]
+    with (scratch / folder.TABLE).open("w", encoding="utf-8", newline="") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow([*folder.COLUMNS, *names])
+        labels = [_labels(factor) for factor in factors]
+        for row in expand(rows, expansion):
+            cells = [label(row.values[name]) for name, label in zip(names, labels, strict=True)]
+            if row.first != row.number:
+                first_rows[row.number] = row.first
+            for repetition in range(spec.repetitions):
+                run, text = _planned(expansion, row, repetition)
+                if text is not None:
+                    add(run.file, text)
+                    documents += 1
+                table.writerow(
+                    [run.row, run.repetition, run.uid, run.run, run.file, run.seed, run.hash, *cells]
+                )
+            if progress is not None:
+                progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
+    sums.append(f"{_digest(scratch / folder.TABLE)}  {folder.TABLE}\n")
+    add(folder.DESIGN, dumps(dict(spec.resolved)))
+    add(folder.SAMPLE, _sample_text(spec, rows.sample))
+    (scratch / folder.CHECKSUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
+    text = manifest_text(manifest(spec, rows, first_rows, documents))
+    (scratch / folder.MANIFEST).write_text(text, encoding="utf-8", newline="\n")
+
+
+def _planned(expansion: Expansion, row: ExpandedRow, repetition: int) -> tuple[PlannedRun, str | None]:
+    """Return a run, and its document where it has one of its own."""
+    design = expansion.spec.uid
+    uid, first = run_uid(design, row.number, repetition), run_uid(design, row.first, repetition)
+    file = run_file(design, row.first, repetition)
+    seed = expansion.seed(row.number, repetition)
+    if row.first != row.number:
+        hash_ = row.documents.hash(first, seed)
+        return PlannedRun(uid, row.number, repetition, seed, hash_, first, file), None
+    text, hash_ = row.documents.document(uid, seed)
+    return PlannedRun(uid, row.number, repetition, seed, hash_, uid, file), text
+
+
+def _labels(factor: Factor) -> Callable[[Any], str]:
+    """Return the function that writes a factor's values into the table: labels of levels, numbers."""
+    if factor.kind != "levels" or factor.choice is not None:
+        return lambda value: "" if value is INACTIVE else str(value)
+    by_level = {repr(level): label for level, label in zip(factor.levels, factor.labels, strict=True)}
+    return lambda value: "" if value is INACTIVE else by_level[repr(value)]
+
+
+def _sample_text(spec: DesignSpec, sample: Sample) -> str:
+    lines = [",".join(_quoted(name) for name in ("row", *(axis.name for axis in spec.axes)))]
+    for number, point in enumerate(sample.unit.tolist()):
+        lines.append(",".join((str(number), *map(repr, point))))
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(name: str) -> str:
+    special = any(character in name for character in ',"\r\n')
+    return '"' + name.replace('"', '""') + '"' if special else name
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# ----- where it is written
+
+
+def _is_scratch(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".generating")
+
+
+@contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    """Give a hidden folder on the target's file system, of which nothing is left in the end."""
+    made = [parent for parent in (target.parent, *target.parent.parents) if not parent.exists()]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    place = target if target.is_dir() else target.parent
+    # the name is cut: it may be as long already as a name can be
+    scratch = place / f".{target.name[:40]}.{os.getpid()}.generating"
+    try:
+        scratch.mkdir()
+        yield scratch
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        for parent in made:
+            if not any(parent.iterdir()):
+                parent.rmdir()
+        raise
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _settle(
+    scratch: Path, target: Path, spec: DesignSpec, force: bool
+) -> Literal["new", "replaced", "unchanged"]:
+    # once more: minutes may have passed
+    if not _check(target, spec, force):
+        if os.path.lexists(target):
+            _exchange(scratch, target)
+        else:
+            scratch.rename(target)
+        return "new"
+    changed = _differences(scratch, target)
+    if not changed:
+        return "unchanged"
+    if not force and read_manifest(target)["design"]["hash"] == spec.hash:
+        shown = ", ".join(changed[:_NAMED]) + (", ..." if len(changed) > _NAMED else "")
+        refuse(
+            target,
+            f"the folder is of this design, but {len(changed)} of its files are not as it makes them "
+            f"({shown}): edited, or of another version. Replace them with --force",
+        )
+    _exchange(scratch, target)
+    return "replaced"
+
+
+def _differences(scratch: Path, target: Path) -> list[str]:
+    """Return the generated files that differ; the versions that made them are no difference."""
+    names = {name for name in GENERATED if name not in (folder.MANIFEST, folder.RUNS)}
+    for place in (scratch, target):
+        if (place / folder.RUNS).is_dir():
+            names |= {f"{folder.RUNS}/{name}" for name in os.listdir(place / folder.RUNS)}
+    changed = [name for name in sorted(names) if _bytes(scratch / name) != _bytes(target / name)]
+    former, new = read_manifest(target), read_manifest(scratch)
+    if {**former, "versions": None} != {**new, "versions": None}:
+        changed.append(folder.MANIFEST)
+    return changed
+
+
+def _bytes(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
+def _exchange(scratch: Path, target: Path) -> None:
+    """Put the files of ``scratch`` into ``target``, for the former ones: all or none."""
+    replacing, replaced = target / REPLACING, target / REPLACED
+    try:
+        replacing.mkdir()
+        for name in GENERATED:
+            if os.path.lexists(target / name):
+                (target / name).rename(replacing / name)
+        replacing.rename(replaced)
+        for name in GENERATED:
+            (scratch / name).rename(target / name)
+        replaced.rename(scratch / REPLACED)
+    except BaseException:
+        _recover(target)
+        raise
+
+
+def _recover(target: Path) -> None:
+    """Bring back what an exchange that was cut off has put aside."""
+    replacing, replaced = target / REPLACING, target / REPLACED
+    if replaced.exists():
+        for name in GENERATED:
+            _remove(target / name)
+        replaced.rename(replacing)
+    if replacing.exists():
+        for name in os.listdir(replacing):
+            (replacing / name).rename(target / name)
+        replacing.rmdir()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()

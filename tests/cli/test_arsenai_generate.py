@@ -1,0 +1,143 @@
+"""``arsenai plan``, ``generate`` and ``schema``, called in this process."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from support.documents import VANILLA_RUN, named, phase
+
+from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.design.folder import DesignFolder
+
+BASE = {
+    "version": "3.5",
+    "schedule": [{"phase_0": phase()}],
+    "run_config": {"conditions": [named(VANILLA_RUN)]},
+}
+PARAMS = "schedule.phase_0.agents.a.muscle.params"
+FACTORS = {
+    "gain": {"path": f"{PARAMS}.gain", "create": True, "levels": [0.5, 1, 2]},
+    "bridge": {"path": "schedule.phase_0.simulation.bridge", "levels": ["agents", "per_agent"]},
+    "width": {
+        **{"path": f"{PARAMS}.width", "create": True, "levels": [1, 2], "labels": ["narrow", "wide"]},
+        "when": "bridge == 'agents'",
+    },
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(uid: str = "study", **keys: Any) -> str:
+    """Write a design of 12 rows into the working directory, 9 of them different; return its file."""
+    data = {"uid": uid, "seed": 3, "version": "3.5", "base": BASE, "factors": FACTORS, "repetitions": 2}
+    file = Path(f"{uid}.yml")
+    file.write_text(yaml.safe_dump({**data, **keys}, sort_keys=False))
+    return file.name
+
+
+def test_plan_shows_what_there_is_to_do_and_writes_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    design = written(constraints=["gain < 2 or bridge == 'agents'"], execution={"jobs": 4})
+    assert main(["plan", design, "--seconds-per-run", "90"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines()[:5] == [
+        "study.yml: design 'study', factorial",
+        "  factor  kind    values",
+        "  gain    levels  3: 0.5, 1, 2",
+        "  bridge  levels  2: agents, per_agent",
+        "  width   levels  2: narrow, wide",
+    ]
+    assert "rows       10 rows (2 of 12 rejected by constraints)\n" in out
+    assert "runs       20 runs (2 repetitions each), common seeds\n" in out
+    assert re.search(r"documents  16 documents \(4 runs equal to another: executed once\), 2\d kB\n", out)
+    # 16 runs, 4 at a time: 4 rounds of 90 s
+    assert "time       6 min 00 s: 1 min 30 s per run (as given), 4 at a time\n" in out
+    assert out.endswith("next: arsenai generate study.yml\n")
+    assert [file.name for file in here.iterdir()] == [design]
+
+
+def test_plan_learns_from_earlier_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    design = written(execution={"jobs": 1})
+    assert main(["generate", design, "--quiet"]) == 0
+    jobs = here / "_outputs" / "study" / "jobs"
+    jobs.mkdir()
+    for number, seconds in enumerate((1.0, 2.0, 60.0, 7.0)):
+        status = "failed" if seconds == 7 else "finished"
+        (jobs / f"{number}.json").write_text(json.dumps({"status": status, "seconds": seconds}))
+    (jobs / "cut.json").write_text('{"status": "fin')
+    (jobs.parent / "results").mkdir()
+    (jobs.parent / "results" / "data").write_bytes(bytes(3000))
+    assert main(["plan", design]) == 0
+    out = capsys.readouterr().out
+    assert "time       36.0 s: 2.00 s per run (median of 3 earlier), 1 at a time\n" in out
+    assert "results    18 kB, as in earlier runs\n" in out
+
+
+def test_generate(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    design = written()
+    assert main(["generate", design]) == 0
+    assert capsys.readouterr().out == (
+        "_outputs/study: design 'study'\n"
+        "  12 rows, 24 runs (2 repetitions each)\n"
+        "  18 documents (6 runs equal to another: executed once)\n"
+        "next: arsenai run _outputs/study\n"
+    )
+    assert len(DesignFolder.open("_outputs/study").documents) == 18
+    assert main(["generate", design, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["generate", design]) == 0
+    assert "_outputs/study: design 'study', unchanged\n" in capsys.readouterr().out
+
+    other = written("other")
+    assert main(["generate", other, "-o", "_outputs/study"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.search(r"holds another design: 'study' with hash [0-9a-f]{12}.*--force", err)
+    assert main(["generate", other, "-o", "_outputs/study", "--force"]) == 0
+    assert "_outputs/study: design 'other', replaced\n" in capsys.readouterr().out
+    # the design in the folder makes that very folder
+    assert main(["generate", "_outputs/study/design.yml", "-o", "_outputs/study"]) == 0
+    assert "unchanged" in capsys.readouterr().out
+
+
+def test_an_unsound_row_is_told_and_nothing_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    factors = {"episodes": {"path": "schedule.phase_0.phase_config.episodes", "levels": [1, 0, -1]}}
+    assert main(["generate", written(factors=factors)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "study.yml: schedule.0.phase_0.phase_config.episodes: episodes must be an integer of at least 1 "
+        "or null, found the number 0 (in row 1, where episodes = 0)",
+        "study.yml: schedule.0.phase_0.phase_config.episodes: episodes must be an integer of at least 1 "
+        "or null, found the number -1 (in row 2, where episodes = -1)",
+    ]
+    assert not (here / "_outputs").exists()
+
+
+def test_warnings_of_documents_are_told_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = {**BASE, "schedule": [{"phase_0": phase(sync_every=5)}]}
+    for command in ("plan", "generate"):
+        assert main([command, written(base=base)]) == 0
+        err = capsys.readouterr().err
+        assert (
+            err.count("'sync_every' has no effect: with one worker, the brain learns after every step") == 1
+        )
+
+
+def test_schema(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    jsonschema.validate(yaml.safe_load(Path(written()).read_text()), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"uid": 3}, schema)

@@ -1,0 +1,108 @@
+"""Inverse distribution functions, against scipy.stats."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from support.factors import levels as levels_of
+from support.factors import number
+
+from palaestrai_mosaik.design import distributions
+from palaestrai_mosaik.design.model import Axis, Factor
+
+UNIT = np.concatenate(([0.0, 1e-12], np.linspace(0.001, 0.999, 57), [1 - 1e-12, 1.0]))
+
+ORACLES = [
+    (number(low=-2, high=5), stats.uniform(-2, 7)),
+    (number(low=1e-4, high=10, dist="loguniform"), stats.loguniform(1e-4, 10)),
+    (number(low=2, high=10, dist="triangular", params={"mode": 3}), stats.triang(1 / 8, 2, 8)),
+    (number(low=2, high=10, dist="triangular", params={"mode": 2}), stats.triang(0, 2, 8)),
+    (number(low=2, high=10, dist="triangular", params={"mode": 10}), stats.triang(1, 2, 8)),
+    (number(low=None, high=None, dist="normal", params={"mean": 3, "std": 2}), stats.norm(3, 2)),
+    (number(low=2, high=4, dist="normal", params={"mean": 3, "std": 2}), stats.truncnorm(-0.5, 0.5, 3, 2)),
+    (number(low=9, high=None, dist="normal", params={"mean": 3, "std": 2}), stats.truncnorm(3, np.inf, 3, 2)),
+    (
+        number(low=None, high=None, dist="lognormal", params={"mean": 0.5, "std": 0.3}),
+        stats.lognorm(0.3, scale=math.exp(0.5)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("factor", "oracle"), ORACLES, ids=lambda one: getattr(one, "dist", None) and "")
+def test_values_are_those_of_scipy(factor: Factor, oracle: stats.rv_continuous) -> None:
+    inner = UNIT[1:-1]
+    np.testing.assert_allclose(distributions.values(factor, inner), oracle.ppf(inner), rtol=1e-9, atol=1e-9)
+    ends = distributions.values(factor, np.array([0.0, 1.0]))
+    assert ends.tolist() == pytest.approx(oracle.support())
+    assert distributions.bounded(factor) is bool(np.isfinite(ends).all())
+    positions = [distributions.position(factor, value) for value in oracle.ppf(inner)]
+    np.testing.assert_allclose(positions, inner, rtol=1e-9, atol=1e-12)
+
+
+def test_a_truncated_lognormal_is_the_lognormal_between_its_ends() -> None:
+    factor = number(low=1, high=2, dist="lognormal", params={"mean": 0.5, "std": 0.3})
+    whole = stats.lognorm(0.3, scale=math.exp(0.5))
+    within = whole.cdf(1) + UNIT * (whole.cdf(2) - whole.cdf(1))
+    np.testing.assert_allclose(distributions.values(factor, UNIT), whole.ppf(within), rtol=1e-9)
+    assert distributions.values(factor, np.array([0.0, 1.0])).tolist() == [1.0, 2.0]
+
+
+def test_whole_numbers_have_equal_shares_and_include_the_last() -> None:
+    factor = number(low=-1, high=3, kind="int")
+    unit = (np.arange(1000) + 0.5) / 1000
+    found, counts = np.unique(distributions.values(factor, unit), return_counts=True)
+    assert found.tolist() == [-1, 0, 1, 2, 3]
+    assert counts.tolist() == [200] * 5
+    assert distributions.values(factor, np.array([0.0, 1.0])).tolist() == [-1, 3]
+    # rounding errors do not decide at the edges of the shares
+    third = number(low=0, high=2, kind="int")
+    for edge in (1 / 3, np.nextafter(1 / 3, 0), 1 - 2 / 3):
+        assert distributions.values(third, np.array([edge])).tolist() == [1]
+
+
+def test_other_whole_numbers_are_rounded_and_stay_inside() -> None:
+    factor = number(low=1, high=1000, kind="int", dist="loguniform")
+    oracle = np.rint(stats.loguniform(1, 1000).ppf(UNIT[1:-1]))
+    np.testing.assert_array_equal(distributions.values(factor, UNIT[1:-1]), oracle)
+    free = number(low=0, high=None, kind="int", dist="normal", params={"mean": 1, "std": 2})
+    assert distributions.values(free, UNIT[:-1]).min() == 0
+
+
+def test_levels_have_the_shares_of_their_weights() -> None:
+    axis = Axis("a", (levels_of("a", "x", "y", "z", weights=(0.2, 0.5, 0.3)),))
+    edges = distributions.shares(axis)
+    unit = (np.arange(1000) + 0.5) / 1000
+    assert np.bincount(distributions.levels(edges, unit)).tolist() == [200, 500, 300]
+    assert distributions.levels(edges, np.array([0.0, 0.2, 0.7, 1.0])).tolist() == [0, 1, 2, 2]
+    assert distributions.middles(axis).tolist() == pytest.approx([0.1, 0.45, 0.85])
+
+
+@given(st.integers(-50, 50), st.integers(1, 60), st.sampled_from(["uniform", "loguniform", "triangular"]))
+def test_a_whole_number_comes_back_from_its_position(low: int, width: int, dist: str) -> None:
+    low = max(low, 1) if dist == "loguniform" else low
+    factor = number(low=low, high=low + width, kind="int", dist=dist, params={"mode": low})
+    for value in range(low, low + width + 1):
+        unit = distributions.position(factor, value)
+        assert 0 <= unit <= 1
+        assert distributions.values(factor, np.array([unit])).tolist() == [value]
+
+
+@pytest.mark.parametrize(
+    ("factor", "value", "message"),
+    [
+        (number(), 1.5, "1.5 lies outside 0 to 1"),
+        (number(low=None, high=None, dist="lognormal", params={"mean": 0, "std": 1}), -1, "0 to infinity"),
+        (number(high=4, kind="int"), 2.5, "2.5 is not a whole number"),
+        (number(), math.nan, "nan lies outside"),
+    ],
+)
+def test_a_value_that_the_factor_does_not_take_has_no_position(
+    factor: Factor, value: float, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        distributions.position(factor, value)

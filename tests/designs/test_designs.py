@@ -1,0 +1,70 @@
+"""Every design of ``designs/``: whole as it is shipped, and executed in a smaller size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from palaestrai_mosaik.cli import arsenai
+from palaestrai_mosaik.design import Design, load
+from palaestrai_mosaik.experiment import dumps
+
+pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
+
+ROOT = Path(__file__).parents[2]
+DESIGNS = {path.stem: path for path in sorted((ROOT / "designs").glob("*.yml"))}
+
+#: what makes each one small: keys of a design that extends it
+SMALL: dict[str, dict[str, Any]] = {
+    "agents_grids_sensors": {"repetitions": 1, "analysis": {"resamples": 50}},
+    "cigre_morris": {"sampler": {"name": "morris", "n": 2, "levels": 4}},
+    "cigre_sobol": {"sampler": {"name": "sobol", "n": 2}},
+    "rural_week_sobol": {"sampler": {"name": "sobol", "n": 2}},
+}
+
+#: rows, and documents of all repetitions, of each as shipped
+SIZES = {
+    "agents_grids_sensors": (12, 36),
+    "cigre_morris": (52, 52),
+    "cigre_sobol": (48, 48),
+    "rural_week_sobol": (640, 640),
+}
+
+
+def test_every_design_is_tested() -> None:
+    assert set(DESIGNS) == set(SMALL) == set(SIZES)
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_design_makes_what_its_comment_says(name: str) -> None:
+    plan = Design.load(DESIGNS[name]).plan()
+    assert (plan.rows, plan.documents) == SIZES[name]
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_design_goes_all_the_way(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = tmp_path / "small.yml"
+    keys = {"uid": f"small_{name}", "extends": str(DESIGNS[name]), **SMALL[name]}
+    if name == "rural_week_sobol":
+        path = "schedule.control.environments.grid.environment.params.steps"
+        keys["factors"] = {"steps": {"path": path, "levels": [24]}}
+    small.write_text(dumps(keys))
+    folder = tmp_path / "folder"
+    steps: list[list[str]] = [
+        ["generate", str(small), "-o", str(folder), "--quiet"],
+        ["run", str(folder), "--jobs", "2", "--quiet"],
+        ["status", str(folder)],
+        ["compare" if name == "agents_grids_sensors" else "analyse", str(folder)],
+        ["report", str(folder)],
+    ]
+    for step in steps:
+        assert arsenai.main(step) == 0, f"{step}: {capsys.readouterr().err}"
+    tables = sorted((folder / "analysis").glob("*.csv"))
+    assert tables
+    assert all(len(pd.read_csv(table)) for table in tables)
+    page = (folder / "report" / "index.html").read_text(encoding="utf-8")
+    for outcome in load(small).outcomes:
+        assert outcome.name in page
