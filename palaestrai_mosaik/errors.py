@@ -14,6 +14,7 @@
     ├── BrainDumpError           a brain's dump is missing or damaged
     ├── CheckpointError          a checkpoint cannot be written, or the run cannot go on from it
     ├── StoreError               results cannot be written, opened or found
+    ├── ExecutionError           the runs of a design folder cannot be executed
     └── RunInterrupted           the user ended the run (Ctrl-C); what was recorded is kept
 
 Errors of users' own code (a muscle that raises ``ValueError``) are not wrapped: they
@@ -98,6 +99,10 @@ class CheckpointError(PalaestraiMosaikError):
 
 class StoreError(PalaestraiMosaikError):
     """Results cannot be written, opened or found."""
+
+
+class ExecutionError(PalaestraiMosaikError):
+    """The runs of a design folder cannot be executed: another process does, or files do not fit."""
 
 
 class RunInterrupted(PalaestraiMosaikError):

@@ -142,8 +142,7 @@ def _add_execution_commands(command: Command) -> None:
         sub.add_argument(
             "--executor",
             choices=("local", "inline"),
-            default="local",
-            help="local: a process per run; inline: in this process, for debugging",
+            help="local (default): a process per run; inline: in this process, for debugging",
         )
         sub.add_argument("--rows", type=index_ranges, metavar="ROWS", help="only these, such as 0-9,15")
         sub.add_argument("--failed", action="store_true", help="only those that failed")

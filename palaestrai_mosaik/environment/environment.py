@@ -73,6 +73,10 @@ class World(ABC):
     baseline: EnvironmentBaseline | None = None
     #: whether an episode can end by this environment's own doing
     ends: bool = True
+    #: whether :meth:`setup` leaves behind what later ones of a process are faster by (files that
+    #: are read once, say), and no thread and no open file: such an environment is set up once
+    #: before processes are forked for many runs
+    shares_setup: ClassVar[bool] = False
     #: worker index and episode number of the running episode
     worker: int = 0
     episode: int = 0

@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": LEAVES | {"experiment"},
     "run": LEAVES | {"experiment", "environment", "agent", "simulation", "store"},
     "design": LEAVES | {"experiment"},
-    "execution": LEAVES | {"experiment", "design", "run", "store"},
+    "execution": LEAVES | {"experiment", "design", "environment", "run", "store"},
     "analysis": LEAVES | {"experiment", "design", "store"},
     "testing": LEAVES | {"environment", "agent", "simulation"},
     "cli": LEAVES | {"experiment", "simulation", "run", "store", "design", "execution", "analysis"},

@@ -90,6 +90,8 @@ class GridEnvironment(CoSimulation):
         Carries everything that is wrong with the parameters.
     """
 
+    shares_setup = True
+
     def __init__(  # noqa: PLR0913 (the params of a document)
         self,
         grid: str = "cigre_mv",

@@ -1,0 +1,38 @@
+"""Executes the runs of a generated design folder: here, on local cores.
+
+:func:`run_folder` executes what is missing and returns a :class:`Summary`;
+:func:`run_states` says how far all runs are, :func:`job_records` how those ended that ran.
+:mod:`.executor` is the contract of executors, :mod:`.job` describes the files in ``jobs/``.
+"""
+
+from .executor import Executor
+from .inline import InlineExecutor
+from .job import Job, JobRecord, StoreLocation
+from .local import LocalExecutor, available_cores
+from .progress import FolderProgress, make_progress
+from .runs import Summary, row_values, run_folder, select_runs
+from .settings import EXECUTORS, Settings
+from .status import RunState, RunStatus, job_records, run_states, states_of
+
+__all__ = [
+    "EXECUTORS",
+    "Executor",
+    "FolderProgress",
+    "InlineExecutor",
+    "Job",
+    "JobRecord",
+    "LocalExecutor",
+    "RunState",
+    "RunStatus",
+    "Settings",
+    "StoreLocation",
+    "Summary",
+    "available_cores",
+    "job_records",
+    "make_progress",
+    "row_values",
+    "run_folder",
+    "run_states",
+    "select_runs",
+    "states_of",
+]

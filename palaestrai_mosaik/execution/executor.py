@@ -1,0 +1,56 @@
+"""The contract of executors: they take jobs, and yield how each of them ended.
+
+::
+
+    executor = LocalExecutor(processes=4)
+    for record in executor.run(jobs):      # in the order in which they end
+        print(record.run, record.status)
+
+Rules for all of them:
+
+- ``jobs`` is taken lazily: a job is taken when it can be started (or handed to the
+  scheduler of a cluster), so that whoever gives them can stop giving.
+- Every job that was taken gives exactly one record, and its file is in place before it is
+  yielded. Only where the executor was cancelled, jobs that had not begun give none.
+- A job's failure, the death of its process included, is a record, never an exception.
+- When the iteration ends, or is left, no process of a run is left.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .job import Job, JobRecord
+
+#: module, class and parameters of a part of this package that runs are made of
+OwnClass = tuple[str, str, dict[str, Any]]
+
+
+class Executor(ABC):
+    """Executes jobs somewhere. See the rules of this module."""
+
+    def __init__(self) -> None:
+        self._cancelled = 0
+
+    @abstractmethod
+    def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
+        """Execute ``jobs``; yield the record of each as it ends."""
+
+    @property
+    @abstractmethod
+    def processes(self) -> int:
+        """How many runs are executed at the same time, at most."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called."""
+        return self._cancelled > 0
+
+    def cancel(self, *, now: bool = False) -> None:
+        """Start nothing more, and let what runs end: told to, or (``now``) killed.
+
+        Only notes the wish, so a signal handler or another thread may call it.
+        """
+        self._cancelled = max(self._cancelled, 2 if now else 1)

@@ -1,0 +1,224 @@
+"""A job (one planned run that is to be executed), and what is known of it afterwards.
+
+Each run of a design folder has up to three files in ``jobs/``, named as its document::
+
+    jobs/
+      <slug>.json       the record: how the run ended; renamed into place at its end
+      <slug>.running    the marker: which process runs it now
+      <slug>.log        what the run printed, and the traceback of its failure
+      .lock             held by the command that executes the folder
+
+The process of a run writes marker and record itself. A process that died leaves its marker;
+whoever notices writes the record. A record that belongs to another document (its ``hash``) or
+cannot be read does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import psutil
+
+from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
+from palaestrai_mosaik.store import Store
+
+FOLDER = "jobs"
+RESULTS = "results"
+
+RecordStatus = Literal["finished", "failed", "interrupted"]
+#: a process's start, as two calls of psutil tell it, may differ by so many seconds
+_START_TOLERANCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLocation:
+    """Where results go: a folder or database URL, and the folder of files that a URL needs."""
+
+    location: str
+    directory: str | None = None
+
+    @classmethod
+    def of(cls, folder: Path, given: str | None) -> Self:
+        """Return the store of the design folder ``folder``: ``given``, or its ``results``."""
+        results = str((folder / RESULTS).absolute())
+        if given is None:
+            return cls(results)
+        if "://" in given:
+            return cls(given, results)
+        return cls(str(Path(given).absolute()))
+
+    def open(self, *, create: bool = False) -> Store:
+        """Open the store. Raises :class:`~palaestrai_mosaik.errors.StoreError`."""
+        return Store(self.location, directory=self.directory, create=create)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One planned run that is to be executed; plain data, to be sent to another process.
+
+    ``run`` is the run's uid, ``hash`` that of its document, which lies at ``document``;
+    ``path`` is that of its files in ``jobs/``, without a suffix. ``attempt`` counts from 1.
+    ``resume`` is the instance in the store that goes on from its checkpoint, if there is one;
+    ``checkpoint_every`` are the seconds between two of them (0: none).
+    """
+
+    run: str
+    hash: str
+    document: Path
+    path: Path
+    store: StoreLocation
+    attempt: int = 1
+    resume: str | None = None
+    checkpoint_every: float = CHECKPOINT_EVERY
+
+    @property
+    def record(self) -> Path:
+        """Where the record will be."""
+        return with_suffix(self.path, ".json")
+
+    @property
+    def marker(self) -> Path:
+        """Where the marker is while the run goes on."""
+        return with_suffix(self.path, ".running")
+
+    @property
+    def log(self) -> Path:
+        """Where the log is."""
+        return with_suffix(self.path, ".log")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """How an attempt at a run ended.
+
+    ``started`` and ``ended`` are UTC in ISO 8601, ``seconds`` the time between.
+    ``exit_code`` is 0, 1 or 130 where the run ended by itself, else that of its process
+    (negative: the signal that killed it). ``error`` is what went wrong, one line or a few.
+    ``instance`` is the run's id in ``store``, ``None`` where it had not begun.
+    """
+
+    run: str
+    hash: str
+    status: RecordStatus
+    instance: str | None
+    store: str
+    started: str
+    ended: str
+    seconds: float
+    exit_code: int
+    error: str | None
+    host: str
+    pid: int
+    attempt: int
+
+    def write(self, path: Path) -> None:
+        """Put the record in place: whole, and on the disk, or not at all."""
+        _write(path, asdict(self), durable=True)
+
+    @classmethod
+    def read(cls, path: Path) -> JobRecord | None:
+        """Return the record at ``path``; ``None`` if there is none, or none that can be read."""
+        found = _read(path)
+        names = {field.name for field in fields(cls)}
+        return cls(**found) if found is not None and set(found) == names else None
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Which process executes a run, since when, and as which instance once that is known."""
+
+    run: str
+    hash: str
+    attempt: int
+    host: str
+    pid: int
+    pid_started: float
+    started: str
+    instance: str | None = None
+
+    @classmethod
+    def here(cls, job: Job) -> Marker:
+        """Return the marker of ``job`` for this process, from now on."""
+        process = psutil.Process()
+        return cls(
+            job.run, job.hash, job.attempt, socket.gethostname(), process.pid, process.create_time(), now()
+        )
+
+    def write(self, path: Path) -> None:
+        """Put the marker in place, whole."""
+        _write(path, asdict(self), durable=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Marker | None:
+        """Return the marker at ``path``; ``None`` if there is none, or none that can be read."""
+        found = _read(path)
+        names = {field.name for field in fields(cls)}
+        return cls(**found) if found is not None and set(found) == names else None
+
+    @property
+    def of_this_host(self) -> bool:
+        """Whether the process is one of this host."""
+        return self.host == socket.gethostname()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs; of another host it is believed."""
+        if not self.of_this_host:
+            return True
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.pid_started) < _START_TOLERANCE
+            return same and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+        except psutil.AccessDenied:  # it exists; whose it is cannot be told
+            return True
+
+
+def with_suffix(path: Path, suffix: str) -> Path:
+    """Return ``path`` with ``suffix`` added (names of runs may hold dots)."""
+    return path.with_name(path.name + suffix)
+
+
+def now() -> str:
+    """Return the time, UTC, in ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def seconds_between(started: str, ended: str) -> float:
+    """Return the seconds between two times that :func:`now` gave."""
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+
+
+def _write(path: Path, content: Mapping[str, Any], *, durable: bool) -> None:
+    # the process is in the name: two that write the same file must not share the temporary one
+    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

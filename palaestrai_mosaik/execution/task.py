@@ -1,0 +1,211 @@
+"""What the process of a run does: execute the document, tell how it ended."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import faulthandler
+import io
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.errors import (
+    CheckpointError,
+    DocumentError,
+    PalaestraiMosaikError,
+    Problem,
+    RunInterrupted,
+    StoreError,
+)
+from palaestrai_mosaik.experiment import RunDocument, load
+from palaestrai_mosaik.run import Interrupt, Progress, execute, make_progress
+from palaestrai_mosaik.run.process import read_frame
+from palaestrai_mosaik.store import Store
+
+from .job import Job, JobRecord, Marker, RecordStatus, now
+
+#: seconds that a run has to end once nobody waits for it any more
+GRACE = 5.0
+#: characters of an error that its record keeps; the log has all of it
+_ERROR_LENGTH = 2000
+_FINISHED, _FAILED, _INTERRUPTED = 0, 1, 130
+
+
+class _Noted(Progress):
+    """Shows the progress, and notes the instance in the marker once there is one."""
+
+    def __init__(self, shown: Progress, marker: Marker, path: Path):
+        self.instance: str | None = None
+        self._shown, self._marker, self._path = shown, marker, path
+        # called at every step: straight to the display
+        self.step = shown.step  # type: ignore[method-assign]
+        self.begin_phase = shown.begin_phase  # type: ignore[method-assign]
+        self.carry = shown.carry  # type: ignore[method-assign]
+        self.episode = shown.episode  # type: ignore[method-assign]
+        self.end_phase = shown.end_phase  # type: ignore[method-assign]
+
+    def begin_run(self, instance: str) -> None:
+        self.instance = instance
+        replace(self._marker, instance=instance).write(self._path)
+        self._shown.begin_run(instance)
+
+
+def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord, str]:
+    """Execute ``job`` in this process; return its record and the traceback of its failure.
+
+    The marker is there as long as this takes; the record is left to the caller to write, who
+    removes the marker then. Raises nothing but :class:`ExecutionError` where the marker cannot be written.
+    """
+    marker = Marker.here(job)
+    marker.write(job.marker)
+    noted = _Noted(shown, marker, job.marker)
+    clock = time.perf_counter()
+    status: RecordStatus = "finished"
+    code, error, trace = _FINISHED, None, ""
+    try:
+        document = _load(job)
+        with job.store.open() as store:
+            _execute(document, store, job, interrupt, noted)
+    except (RunInterrupted, KeyboardInterrupt) as stopped:
+        status, code, error = "interrupted", _INTERRUPTED, str(stopped) or "interrupted"
+    except (Exception, SystemExit) as failure:
+        status, code, error = "failed", _FAILED, _told(failure)
+        trace = "".join(traceback.format_exception(failure))
+    record = JobRecord(
+        job.run,
+        job.hash,
+        status,
+        noted.instance,
+        job.store.location,
+        marker.started,
+        now(),
+        round(time.perf_counter() - clock, 3),
+        code,
+        error,
+        marker.host,
+        marker.pid,
+        job.attempt,
+    )
+    return record, trace
+
+
+def _load(job: Job) -> RunDocument:
+    document = load(job.document)
+    if document.hash != job.hash:
+        raise DocumentError([Problem("was edited after it was generated", file=str(job.document))])
+    return document
+
+
+def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt, noted: _Noted) -> None:
+    options: dict[str, Any] = {
+        "store": store,
+        "progress": noted,
+        "interrupt": interrupt,
+        "checkpoint_every": job.checkpoint_every,
+    }
+    if job.resume is not None:
+        try:
+            execute(document, resume=job.resume, **options)
+        except (CheckpointError, StoreError) as error:
+            if noted.instance is not None:
+                raise
+            print(
+                f"instance {job.resume} cannot go on, starting from the beginning: {error}", file=sys.stderr
+            )
+        else:
+            return
+    execute(document, **options)
+
+
+def _told(error: BaseException) -> str:
+    own = isinstance(error, PalaestraiMosaikError)
+    text = str(error) if own else f"{type(error).__name__}: {error}"
+    return text if len(text) <= _ERROR_LENGTH else text[: _ERROR_LENGTH - 3] + "..."
+
+
+def work(jobs: Sequence[Job], lifeline: int) -> None:
+    """Execute ``jobs`` one after the other in this process, which is theirs alone.
+
+    All that is printed, also by compiled code and child processes, goes to the logs. A SIGTERM
+    ends the run that goes on between two steps, a second one in the middle of one, and no other
+    is begun then. So does the end of the driver, which ``lifeline`` tells: a file descriptor
+    that has nothing to read until its other end is closed.
+    """
+    interrupt = Interrupt()
+    for number in Interrupt.SIGNALS:
+        signal.signal(number, lambda *_: interrupt.request())
+    threading.Thread(target=_watch, args=(lifeline, interrupt), daemon=True).start()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    for job in jobs:
+        if interrupt.requested:
+            break
+        _redirect(job)
+        record, trace = perform(job, interrupt, make_progress(stream=sys.stderr))
+        sys.stderr.write(trace)
+        _flush()
+        record.write(job.record)
+        job.marker.unlink(missing_ok=True)
+
+
+def _watch(lifeline: int, interrupt: Interrupt) -> None:
+    os.read(lifeline, 1)
+    # nobody waits for this run any more: it is told to end, urged, and ended
+    interrupt.request()
+    time.sleep(GRACE / 2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE / 2)
+    os._exit(_FAILED)
+
+
+def _redirect(job: Job) -> None:
+    """Send what is printed from now on to the log."""
+    _flush()
+    log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    os.close(log)
+    for stream in (sys.stdout, sys.stderr):
+        # the process may be killed at any time: what was printed must be out by then
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    faulthandler.enable(2)
+    if job.attempt > 1:
+        print(f"--- attempt {job.attempt}, {now()}", file=sys.stderr)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    if os.name == "posix":
+        # what compiled code has printed and still holds
+        ctypes.CDLL(None).fflush(None)
+
+
+def leave() -> None:
+    """End this process, a fork, without what its parent's frames would do on their way out."""
+    with suppress(Exception):
+        # such as removing temporary folders; the records are written, nothing else depends on it
+        atexit._run_exitfuncs()
+    _flush()
+    os._exit(_FINISHED)
+
+
+def main() -> None:
+    """Run a process that was not forked: the jobs come in over standard input."""
+    stream = os.fdopen(os.dup(0), "rb")
+    frame = read_frame(stream)
+    if frame is not None:
+        work(pickle.loads(frame), stream.fileno())

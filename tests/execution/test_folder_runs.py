@@ -1,0 +1,300 @@
+"""What becomes of the runs of a folder, executed by this process."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import threading
+
+import psutil
+import pytest
+import yaml
+from execution.folders import make_folder, markers, statuses, until
+from support.learning import digests
+
+from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.execution import (
+    ExecutionError,
+    FolderProgress,
+    RunStatus,
+    Settings,
+    StoreLocation,
+    job_records,
+    local,
+    make_progress,
+    run_folder,
+    runs,
+)
+from palaestrai_mosaik.execution.job import Marker
+from palaestrai_mosaik.execution.processes import SpawnLauncher
+
+FINISHED, FAILED, INTERRUPTED = RunStatus.FINISHED, RunStatus.FAILED, RunStatus.INTERRUPTED
+
+
+def execute(folder, which="missing", progress=None, rows=None, **settings):
+    return run_folder(folder, which=which, rows=rows, progress=progress, settings=Settings(**settings))
+
+
+def recorded(folder):
+    """Return the digests of every finished run, by run."""
+    found = {}
+    with StoreLocation.of(folder.path, None).open() as store:
+        table = store.runs()
+        for instance, run in table[table["status"] == "finished"][["run", "document"]].to_numpy().tolist():
+            found[run] = digests(store, instance)
+    return found
+
+
+def no_process_left(folder):
+    """Whether no marker is left, nor a process of this one that is not its own."""
+    assert markers(folder.path) == {}
+    return not psutil.Process().children(recursive=True)
+
+
+class Ends(FolderProgress):
+    """Notes the order in which runs end; ``do`` is called with each record."""
+
+    def __init__(self, do=lambda record: None):
+        self.runs, self.do = [], do
+
+    def ended(self, record):
+        self.runs.append(record.run)
+        self.do(record)
+
+
+def test_a_run_that_fails_or_dies_is_lost_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "PATIENCE", 0.5)
+    what = ["slow", "raise", "exit", "kill", "print", "stubborn", "well"]
+    folder = make_folder(tmp_path / "f", what, steps=20)
+    ends = Ends()
+    summary = execute(folder, progress=ends, jobs=2, timeout=3)
+    good = {"slow", "print", "well"}
+    assert statuses(folder.path) == ["finished" if word in good else "failed" for word in what]
+    assert summary.ended == {FINISHED: 3, FAILED: 4}
+    assert not summary.whole
+    # the first took longest of those that ended well, so they did not end in their order
+    assert sorted(ends.runs) == [run.uid for run in folder.runs] != ends.runs
+
+    records = job_records(folder)
+    raised, left, killed, hung = (records[f"doing-{i}-r0"] for i in (1, 2, 3, 5))
+    assert (raised.exit_code, raised.error) == (1, "ValueError: number 1 has had enough")
+    assert (left.exit_code, "exit code 7" in left.error) == (7, True)
+    assert (killed.exit_code, "SIGKILL" in killed.error) == (-9, True)
+    assert hung.error == "took longer than the time limit of 3 s"
+    assert hung.seconds >= 3
+    assert {record.run for record in summary.failures} == {r.run for r in (raised, left, killed, hung)}
+
+    logs = {i: (folder.path / "jobs" / f"doing-{i}-r0.log").read_text() for i in range(len(what))}
+    for line in ("number 4 prints", "and warns", "a child echoes", "compiled code prints"):
+        assert line in logs[4].splitlines()
+        assert not any(line in logs[i] for i in logs if i != 4)
+    assert "in _raise" in logs[1]
+    with StoreLocation.of(folder.path, None).open() as store:
+        found = store.runs().set_index("document")["status"].to_dict()
+    assert [found[run.uid] for run in folder.runs] == [
+        *("finished", "failed", "lost", "lost", "finished", "lost", "finished")
+    ]
+    assert no_process_left(folder)
+
+
+def test_runs_that_share_a_process_are_lost_alone_too(tmp_path):
+    what = ["well", "kill", "well", "raise", "print", "exit", "well"]
+    folder = make_folder(tmp_path / "f", what)
+    summary = execute(folder, jobs=1, runs_per_process=10)
+    assert statuses(folder.path) == [
+        "failed" if word in {"kill", "raise", "exit"} else "finished" for word in what
+    ]
+    assert summary.ended == {FINISHED: 4, FAILED: 3}
+    records = job_records(folder)
+    pids = [records[run.uid].pid for run in folder.runs]
+    # a new process after each that died, and only then
+    assert len({*pids}) == 3
+    assert pids[0] == pids[1] != pids[2] == pids[3] == pids[4] == pids[5] != pids[6]
+    log = (folder.path / "jobs" / "doing-4-r0.log").read_text()
+    assert "compiled code prints" in log
+
+
+def test_all_executors_give_the_same_results(tmp_path, monkeypatch):
+    found = []
+    for name, settings in {
+        "inline": {"executor": "inline"},
+        "forked": {"jobs": 2},
+        "spawned": {"jobs": 2, "runs_per_process": 2},
+    }.items():
+        if name == "spawned":
+            monkeypatch.setattr(local, "make_launcher", lambda method, preload: SpawnLauncher())
+        folder = make_folder(tmp_path / name, ["well", "well", "print", "raise"])
+        summary = execute(folder, **settings)
+        assert summary.ended == {FINISHED: 3, FAILED: 1}
+        found.append(recorded(folder))
+    assert found[0] == found[1] == found[2]
+    assert all(len(streams) == 2 for streams in found[0].values())
+    assert len({str(streams) for streams in found[0].values()}) == 1  # common random numbers
+    assert no_process_left(folder)
+
+
+def test_what_failed_is_left_out_until_it_is_asked_for(tmp_path):
+    gate = tmp_path / "gate"
+    folder = make_folder(tmp_path / "f", ["well", "print", "raise"], gate=str(gate))
+    assert execute(folder, executor="inline").ended == {FINISHED: 1, FAILED: 2}
+    again = execute(folder, executor="inline")
+    assert (again.before, again.ended, again.whole) == ({FINISHED: 1, FAILED: 2}, {}, False)
+    gate.touch()
+    assert execute(folder, "failed", rows=[1], executor="inline").whole
+    mended = execute(folder, "failed", executor="inline")
+    assert (mended.before, mended.ended) == ({FINISHED: 1}, {FINISHED: 1, FAILED: 1})
+    record = job_records(folder)["doing-0-r0"]
+    assert (record.status, record.attempt) == ("finished", 2)
+    assert "there is no" in (folder.path / "jobs" / "doing-0-r0.log").read_text()
+    assert execute(folder, "unfinished", executor="inline").ended == {FAILED: 1}
+
+
+def test_rows_choose_what_is_executed(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well"] * 4, repetitions=2)
+    summary = execute(folder, rows={1, 3}, executor="inline")
+    assert (summary.considered, summary.ended, summary.whole) == (4, {FINISHED: 4}, True)
+    done = ["waiting", "waiting", "finished", "finished"]
+    assert statuses(folder.path) == [*done, *done]
+    with pytest.raises(ExecutionError, match="no row 4: it has rows 0 to 3"):
+        execute(folder, rows={0, 4})
+
+
+def test_nothing_more_is_begun_after_a_failure_if_the_user_wants_that(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "raise", "well", "well"])
+    summary = execute(folder, jobs=1, fail_fast=True)
+    assert (summary.ended, summary.not_begun) == ({FINISHED: 1, FAILED: 1}, 2)
+    assert statuses(folder.path) == ["finished", "failed", "waiting", "waiting"]
+
+
+def test_results_count_not_the_files_about_jobs(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    assert execute(folder, executor="inline").whole
+    shutil.rmtree(folder.path / "jobs")
+    again = execute(folder, executor="inline")
+    assert (again.before, again.ended) == ({FINISHED: 2}, {})
+    shutil.rmtree(folder.path / "results")
+    assert execute(folder, executor="inline").ended == {FINISHED: 2}
+    shutil.rmtree(folder.path / "results")
+    assert statuses(folder.path) == ["lost", "lost"]
+
+
+def test_documents_that_were_edited_are_refused(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "well", "well"])
+    for number in (0, 2):
+        path = folder.path / folder.documents[number].file
+        document = yaml.safe_load(path.read_text())
+        document["seed"] += 1
+        path.write_text(yaml.safe_dump(document))
+    with pytest.raises(DocumentError) as caught:
+        execute(folder, executor="inline")
+    assert [problem.file for problem in caught.value.problems] == [
+        str(folder.path / folder.documents[number].file) for number in (0, 2)
+    ]
+    assert not (folder.path / "results").exists()
+
+
+def test_a_record_of_another_document_does_not_count(tmp_path):
+    folder = make_folder(tmp_path / "f", ["raise", "well"])
+    execute(folder, rows=[0], executor="inline")
+    assert job_records(folder).keys() == {"doing-0-r0"}
+    path = folder.path / "jobs" / "doing-0-r0.json"
+    for text in (path.read_text().replace(folder.documents[0].hash, "0" * 64), "{}", "[]", '{"run": '):
+        path.write_text(text)
+        assert job_records(folder) == {}
+
+
+def test_a_run_goes_on_from_its_checkpoint(tmp_path):
+    # ten episodes of 0.15 s each; stopped after some of them
+    keys = {"steps": 5, "episodes": 10}
+    folder = make_folder(tmp_path / "f", ["slow", "well"], **keys)
+    cut = execute(folder, rows=[0], jobs=1, timeout=0.8, checkpoint_every=0.01)
+    assert cut.ended == {FAILED: 1}
+    first = job_records(folder)["doing-0-r0"]
+    assert list((folder.path / "results" / "instances" / first.instance / "checkpoints").iterdir())
+    assert execute(folder, "unfinished", rows=[0], executor="inline").whole
+    second = job_records(folder)["doing-0-r0"]
+    assert (second.instance, second.attempt) == (first.instance, 2)
+    undisturbed = make_folder(tmp_path / "g", ["slow", "well"], **keys)
+    execute(undisturbed, rows=[0], executor="inline")
+    assert recorded(folder) == recorded(undisturbed)
+
+
+def test_runs_end_with_the_process_that_starts_them(tmp_path):
+    folder = make_folder(tmp_path / "f", ["hang", "slow"], steps=1000)
+
+    def kill_server():
+        until(lambda: len(markers(folder.path)) == 2)
+        (server,) = psutil.Process().children()
+        server.kill()
+
+    killer = threading.Thread(target=kill_server)
+    killer.start()
+    with pytest.raises(ExecutionError, match=r"process that starts the runs has ended .*SIGKILL"):
+        execute(folder, jobs=2)
+    killer.join()
+    found = [Marker.read(path) for path in (folder.path / "jobs").glob("*.running")]
+    until(lambda: not any(marker.alive for marker in found))
+    assert statuses(folder.path) == ["interrupted", "interrupted"]
+
+
+def test_two_signals_kill_what_does_not_end(tmp_path):
+    folder = make_folder(tmp_path / "f", ["hang", "well", "well"])
+
+    def press(record):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    summary = execute(folder, jobs=2, progress=Ends(press))
+    assert summary.interrupted
+    assert summary.ended[INTERRUPTED] >= 1
+    assert statuses(folder.path)[0] == "interrupted"
+    assert job_records(folder)["doing-0-r0"].exit_code == -signal.SIGKILL
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert no_process_left(folder)
+
+
+def test_a_marker_of_a_process_that_is_gone_or_another_one_is_dead(tmp_path):
+    mine = psutil.Process()
+    common = {"run": "r", "hash": "h", "attempt": 1, "started": "2020-01-01T00:00:00+00:00"}
+    here = {"host": os.uname().nodename, "pid": mine.pid, "pid_started": mine.create_time()}
+    assert Marker(**common, **here).alive
+    # a number that was given to another process since
+    assert not Marker(**common, **{**here, "pid_started": mine.create_time() - 60}).alive
+    assert not Marker(**common, **{**here, "pid": 2**22 + 1}).alive
+    assert Marker(**common, **{**here, "host": "elsewhere", "pid": 2**22 + 1}).alive
+
+
+def test_a_command_that_is_gone_is_waited_for(tmp_path, monkeypatch):
+    """Its runs end within seconds; meanwhile nobody else may begin them."""
+    monkeypatch.setattr(runs, "GRACE", 0.2)
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    (folder.path / "jobs").mkdir()
+    mine, planned = psutil.Process(), folder.documents[1]
+    path = folder.path / "jobs" / "doing-1-r0.running"
+    host = os.uname().nodename
+    Marker(planned.uid, planned.hash, 1, host, mine.pid, mine.create_time(), "2020-01-01").write(path)
+    summary = execute(folder, executor="inline")
+    assert (summary.before, summary.ended, summary.whole) == ({RunStatus.RUNNING: 1}, {FINISHED: 1}, False)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "raise", "well"])
+    lines, terminal, quiet = io.StringIO(), Terminal(), io.StringIO()
+    execute(folder, rows=[0, 1], executor="inline", progress=make_progress(stream=lines))
+    first, last = lines.getvalue().splitlines()
+    assert first == "2 runs, up to 1 at the same time"
+    assert last.startswith("2 of 2 runs, 1 failed, ")
+    execute(folder, "unfinished", executor="inline", progress=make_progress(stream=terminal))
+    assert "runs: 100%" in terminal.getvalue()
+    assert "2/2 [" in terminal.getvalue()
+    assert "1 failed" in terminal.getvalue()
+    execute(folder, "failed", executor="inline", progress=make_progress(quiet=True, stream=quiet))
+    assert quiet.getvalue() == ""
