@@ -24,6 +24,7 @@ PARTS = {
     "postgresql": ("postgresql", "psycopg"),
     "grid": ("pandapower", "simbench", "lightsim2grid", "numba", "grid"),
     "rl": ("stable-baselines3", "stable_baselines3", "gymnasium", "'rl'"),
+    "browser": ("browser", "selenium"),
 }
 
 

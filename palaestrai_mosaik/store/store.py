@@ -24,6 +24,7 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.errors import StoreError
 
+from .across import AcrossRuns
 from .brains import Brains
 from .database import Database
 from .models import Experiment, Instance, RunDocument
@@ -36,7 +37,7 @@ DEFAULT_DIRECTORY = "palaestrai-results"
 _OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
 
-class Store(Trajectories, Brains):
+class Store(Trajectories, AcrossRuns, Brains):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     ``location`` is a directory (default ``palaestrai-results`` in the working directory;

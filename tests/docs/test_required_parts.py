@@ -17,6 +17,9 @@ TESTS = {
         "import pytest\n@pytest.mark.skipif(True, reason='no URL of a PostgreSQL')\ndef test(): pass\n"
     ),
     "test_module.py": "import pytest\npytest.importorskip('simbench_is_not_here')\ndef test(): pass\n",
+    "test_browser.py": (
+        "import pytest\n@pytest.mark.skipif(True, reason='no browser: chromium.sh installs one')\ndef test(): pass\n"
+    ),
     "test_other.py": "import pytest\ndef test(): pytest.skip('needs a full moon')\n",
     "test_expected.py": (
         "import pytest\n@pytest.mark.xfail(reason='PostgreSQL')\ndef test(): raise ValueError\n"
@@ -53,8 +56,9 @@ def outcome(tmp_path: Path, required: str) -> str:
 @pytest.mark.parametrize(
     ("required", "counts"),
     [
-        ("", ["3 skipped", "1 xfailed"]),
-        ("postgresql", ["1 error", "2 skipped", "1 xfailed"]),
+        ("", ["4 skipped", "1 xfailed"]),
+        ("postgresql", ["1 error", "3 skipped", "1 xfailed"]),
+        ("browser", ["1 error", "3 skipped", "1 xfailed"]),
         ("grid", ["1 error"]),  # of collection, so nothing else is run
     ],
 )

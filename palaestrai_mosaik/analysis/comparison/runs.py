@@ -1,0 +1,215 @@
+"""The runs that are compared: which level and setting each belongs to, and what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
+
+from .aggregates import FloatArray
+from .normalise import normalised
+from .options import Options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: how a level is called that consists of not having the factor
+INACTIVE = "(none)"
+#: the setting where nothing beside the compared factors varies, or no setting is shared
+ONE_SETTING = "all"
+#: more levels than this are a scale, not a choice
+MOST_LEVELS = 30
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one outcome.
+
+    ``frame`` has one row per run: level, setting, repetition, value (NaN where it is lost)
+    and run (what is executed; one can stand in several settings), sorted by what they are and not by when they ended. ``levels``: name -> labels, one for
+    each of the compared factors ``by``, in order. ``settings``: the names of the settings.
+    ``crossed``: whether levels can be compared within settings. ``against``: which level each
+    other is compared with (``None``: all pairs).
+    """
+
+    by: tuple[str, ...]
+    levels: dict[str, Labels]
+    settings: tuple[str, ...]
+    crossed: bool
+    against: dict[str, str] | None
+    frame: pd.DataFrame
+    warnings: tuple[str, ...]
+
+    def used(self, level: str) -> pd.DataFrame:
+        """Return the runs of a level that gave a value, each once."""
+        own = self.frame[(self.frame["level"] == level) & self.frame["value"].notna()]
+        return own.drop_duplicates("run")
+
+    def strata(self, level: str) -> dict[str, FloatArray]:
+        """Return the values of a level by setting, without what is lost; no empty ones."""
+        grouped = self.used(level).groupby("setting", sort=False)["value"]
+        return {str(name): part.to_numpy(float) for name, part in grouped}
+
+    def seeds(self, level: str) -> int:
+        """Return how many independent runs a level has in a setting, at least: repetitions if crossed."""
+        own = self.used(level)
+        if own.empty:
+            return 0
+        counted = own.groupby("setting")["repetition"]
+        return int((counted.nunique() if self.crossed else counted.size()).min())
+
+
+def collect(
+    frame: pd.DataFrame, by: Sequence[str], outcome: str, settings: Sequence[str], options: Options
+) -> Runs:
+    """Return the runs of ``frame`` by level and setting (see ``compare``)."""
+    import pandas as pd
+
+    _check_names(frame, by, outcome, settings)
+    order = [column for column in ("row", "repetition") if column in frame.columns]
+    frame = frame.sort_values(order, kind="stable") if order else frame
+    levels = _levels(frame, by)
+    warnings: list[str] = []
+    nested = [name for name in settings if _is_nested(frame, by, name)]
+    if nested:
+        warnings.append(
+            f"{_names(nested)}: only some levels of {_names(by)} have it, so each of these levels is taken "
+            "over all its values there"
+        )
+    shared = [name for name in settings if name not in nested and frame[name].nunique(dropna=False) > 1]
+    runs = pd.DataFrame(
+        {
+            "level": _level_names(frame, by),
+            "setting": _setting_names(frame, shared) if shared else ONE_SETTING,
+            "repetition": frame["repetition"].to_numpy() if "repetition" in frame.columns else 0,
+            "value": _values(frame, outcome).to_numpy(),
+            "run": frame["run"].to_numpy() if "run" in frame.columns else np.arange(len(frame)),
+        }
+    )
+    # a run that stands for several rows was executed once, and counts once
+    runs = runs.drop_duplicates(["level", "setting", "repetition", "run"], ignore_index=True)
+    crossed = bool((runs.groupby("setting")["level"].nunique() > 1).any())
+    if not crossed:
+        warnings.append(
+            f"no setting of {_names(shared)} occurs with two levels of {_names(by)}: runs are compared as if "
+            "these were drawn at random for each, not setting by setting"
+        )
+        runs = runs.assign(setting=ONE_SETTING).drop_duplicates(["level", "run"], ignore_index=True)
+    elif runs.duplicated(["level", "run"]).any():
+        warnings.append(
+            f"some runs stand for several settings of {_names(shared)}, which make no difference to them: "
+            "each counts once, and a pair of the same two runs does"
+        )
+    against = None if options.baseline is None else baseline_of(levels, by, options.baseline)
+    runs["value"] = normalised(runs, options.normalise, against or {})
+    return Runs(
+        tuple(by), levels, tuple(dict.fromkeys(runs["setting"])), crossed, against, runs, tuple(warnings)
+    )
+
+
+def _check_names(frame: pd.DataFrame, by: Sequence[str], outcome: str, settings: Sequence[str]) -> None:
+    if not by:
+        raise PalaestraiMosaikError("nothing to compare by: name a factor")
+    for what, names in (("factor", (*by, *settings)), ("outcome", (outcome,))):
+        for name in names:
+            if name not in frame.columns:
+                columns = [str(column) for column in frame.columns]
+                raise PalaestraiMosaikError(f"no {what} {name!r} in the runs{did_you_mean(name, columns)}")
+
+
+def _values(frame: pd.DataFrame, outcome: str) -> pd.Series[float]:
+    """Return the outcome, NaN where it is not finite or the run has not finished."""
+    values = frame[outcome].astype(float)
+    whole = np.isfinite(values)
+    if "status" in frame.columns:
+        whole &= frame["status"] == "finished"
+    return values.where(whole)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _labels(frame: pd.DataFrame, by: Sequence[str]) -> list[Labels]:
+    return list(zip(*(_text(frame[name]) for name in by), strict=True))
+
+
+def _text(column: pd.Series) -> list[str]:
+    missing = column.isna()
+    return [INACTIVE if none else str(label) for none, label in zip(missing, column, strict=True)]
+
+
+def _name(labels: Labels, by: Sequence[str]) -> str:
+    if len(by) == 1:
+        return labels[0]
+    return ", ".join(f"{name}={label}" for name, label in zip(by, labels, strict=True))
+
+
+def _level_names(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
+    return [_name(labels, by) for labels in _labels(frame, by)]
+
+
+def _setting_names(frame: pd.DataFrame, settings: Sequence[str]) -> list[str]:
+    columns = [[f"{name}={label}" for label in _text(frame[name])] for name in settings]
+    return [", ".join(parts) for parts in zip(*columns, strict=True)]
+
+
+def _levels(frame: pd.DataFrame, by: Sequence[str]) -> dict[str, Labels]:
+    """Return the levels in the order of the categories of each factor, or of their appearance."""
+    ranks = [{label: i for i, label in enumerate(_in_order(frame[name]))} for name in by]
+    found = sorted(
+        set(_labels(frame, by)), key=lambda labels: [r[x] for r, x in zip(ranks, labels, strict=True)]
+    )
+    if len(found) > MOST_LEVELS:
+        raise PalaestraiMosaikError(
+            f"{_names(by)}: {len(found):,} levels are too many to compare (at most {MOST_LEVELS}); "
+            "'arsenai analyse' tells how outcomes depend on such a factor"
+        )
+    if len(found) < 2:
+        raise PalaestraiMosaikError(f"{_names(by)}: one level only, nothing to compare it with")
+    return {_name(labels, by): labels for labels in found}
+
+
+def _in_order(column: pd.Series) -> list[str]:
+    if column.dtype.name == "category":
+        return [*map(str, column.cat.categories), INACTIVE]
+    return list(dict.fromkeys(_text(column)))
+
+
+def _is_nested(frame: pd.DataFrame, by: Sequence[str], name: str) -> bool:
+    """Whether some level never has the factor ``name``, and another has it."""
+    import pandas as pd
+
+    inactive = frame[name].isna().groupby(pd.Series(_level_names(frame, by), frame.index)).all()
+    return bool(inactive.any() and not inactive.all())
+
+
+def baseline_of(levels: dict[str, Labels], by: Sequence[str], baseline: str) -> dict[str, str]:
+    """Return, for each other level, the level that it is compared with.
+
+    ``baseline`` is a label of one of the factors; a combination is compared with that which
+    has this label in its place. Raises ``PalaestraiMosaikError`` for a label of none or several.
+    """
+    places = [i for i in range(len(by)) if any(labels[i] == baseline for labels in levels.values())]
+    if len(places) != 1:
+        known = list(dict.fromkeys(label for labels in levels.values() for label in labels))
+        if places:
+            raise PalaestraiMosaikError(f"baseline {baseline!r} is a level of each of {_names(by)}")
+        raise PalaestraiMosaikError(
+            f"baseline {baseline!r} is no level of {_names(by)}{did_you_mean(baseline, known)}; "
+            f"these are {', '.join(known)}"
+        )
+    place = places[0]
+    names = {labels: name for name, labels in levels.items()}
+    against = {}
+    for name, labels in levels.items():
+        other = names.get((*labels[:place], baseline, *labels[place + 1 :]))
+        if other is not None and other != name:
+            against[name] = other
+    return against

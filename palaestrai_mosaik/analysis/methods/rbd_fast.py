@@ -1,0 +1,42 @@
+"""First-order Sobol indices from any sample of independent factors (RBD-FAST).
+
+Sources: Tarantola, Gatelli and Mara 2006, "Random balance designs for the estimation of first
+order global sensitivity indices", Reliability Engineering & System Safety 91; bias correction
+of Tissot and Prieur 2012, ibid. 107. The estimator is SALib's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .study import FloatArray, Indices, Refused, Study, around, half_samples, normal_quantile, ranks
+
+#: harmonics that are summed, and fewest points with which half of them can be told apart
+HARMONICS = 10
+FEWEST = 60
+_MOST_RESAMPLES = 200
+
+
+def rbd_fast(study: Study) -> Indices:
+    """Return S1 of every axis.
+
+    Intervals are normal, from the standard deviation over random halves: bootstrapped points
+    (as SALib has them) stand beside their doubles, which looks like structure, and make
+    intervals half as wide again as they should be.
+    """
+    count = len(study.y)
+    if count < FEWEST:
+        raise Refused(f"{count} rows are too few for RBD-FAST, which needs {FEWEST}")
+    columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
+    resamples = min(study.resamples, _MOST_RESAMPLES)
+    first = _estimate(columns, study.y)
+    halves = [_estimate(columns[half], study.y[half]) for half in half_samples(count, resamples, study.seed)]
+    reach = normal_quantile(study.confidence) * np.std(halves, axis=0, ddof=1)
+    return Indices([around("S1", name, first[i], reach[i]) for i, name in enumerate(study.names)])
+
+
+def _estimate(columns: FloatArray, y: FloatArray) -> FloatArray:
+    from SALib.analyze.rbd_fast import compute_first_order, permute_outputs, unskew_S1
+
+    raw = [compute_first_order(permute_outputs(column, y), HARMONICS) for column in columns.T]
+    return np.array([unskew_S1(value, HARMONICS, len(y)) for value in raw])

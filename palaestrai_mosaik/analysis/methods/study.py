@@ -1,0 +1,149 @@
+"""What a sensitivity method is given, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """The runs of which the rows of a study are means.
+
+    ``row``: (runs,) the index of each run's row in the study; ``number``: (runs,) its repetition;
+    ``y``: (runs,) its outcome. ``common``: the runs of one number share their seed in all rows.
+    """
+
+    row: IntArray
+    number: IntArray
+    y: FloatArray
+    common: bool = False
+
+
+@dataclass(frozen=True)
+class Study:
+    """One outcome over the points of a sample, all of it finite.
+
+    ``unit``: (rows, axes) points of the unit cube, ``y``: (rows,) the outcome, ``block``: (rows,)
+    as of the sample. ``names`` are those of the axes, ``groups`` the name of each axis's group,
+    or its own where it has none. ``sampler`` and ``arguments`` are what made the points.
+    ``seed`` seeds all resampling. ``repetitions``: ``None`` where every row was run once.
+    """
+
+    unit: FloatArray
+    y: FloatArray
+    block: IntArray
+    names: tuple[str, ...]
+    groups: tuple[str, ...]
+    sampler: str = "random"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    confidence: float = 0.95
+    resamples: int = 1000
+    seed: int = 0
+    repetitions: Repetitions | None = None
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """What is told apart: the groups, in the order of their first axes."""
+        return tuple(dict.fromkeys(self.groups))
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        """The problem as SALib knows it: always the unit cube.
+
+        Axes have numbers for names, because SALib refuses some names.
+        """
+        numbers = [f"x{i}" for i in range(len(self.names))]
+        problem: dict[str, Any] = {
+            "num_vars": len(numbers),
+            "names": numbers,
+            "bounds": [[0.0, 1.0]] * len(numbers),
+        }
+        if self.groups != self.names:
+            players = self.players
+            problem["groups"] = [f"g{players.index(group)}" for group in self.groups]
+        return problem
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One sensitivity index: ``factor2`` is empty but for pairs; no interval is NaN."""
+
+    index: str
+    factor: str
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+    factor2: str = ""
+
+
+@dataclass(frozen=True)
+class Indices:
+    """What a method gives, and what has to be told about it."""
+
+    rows: Sequence[Index]
+    notes: tuple[str, ...] = ()
+
+
+class Refused(Exception):
+    """A study cannot be analysed by a method; the text says why."""
+
+
+def around(index: str, factor: str, value: float, half: float, factor2: str = "") -> Index:
+    """Return an index whose interval reaches ``half`` to either side."""
+    return Index(index, factor, float(value), float(value - half), float(value + half), factor2)
+
+
+@contextmanager
+def global_generator_untouched(seed: int) -> Iterator[None]:
+    """Seed numpy's global generator, from which parts of SALib draw, and put it back afterwards."""
+    state = np.random.get_state()  # noqa: NPY002  (put back, not drawn from)
+    try:
+        np.random.seed(seed)  # noqa: NPY002
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+def ranks(values: FloatArray, seed: int) -> FloatArray:
+    """Return the ranks of ``values`` as (rank + 1/2)/n; ties in an order drawn from ``seed``.
+
+    Methods that cut a coordinate into slices of equal size then do so within a level too,
+    where the order of the rows must not matter.
+    """
+    shuffle = np.random.Generator(np.random.PCG64(seed)).permutation(len(values))
+    order = shuffle[np.argsort(values[shuffle], kind="stable")]
+    result = np.empty(len(values))
+    result[order] = (np.arange(len(values)) + 0.5) / len(values)
+    return result
+
+
+def half_samples(count: int, resamples: int, seed: int) -> Iterator[IntArray]:
+    """Yield the indices of ``resamples`` random halves of ``count`` points.
+
+    The standard deviation of an estimate over random halves drawn without replacement is the
+    standard error of the estimate from all points (Shao and Wu 1989, "A general theory for
+    jackknife variance estimation", Annals of Statistics 17: the delete-d jackknife with
+    d = n/2). Unlike a bootstrap they hold no point twice, which smooth estimators take for structure.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    for _ in range(resamples):
+        yield np.sort(rng.permutation(count)[: count // 2])
+
+
+def normal_quantile(confidence: float) -> float:
+    """Return how many standard errors an interval of this confidence reaches to either side."""
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + confidence / 2))

@@ -1,0 +1,209 @@
+"""From the folder of a design and its results to what a report is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palaestrai_mosaik.analysis.comparison import Comparison, compare_design
+from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
+from palaestrai_mosaik.design.decode import INACTIVE
+from palaestrai_mosaik.errors import PalaestraiMosaikError
+
+from .data import LearningData, ReportData
+from .markup import cell, count, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from palaestrai_mosaik.store import Store
+
+#: with fewer episodes there is nothing to be seen of learning
+FEWEST_EPISODES = 4
+#: of more runs of one level, learning curves are of so many, evenly spread over the rows
+MOST_RUNS = 200
+#: below so many runs, quartiles are no band
+_FEWEST_FOR_QUARTILES = 4
+
+
+def collect(results: Results) -> ReportData:
+    """Return all that is known of the design's results, analysed and compared.
+
+    Raises :class:`~palaestrai_mosaik.errors.StoreError` where there are no results, and
+    :class:`~palaestrai_mosaik.errors.DocumentError` where the design asks for what does not fit it.
+    """
+    folder = results.folder
+    spec = results.spec
+    outcomes = tuple(outcome.name for outcome in results.outcome_specs)
+    frame = results.outcomes()
+    values = folder.values()
+    methods = choose_methods(results, None)
+    found = sensitivity(results, methods)
+    comparisons, notes = _comparisons(results)
+    with results.open_store() as store:
+        learning = tuple(_learning(store, frame, comparisons, values))
+        executed = _executed(store, frame)
+    counts = folder.manifest["counts"]
+    return ReportData(
+        spec=spec,
+        outcomes=outcomes,
+        values=values,
+        runs=frame.drop(columns="instance"),
+        sensitivity=tidy(found),
+        comparisons=tuple(comparisons),
+        learning=learning,
+        failures=_failures(results, values),
+        remarks={(one.outcome, one.method): one.notes for one in found if one.notes},
+        refused={(one.outcome, one.method): one.refused for one in found if one.refused},
+        sizes=_sizes(counts),
+        versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
+        commands=(
+            "# from design.yml, a file of the folder that this report belongs to",
+            "arsenai generate design.yml --output again",
+            "arsenai run again",
+            "arsenai report again",
+        ),
+        warnings=tuple(f"{one.outcome} by {one.method}: {one.refused}" for one in found if one.refused),
+        notes=(*folder.sample.warnings, *notes),
+    )
+
+
+def _sizes(counts: Mapping[str, int]) -> dict[str, str]:
+    rows = f"{counts['rows']:,}"
+    if counts["rejected"]:
+        rows += f" ({counts['rejected']:,} more rejected by constraints)"
+    runs = f"{counts['runs']:,}"
+    if counts["duplicates"]:
+        runs += f" ({counts['duplicates']:,} of them equal to another, and executed with it)"
+    return {"rows": rows, "runs": runs}
+
+
+def _generated(versions: Mapping[str, str]) -> dict[str, str]:
+    return {"generated with": ", ".join(f"{name} {version}" for name, version in versions.items())}
+
+
+def _executed(store: Store, frame: pd.DataFrame) -> dict[str, str]:
+    """Return the versions that the runs were executed with."""
+    runs = store.runs()
+    runs = runs[runs["run"].isin(set(frame["instance"].dropna()))]
+    told = {
+        ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
+        for packages in runs["packages"]
+        if packages
+    }
+    return {"executed with": "; or ".join(sorted(told))} if told else {}
+
+
+def _times(runs: pd.DataFrame) -> dict[str, str]:
+    seconds = runs.drop_duplicates("run")["duration"].dropna()
+    if seconds.empty:
+        return {}
+    median, total = number(float(seconds.median()), 3), number(float(seconds.sum()), 3)
+    return {"time": f"{median} s per run (median), {total} s in all"}
+
+
+def _comparisons(results: Results) -> tuple[list[Comparison], list[str]]:
+    """Return the comparisons of the design; where it asks for none and none is possible, why."""
+    try:
+        return compare_design(results), []
+    except PalaestraiMosaikError as error:
+        if results.spec.analysis.compare:
+            raise
+        return [], [f"no comparison: {error}"]
+
+
+def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return the executions that did not finish: which, of what, why, and where the log is."""
+    import pandas as pd
+
+    runs = results.runs()
+    runs = runs[(runs["status"] != "finished") & (runs["uid"] == runs["run"])]
+    logs = {run.uid: f"jobs/{PurePosixPath(run.file).stem}.log" for run in results.folder.documents}
+    rows = [
+        (uid, status, described(values[row]), error if isinstance(error, str) else "", logs[uid])
+        for uid, status, row, error in zip(
+            *(runs[name] for name in ("uid", "status", "row", "error")), strict=True
+        )
+    ]
+    return pd.DataFrame(rows, columns=["run", "status", "values", "error", "log"])
+
+
+def described(values: Mapping[str, Any]) -> str:
+    """Return the values of a row as text: ``gain=0.5, algorithm=ppo``."""
+    return ", ".join(f"{name}={cell(value)}" for name, value in values.items() if value is not INACTIVE)
+
+
+def _learning(
+    store: Store,
+    frame: pd.DataFrame,
+    comparisons: Sequence[Comparison],
+    values: Sequence[Mapping[str, Any]],
+) -> Iterator[LearningData]:
+    """Yield the objective of each agent over the episodes of each phase, where there are some."""
+    runs = frame[(frame["status"] == "finished") & (frame["uid"] == frame["run"])]
+    by = comparisons[0].by if comparisons else ()
+    levels = runs["row"].map(lambda row: _level(values[row], by))
+    chosen: dict[str, str] = {}
+    for level in dict.fromkeys(levels):
+        own = runs.loc[levels == level, "instance"].tolist()
+        kept = np.linspace(0, len(own) - 1, min(len(own), MOST_RUNS)).round().astype(int)
+        chosen |= {own[i]: level for i in kept}
+    for number_, name in store.phases_across(list(chosen)).itertuples(index=False):
+        told = store.outcomes_across(list(chosen), "objective", phase=int(number_))
+        if told.empty or told["episode"].max() + 1 < FEWEST_EPISODES:
+            continue
+        told = told.groupby(["run", "agent", "episode"], sort=False)["sum"].mean().reset_index()
+        told["level"] = told["run"].map(chosen)
+        for agent in told["agent"].unique():
+            lines = _lines(told[told["agent"] == agent], list(dict.fromkeys(chosen.values())))
+            title = f"How {agent} did in phase {name}"
+            yield LearningData(
+                title, "objective, sum of an episode", lines, _note(lines, len(runs), len(chosen))
+            )
+
+
+def _level(values: Mapping[str, Any], by: Sequence[str]) -> str:
+    if not by:
+        return "all runs"
+    told = ["inactive" if values[name] is INACTIVE else cell(values[name]) for name in by]
+    return told[0] if len(by) == 1 else ", ".join(f"{n}={v}" for n, v in zip(by, told, strict=True))
+
+
+def _lines(told: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
+    """Return value and band of each level and episode: of what all of its runs have."""
+    import pandas as pd
+    from scipy.stats import trim_mean
+
+    parts = []
+    for level in levels:
+        table = told[told["level"] == level].pivot(index="episode", columns="run", values="sum").sort_index()
+        # the mean of those that go on would jump where one ends
+        table = table.dropna()
+        if table.empty:
+            continue
+        values = table.to_numpy(float)
+        n = values.shape[1]
+        ends = (25, 75) if n >= _FEWEST_FOR_QUARTILES else (0, 100)
+        low, high = np.percentile(values, ends, axis=1)
+        part = {"level": level, "episode": table.index.to_numpy() + 1, "n": n}
+        parts.append(
+            pd.DataFrame({**part, "value": trim_mean(values, 0.25, axis=1), "low": low, "high": high})
+        )
+    columns = ["level", "episode", "n", "value", "low", "high"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+def _note(lines: pd.DataFrame, runs: int, drawn: int) -> str:
+    most = int(lines["n"].max())
+    if most == 1:
+        return "Each line is a single run."
+    told = "Lines: interquartile mean over the runs; bands: lower to upper quartile"
+    if int(lines["n"].min()) < _FEWEST_FOR_QUARTILES:
+        told += f", of fewer than {_FEWEST_FOR_QUARTILES} runs lowest to highest"
+    if drawn < runs:
+        told += f". Of {count(runs, 'run')}, {drawn:,} are shown, evenly spread over the rows of each level"
+    return f"{told}."

@@ -1,0 +1,166 @@
+"""The results of a generated design: every run joined to its row, outcomes as numbers.
+
+What a run gave is found in the store by the hash of its document, so it makes no difference
+how, where and in which order the runs were executed: rows are in the order of the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.design.decode import INACTIVE
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.model import DesignSpec, OutcomeSpec
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.store import Store
+
+from .outcomes import default_outcomes, take
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: where in a design's folder the results are, unless another place is named
+RESULTS = "results"
+# The store knows more; what has not ended is not there yet.
+_STATUS = {"finished": "finished", "running": "missing"}
+_RUN_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance", "duration", "error"]
+_OUTCOME_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance"]
+
+
+class Results:
+    """The results of the design in ``folder``.
+
+    ``store``: where they are (default: ``results`` in the folder), a location or an open store.
+    All frames are read once and kept; they must not be written to. Raises
+    :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is none of a design.
+    """
+
+    def __init__(self, folder: str | Path | DesignFolder, store: str | Path | Store | None = None):
+        self.folder = folder if isinstance(folder, DesignFolder) else DesignFolder.open(folder)
+        self._store = self.folder.path / RESULTS if store is None else store
+
+    @property
+    def spec(self) -> DesignSpec:
+        """The design."""
+        return self.folder.spec
+
+    @contextmanager
+    def open_store(self) -> Iterator[Store]:
+        """Open the store. Raises :class:`~palaestrai_mosaik.errors.StoreError` if there is none."""
+        if isinstance(self._store, Store):
+            yield self._store
+            return
+        try:
+            store = Store(self._store, create=False)
+        except StoreError as error:
+            raise StoreError(f"{error} (has the design been run? arsenai run {self.folder.path})") from error
+        with store:
+            yield store
+
+    @cached_property
+    def outcome_specs(self) -> tuple[OutcomeSpec, ...]:
+        """The outcomes of the design; where it names none, the objectives of the last phase."""
+        if self.spec.outcomes:
+            return self.spec.outcomes
+        if not self._finished:
+            raise StoreError(f"no run of the design {self.spec.uid!r} has finished yet")
+        with self.open_store() as store:
+            return default_outcomes(store, self._finished)
+
+    def runs(self) -> pd.DataFrame:
+        """Return one row per row and repetition of the design, in order.
+
+        Columns: ``row``, ``repetition``, ``uid``, ``run`` (uid of the run that was executed for
+        it), ``status`` (``finished``, ``failed``, or ``missing``: not run yet, or still running),
+        ``instance`` (its uid in the store, ``None`` where missing), ``duration`` (seconds),
+        ``error`` (of a failed one). Of several instances the newest finished one counts.
+        """
+        return self._runs
+
+    def outcomes(self) -> pd.DataFrame:
+        """Return one row per row and repetition of the design, with a column per outcome.
+
+        Before these: ``row``, ``repetition``, ``uid``, ``run``, ``status``, ``instance`` as
+        :meth:`runs` has them. The outcomes of what has not finished are NaN. Raises
+        :class:`~palaestrai_mosaik.errors.StoreError` where an outcome names what no run has.
+        """
+        return self._outcomes
+
+    def by_row(self) -> pd.DataFrame:
+        """Return one row per row of the design: repetitions reduced to their mean.
+
+        Columns: ``row``, ``count`` (finished repetitions), one per outcome. A repetition whose
+        outcome is not finite is left out of that mean; a row without any is NaN.
+        """
+        frame = self.outcomes()
+        names = [outcome.name for outcome in self.outcome_specs]
+        values = frame[names].where(frame[names].abs() < float("inf"))
+        result = values.groupby(frame["row"], sort=True).mean()
+        result.insert(0, "count", (frame["status"] == "finished").groupby(frame["row"]).sum())
+        return result.reset_index()
+
+    def table(self) -> pd.DataFrame:
+        """Return what a design was made for: one row per run, with all factors and all outcomes.
+
+        Columns: ``row``, ``repetition``, ``uid``, ``run``, ``status``, the factors (``None`` where
+        inactive), the outcomes. Nothing in it depends on when or where the runs were executed.
+        """
+        import pandas as pd
+
+        frame = self.outcomes()
+        values = self.folder.values()
+        first = frame[[name for name in _OUTCOME_COLUMNS if name != "instance"]]
+        factors = {
+            factor.name: pd.Series(
+                [_shown(values[row][factor.name]) for row in frame["row"]], index=frame.index, dtype=object
+            )
+            for factor in self.spec.factors
+        }
+        outcomes = frame[[outcome.name for outcome in self.outcome_specs]]
+        return pd.concat([first, pd.DataFrame(factors, index=frame.index), outcomes], axis=1)
+
+    @cached_property
+    def _runs(self) -> pd.DataFrame:
+        import pandas as pd
+
+        planned = self.folder.runs
+        with self.open_store() as store:
+            found = store.newest_runs(run.hash for run in planned)
+        columns = (found[name] for name in ("hash", "run", "status", "duration", "error"))
+        newest = {hashed: told for hashed, *told in zip(*columns, strict=True)}
+        rows = []
+        for run in planned:
+            instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
+            shown = _STATUS.get(status, "failed")
+            missing = shown == "missing"
+            rows.append(
+                (
+                    *(run.row, run.repetition, run.uid, run.run, shown),
+                    *((None, None, None) if missing else (instance, duration, error)),
+                )
+            )
+        frame = pd.DataFrame.from_records(rows, columns=_RUN_COLUMNS)
+        return frame.astype({"instance": object, "duration": float, "error": object})
+
+    @property
+    def _finished(self) -> list[str]:
+        runs = self._runs
+        return list(dict.fromkeys(runs.loc[runs["status"] == "finished", "instance"]))
+
+    @cached_property
+    def _outcomes(self) -> pd.DataFrame:
+        frame = self._runs[_OUTCOME_COLUMNS].copy()
+        finished = frame["instance"].where(frame["status"] == "finished")
+        with self.open_store() as store:
+            for outcome in self.outcome_specs:
+                told = take(store, self._finished, outcome)
+                frame[outcome.name] = finished.map(told).astype(float)
+        return frame
+
+
+def _shown(value: Any) -> Any:
+    return None if value is INACTIVE else value

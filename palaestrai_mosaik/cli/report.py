@@ -1,0 +1,34 @@
+"""``arsenai report``: one HTML page with all that a design's results say."""
+
+from __future__ import annotations
+
+import sys
+
+from .common import FINISHED
+from .tables import count
+
+
+def report(folder: str | None, *, store: str | None, output: str | None) -> int:
+    """Write the report of the design in ``folder``; print where it is, and its first sentences."""
+    from palaestrai_mosaik.analysis.report import collect, headline, write_report
+    from palaestrai_mosaik.analysis.report.markup import plain
+    from palaestrai_mosaik.analysis.report.sections import lost
+    from palaestrai_mosaik.analysis.results import Results
+
+    from .execution import find_folder
+
+    results = Results(find_folder(folder), store)
+    data = collect(results)
+    page = write_report(data, output if output is not None else results.folder.path / "report")
+    for outcome, sentences in headline(data):
+        print(outcome)
+        for sentence in sentences:
+            print(f"  {plain(sentence)}")
+    tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
+    print(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
+    # what is on standard output comes first where both streams are one
+    sys.stdout.flush()
+    gone = lost(data)
+    for warning in ([gone] if gone else []) + list(data.warnings):
+        print(f"warning: {warning}", file=sys.stderr)
+    return FINISHED

@@ -1,0 +1,132 @@
+"""``arsenai analyse``: outcomes and sensitivity indices of a design, as tables and files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palaestrai_mosaik.errors import PalaestraiMosaikError
+
+from .common import FAILED, FINISHED
+from .tables import NOTHING, count, number, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.analysis.sensitivity import SensitivityResult
+
+# Of many pairs, the strongest are printed; the file holds all.
+_MOST_PAIRS = 10
+_DIGITS = "%.10g"
+
+
+def analyse(
+    folder: str,
+    *,
+    store: str | None,
+    methods: Sequence[str],
+    outcomes: Sequence[str],
+    output: str | None,
+) -> int:
+    """Print the outcomes of the design in ``folder`` and what they depend on; write both as CSV.
+
+    Returns 1 where a method could not be used on an outcome.
+    """
+    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.analysis.sensitivity import choose_outcomes, sensitivity, tidy
+
+    results = Results(folder, store)
+    names = choose_outcomes(results, outcomes)
+    found = sensitivity(results, methods, names)
+    directory = Path(output) if output is not None else results.folder.path / "analysis"
+    print("\n".join(_outcome_lines(results, names)), end="\n\n")
+    for one in found:
+        print("\n".join(_lines(one)), end="\n\n")
+    if not found:
+        print(
+            f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
+        )
+    print(_write(results.table(), directory / "outcomes.csv", None))
+    if found:
+        print(_write(tidy(found), directory / "sensitivity.csv", _DIGITS))
+    # what is on standard output comes first where both streams are one
+    sys.stdout.flush()
+    refused = [one for one in found if one.refused]
+    for one in refused:
+        print(f"warning: {one.outcome} by {one.method}: {one.refused}", file=sys.stderr)
+    print(f"next: arsenai report {results.folder.path}")
+    return FAILED if refused else FINISHED
+
+
+def _outcome_lines(results: Results, names: Sequence[str]) -> Iterator[str]:
+    from palaestrai_mosaik.analysis.loss import lost_runs
+
+    frame = results.outcomes()
+    lost = lost_runs(frame, names)
+    gone = [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
+    told = f" ({', '.join(gone)})" if gone else ""
+    yield f"{count(lost['runs'], 'run')}{told}"
+    rows = []
+    for name in names:
+        values = frame[name].to_numpy(dtype=float)
+        values = values[np.isfinite(values)]
+        moments: Sequence[float | None] = [None] * 5
+        if len(values):
+            moments = [values.mean(), values.std(), values.min(), float(np.median(values)), values.max()]
+        rows.append((name, *moments, lost[name] or None))
+    headers = ("outcome", "mean", "std", "min", "median", "max", "not finite")
+    yield table(headers, rows, indent="  ")
+
+
+def _lines(one: SensitivityResult) -> Iterator[str]:
+    rows = f"{count(one.used, 'row')} used" + (f", {one.lost:,} lost" if one.lost else "")
+    yield f"{one.outcome} by {one.method} ({rows})"
+    if one.refused:
+        yield f"  not computed: {one.refused}"
+        return
+    singles = one.frame[one.frame["factor2"] == ""]
+    yield _wide(singles, ["factor"])
+    pairs = one.frame[one.frame["factor2"] != ""]
+    if len(pairs):
+        first = pairs["index"].iloc[0]
+        order = pairs[pairs["index"] == first].sort_values("value", ascending=False, kind="stable")
+        strongest = order.head(_MOST_PAIRS)[["factor", "factor2"]]
+        yield _wide(strongest.merge(pairs, on=["factor", "factor2"], sort=False), ["factor", "factor2"])
+        if len(order) > len(strongest):
+            yield f"  and {count(len(order) - len(strongest), 'weaker pair')}"
+    yield from (f"  {note}" for note in one.notes)
+
+
+def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
+    """Return the indices of each factor or pair side by side, with their intervals."""
+    indices = list(dict.fromkeys(frame["index"]))
+    cells: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
+    for row in frame.to_dict("records"):
+        where = tuple(row[key] for key in keys)
+        cells.setdefault(where, {})[str(row["index"])] = [row["value"], _between(row)]
+    headers = [*(" x " if key == "factor2" else key for key in keys)]
+    headers += [title for index in indices for title in (index, "")]
+    rows = [
+        [*where, *(cell for index in indices for cell in values.get(index, [None, None]))]
+        for where, values in cells.items()
+    ]
+    return table(headers, rows, indent="  ")
+
+
+def _between(row: dict[Any, Any]) -> str | None:
+    low, high = number(row["low"]), number(row["high"])
+    return None if NOTHING in (low, high) else f"[{low}, {high}]"
+
+
+def _write(frame: pd.DataFrame, file: Path, digits: str | None) -> Path:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        frame.to_csv(file, index=False, lineterminator="\n", float_format=digits)
+    except OSError as error:
+        raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
+    return file

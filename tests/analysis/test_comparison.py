@@ -1,0 +1,393 @@
+"""Tables of runs become comparisons: hand-computed cases, and what is wrong with the data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from palaestrai_mosaik import seeding
+from palaestrai_mosaik.analysis.comparison import Options, compare
+from palaestrai_mosaik.errors import PalaestraiMosaikError
+
+NAN = float("nan")
+
+
+def runs(values, factors=("agent",)):
+    """One row of the design per entry: its factors -> the outcomes of its repetitions."""
+    rows = []
+    for row, (labels, outcomes) in enumerate(values.items()):
+        labels = labels if isinstance(labels, tuple) else (labels,)
+        for repetition, y in enumerate(outcomes):
+            status = "failed" if y is None else "finished"
+            told = dict(zip(factors, labels, strict=True))
+            number = {"row": row, "repetition": repetition, "run": f"{row}-{repetition}"}
+            rows.append({**number, "status": status, **told, "y": NAN if y is None else float(y)})
+    return pd.DataFrame(rows)
+
+
+def grid(agents=("idle", "ppo", "cem"), grids=("rural", "urban"), repetitions=12, effect=0.0):
+    draw = np.random.default_rng(1)
+    values = {}
+    for i, agent in enumerate(agents):
+        for scale, name in enumerate(grids, 1):
+            values[agent, name] = scale * 10 + effect * i + draw.normal(size=repetitions)
+    return runs(values, ("agent", "grid"))
+
+
+def only(frame, **conditions):
+    for name, value in conditions.items():
+        frame = frame[frame[name] == value]
+    assert len(frame) == 1
+    return frame.iloc[0]
+
+
+def says(comparison, *words):
+    return [text for text in comparison.warnings if all(word in text for word in words)]
+
+
+def test_a_comparison_by_hand():
+    frame = runs({"idle": [1, 2, 3, 4, 5, 6, 7, 9], "ppo": [2, 4, 6, 8, 10, 12, 14, 1]})
+    found = compare(frame, "agent", "y", options=Options(better="lower"))
+    assert (found.paired, found.title) == (True, "y by agent")
+    idle = only(found.levels, level="idle")
+    assert (idle.n, idle.lost, idle.seeds, idle.settings) == (8, 0, 8, 1)
+    assert (idle["mean"], idle.iqm, idle["median"]) == (37 / 8, (3 + 4 + 5 + 6) / 4, 4.5)
+    assert idle["std"] == pytest.approx(np.std([1, 2, 3, 4, 5, 6, 7, 9], ddof=1))
+    assert idle.mean_low < 37 / 8 < idle.mean_high
+    pair = only(found.pairs)
+    assert (pair.a, pair.b, pair.n, pair.lost) == ("idle", "ppo", 8, 0)
+    # differences -1 to -7 and 8: ranks 1 to 7 and 8
+    assert pair.difference == -20 / 8
+    assert pair["shift"] == -3.5
+    assert pair.rank_effect == pytest.approx((8 - 28) / 36)
+    assert (pair.won, pair.tied, pair.settings_won) == (7, 0, 1)  # lower is better
+    assert pair.improvement == pytest.approx(
+        np.mean(
+            [[(x < y) + (x == y) / 2 for y in (2, 4, 6, 8, 10, 12, 14, 1)] for x in (1, 2, 3, 4, 5, 6, 7, 9)]
+        )
+    )
+    # 25 of the 256 choices of signs have positive ranks that sum up to 8 at most
+    assert pair.p == pair.p_holm == pytest.approx(2 * 25 / 256)
+    assert pair.favours == ""
+    assert pair.test == "Wilcoxon signed-rank (exact)"
+
+
+def test_what_a_difference_favours_depends_on_the_direction():
+    frame = runs({"idle": range(12), "ppo": range(3, 15)})
+    said = {
+        better: only(compare(frame, "agent", "y", options=Options(better=better)).pairs)
+        for better in ("higher", "lower", None)
+    }
+    assert [said[better].favours for better in ("higher", "lower", None)] == ["ppo", "idle", ""]
+    assert said["higher"].improvement == pytest.approx(1 - said["lower"].improvement)
+    assert (said["higher"].won, said["lower"].won) == (0, 12)
+    assert said["higher"].difference == said["lower"].difference == -3
+    assert np.isnan(said["higher"].effect)  # all pairs differ by the same
+    assert any("higher values" in note for note in compare(frame, "agent", "y").notes)
+
+
+def test_runs_are_compared_setting_by_setting():
+    """Settings that differ more than agents do not hide what the agents differ by."""
+    found = compare(grid(effect=1.0), "agent", "y", ["grid"], Options(better="higher"))
+    pair = only(found.pairs, a="idle", b="cem")
+    assert (pair.n, pair.settings, pair.settings_won) == (24, 2, 0)
+    assert pair.favours == "cem"
+    assert pair.difference_high < -1 < pair.difference_high + 2
+    # within settings runs scatter by 1, over both by more than 5
+    assert only(found.levels, level="cem")["std"] == pytest.approx(1, abs=0.4)
+    assert list(found.cells["setting"]) == ["grid=rural", "grid=urban"] * 3
+    cell = only(found.cells, level="idle", setting="grid=urban")
+    frame = grid(effect=1.0)
+    assert cell["mean"] == pytest.approx(frame[(frame.agent == "idle") & (frame.grid == "urban")].y.mean())
+
+
+def test_p_values_are_corrected_over_the_pairs_of_an_outcome():
+    found = compare(grid(effect=0.5), "agent", "y", ["grid"]).pairs
+    smallest = found["p"].idxmin()
+    assert len(found) == 3
+    assert found["p_holm"][smallest] == pytest.approx(3 * found["p"][smallest])
+
+
+def test_the_order_in_which_runs_ended_makes_no_difference():
+    frame = grid()
+    first = compare(frame, "agent", "y", ["grid"])
+    for seed in range(3):
+        other = compare(frame.sample(frac=1, random_state=seed), "agent", "y", ["grid"])
+        for name in ("levels", "cells", "pairs", "profiles"):
+            assert_frame_equal(getattr(first, name), getattr(other, name))
+
+
+def test_a_further_level_changes_no_interval_of_the_others():
+    two, three = (
+        compare(grid(agents), "agent", "y", ["grid"]) for agents in (("idle", "ppo"), ("idle", "ppo", "cem"))
+    )
+    assert_frame_equal(two.levels, three.levels[:2])
+    uncorrected = [name for name in two.pairs.columns if name != "p_holm"]
+    assert_frame_equal(two.pairs[uncorrected], three.pairs[uncorrected][:1])
+
+
+def test_no_global_generator_is_touched():
+    before = seeding.global_state_digest()
+    for common_seeds in (True, False):
+        compare(grid(), "agent", "y", ["grid"], Options(common_seeds=common_seeds))
+    assert seeding.global_state_digest() == before
+
+
+def test_only_what_is_compared_with_the_baseline_is_a_pair():
+    found = compare(grid(), "agent", "y", ["grid"], Options(baseline="ppo"))
+    assert list(zip(found.pairs.a, found.pairs.b, strict=True)) == [("idle", "ppo"), ("cem", "ppo")]
+    both = compare(grid(), ["agent", "grid"], "y", options=Options(baseline="idle"))
+    assert list(found.levels["level"]) == ["idle", "ppo", "cem"]
+    assert list(zip(both.pairs.a, both.pairs.b, strict=True)) == [
+        (f"agent={agent}, grid={name}", f"agent=idle, grid={name}")
+        for agent in ("ppo", "cem")
+        for name in ("rural", "urban")
+    ]
+
+
+def test_levels_keep_the_order_of_their_factor():
+    frame = grid()
+    frame["agent"] = pd.Categorical(frame["agent"], ["ppo", "cem", "idle", "unused"])
+    assert list(compare(frame, "agent", "y", ["grid"]).levels["level"]) == ["ppo", "cem", "idle"]
+
+
+def test_a_lost_run_costs_its_pair_and_is_told():
+    values = [0.0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    frame = runs({"idle": [None, float("inf"), *values[2:]], "ppo": [y + 1 for y in values]})
+    found = compare(frame, "agent", "y")
+    pair = only(found.pairs)
+    assert (pair.n, pair.lost, pair.difference) == (10, 2, -1)
+    assert only(found.levels, level="idle").lost == 2
+    assert says(found, "2 of 12 of idle (16.7%)", "may look better")
+    assert says(found, "pairs that lack one run", "16.7%")
+    # what a failed run left in the store is no result
+    frame.loc[frame["row"] == 0, "y"] = 99.0
+    assert only(compare(frame, "agent", "y").pairs).n == 11
+
+
+def test_a_lost_run_does_not_move_a_level_towards_the_other_settings():
+    draw = np.random.default_rng(3)
+    values = {
+        (a, g): list(mean + draw.normal(size=20)) for a in "ab" for g, mean in (("low", 0), ("high", 100))
+    }
+    whole = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"])
+    values["a", "low"][0] = None
+    lost = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"])
+    for name in ("mean", "iqm", "median"):
+        assert lost.levels[name][0] == pytest.approx(whole.levels[name][0], abs=1.5)
+
+
+def test_a_level_without_results():
+    found = compare(runs({"idle": [1, 2, 3], "ppo": [None] * 3, "cem": [2, 3, 4]}), "agent", "y")
+    ppo = only(found.levels, level="ppo")
+    assert (ppo.n, ppo.lost) == (0, 3)
+    assert np.isnan([ppo["mean"], ppo.iqm_low, ppo["std"]]).all()
+    tested = found.pairs["p"].notna()
+    assert list(tested) == [False, True, False]
+    # what could not be tested is no test to correct for
+    assert found.pairs["p_holm"][1] == found.pairs["p"][1]
+    assert set(found.profiles["level"]) == {"idle", "cem"}
+
+
+def test_all_runs_lost():
+    found = compare(runs({"idle": [None], "ppo": [None]}), "agent", "y")
+    assert found.levels["n"].sum() == 0
+    assert found.profiles.empty
+    assert np.isnan(found.pairs["p_holm"]).all()
+
+
+def test_one_repetition_gives_no_interval():
+    found = compare(runs({"idle": [1], "ppo": [2]}), "agent", "y")
+    assert np.isnan(found.levels[["mean_low", "mean_high", "iqm_low", "std"]]).all(axis=None)
+    assert list(found.levels["mean"]) == [1, 2]
+    assert np.isnan(found.profiles["low"]).all()
+    pair = only(found.pairs)
+    assert (pair.p, pair.difference) == (1, -1)
+    assert np.isnan([pair.difference_low, pair.improvement_low, pair.shift_low]).all()
+    assert says(found, "only 1 repetition of")
+    assert says(found, "no interval for idle, ppo")
+    assert says(found, "with 1 pair, p_holm cannot fall below 1")
+
+
+def test_one_repetition_of_many_settings_draws_settings():
+    draw = np.random.default_rng(2)
+    values = {(agent, g): [draw.normal() + (agent == "b")] for agent in "ab" for g in range(20)}
+    for common_seeds in (True, False):
+        options = Options(common_seeds=common_seeds, better="higher")
+        found = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"], options)
+        pair = only(found.pairs)
+        assert pair.n == pair.settings == 20
+        assert pair.difference_low < -1 < pair.difference_high < 0
+        assert pair.improvement_low < pair.improvement < pair.improvement_high < 0.5
+        assert not np.isnan(found.levels[["mean_low", "iqm_high", "std"]]).any(axis=None)
+        assert says(found, "over settings, not over seeds")
+
+
+def test_few_seeds_are_told():
+    few, enough = (compare(runs({"a": range(n), "b": range(1, n + 1)}), "agent", "y") for n in (5, 10))
+    assert says(few, "only 5 repetitions", "10 or more")
+    assert says(few, "with 5 pairs, p_holm cannot fall below 0.062")
+    assert enough.warnings == ()
+
+
+def test_constant_outcomes():
+    found = compare(runs({"a": [3] * 10, "b": [3] * 10}), "agent", "y", options=Options(better="lower"))
+    assert (found.levels[["mean", "mean_low", "iqm_high", "median"]] == 3).all(axis=None)
+    pair = only(found.pairs)
+    assert (pair.p, pair.difference, pair.effect, pair.rank_effect) == (1, 0, 0, 0)
+    assert (pair.improvement, pair.improvement_low, pair.tied, pair.favours) == (0.5, 0.5, 10, "")
+    assert len(found.profiles) == 2
+
+
+def test_independent_seeds_are_not_paired():
+    frame = grid(effect=1.0)
+    found = compare(frame, "agent", "y", ["grid"], Options(common_seeds=False, better="higher"))
+    pair = only(found.pairs, a="idle", b="cem")
+    assert (found.paired, pair.n, pair.n_b, pair.favours) == (False, 24, 24, "cem")
+    assert pair.test == "van Elteren (permutations)"
+    assert pair.rank_effect_name == "Cliff's delta"
+    assert pair.rank_effect == pytest.approx(2 * pair.improvement - 1)
+    assert np.isnan(pair["shift"])
+    assert any("seeds of its own" in note for note in found.notes)
+    one = compare(frame[frame.grid == "rural"], "agent", "y", options=Options(common_seeds=False))
+    assert set(one.pairs["test"]) == {"Mann-Whitney (normal)"}
+
+
+def test_levels_without_a_common_setting_are_not_paired():
+    draw = np.random.default_rng(4)
+    values = {("ab"[i % 2], i): [i % 2 * 2 + draw.normal()] for i in range(40)}
+    found = compare(runs(values, ("agent", "gain")), "agent", "y", ["gain"], Options(better="lower"))
+    pair = only(found.pairs)
+    assert (found.paired, pair.n, pair.n_b, pair.settings, pair.favours) == (False, 20, 20, 1, "a")
+    assert says(found, "no setting of 'gain'")
+    assert list(found.cells["setting"]) == ["all", "all"]
+
+
+def test_settings_that_lack_a_level():
+    frame = grid()
+    frame = frame[~((frame.agent == "cem") & (frame.grid == "urban"))]
+    found = compare(frame, "agent", "y", ["grid"])
+    assert list(found.pairs["settings"]) == [2, 1, 1]
+    assert says(found, "1 of 2 settings lack a level")
+
+
+def test_a_factor_of_one_level_only_is_no_setting():
+    """The gain of an agent that idle has not; idle's run stands for both rows."""
+    values = {
+        ("ppo", 1): range(10),
+        ("ppo", 2): range(4, 14),
+        ("idle", None): range(10),
+        ("idle", "other"): range(10),
+    }
+    frame = runs(values, ("agent", "gain"))
+    frame.loc[frame["gain"] == "other", "run"] = frame.loc[frame["gain"].isna(), "run"].to_numpy()
+    frame["gain"] = frame["gain"].where(frame["gain"] != "other", None)
+    found = compare(frame, "agent", "y", ["gain"])
+    assert list(found.levels["n"]) == [20, 10]
+    pair = only(found.pairs)
+    assert (pair.n, pair.difference) == (10, 2)  # the mean of both gains
+    assert says(found, "'gain'", "only some levels")
+    # a mean over the gains that lacks one would speak of something else
+    frame.loc[0, "y"] = NAN
+    pair = only(compare(frame, "agent", "y", ["gain"]).pairs)
+    assert (pair.n, pair.lost) == (9, 1)
+
+
+def test_runs_that_stand_for_several_settings_count_once():
+    """The grid makes no difference to idle and ppo, so their runs are executed for one of them only."""
+    same = {"idle": range(10), "ppo": range(2, 12)}
+    values = {(agent, g): same.get(agent, range(7, 17)) for agent in ("idle", "ppo", "cem") for g in "xy"}
+    frame = runs(values, ("agent", "grid"))
+    shared = frame["agent"].isin(list(same))
+    frame.loc[shared, "run"] = frame["agent"] + frame["repetition"].astype(str)
+    found = compare(frame, "agent", "y", ["grid"])
+    assert says(found, "stand for several settings of 'grid'")
+    assert list(found.levels["n"]) == [10, 10, 20]
+    # idle and ppo have ten pairs of runs, each of them has twenty with cem
+    assert list(found.pairs["n"]) == [10, 20, 20]
+
+
+def test_runs_of_one_repetition_that_go_together_are_told():
+    draw = np.random.default_rng(7)
+    luck = draw.normal(size=15)
+    together = {
+        (agent, g): (agent == "b") * luck + 0.2 * draw.normal(size=15)
+        for agent in "ab"
+        for g in ("x", "y", "z")
+    }
+    found = compare(runs(together, ("agent", "grid")), "agent", "y", ["grid"])
+    assert says(found, "well or badly in all settings together")
+    assert not says(compare(grid(), "agent", "y", ["grid"]), "together (variance")
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_a_profile_tells_which_share_is_better(better):
+    frame = runs({"a": range(51), "b": [50 - i for i in range(51)]})
+    found = compare(frame, "agent", "y", options=Options(better=better)).profiles
+    a = found[found.level == "a"]
+    assert list(a["score"]) == pytest.approx(list(range(51)))
+    beyond = [50 - i if better == "higher" else i for i in range(51)]
+    assert list(a["share"]) == pytest.approx([count / 51 for count in beyond])
+    assert (a["low"] <= a["share"]).all() and (a["share"] <= a["high"]).all()
+
+
+def test_scales_that_mix_are_told_unless_normalised():
+    values = {
+        ("a", "x"): [1, 2, 3],
+        ("b", "x"): [2, 3, 5],
+        ("a", "y"): [100, 200, 300],
+        ("b", "y"): [200, 300, 500],
+    }
+    frame = runs(values, ("agent", "grid"))
+    assert says(compare(frame, "agent", "y", ["grid"]), "spread differs by a factor of 100")
+    found = compare(frame, "agent", "y", ["grid"], Options(normalise="minmax"))
+    assert not says(found, "spread differs")
+    assert list(found.cells["mean"]) == pytest.approx([0.25, 0.25, 7 / 12, 7 / 12])
+    relative = compare(frame, "agent", "y", ["grid"], Options(normalise="baseline", baseline="a"))
+    assert list(relative.cells["mean"]) == pytest.approx([0, 0, 2 / 3, 2 / 3])
+    assert only(relative.pairs).difference == pytest.approx(2 / 3)
+
+
+def test_a_setting_in_which_all_are_alike_is_halfway():
+    values = {("a", "x"): [7, 7], ("b", "x"): [7, 7], ("a", "y"): [0, 1], ("b", "y"): [1, 2]}
+    found = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"], Options(normalise="minmax"))
+    assert list(found.cells["mean"]) == pytest.approx([0.5, 0.25, 0.5, 0.75])
+
+
+@pytest.mark.parametrize(
+    ("by", "settings", "outcome", "options", "message"),
+    [
+        ("agnet", (), "y", {}, "no factor 'agnet' in the runs (did you mean 'agent'?)"),
+        ("agent", ("gird",), "y", {}, "no factor 'gird' in the runs (did you mean 'grid'?)"),
+        ("agent", (), "objective", {}, "no outcome 'objective'"),
+        ((), (), "y", {}, "name a factor"),
+        ("one", (), "y", {}, "one level only"),
+        ("many", (), "y", {}, "72 levels are too many"),
+        ("agent", ("grid",), "y", {"baseline": "idel"}, "(did you mean 'idle'?); these are idle, ppo, cem"),
+        (("agent", "same"), (), "y", {"baseline": "idle"}, "a level of each of 'agent', 'same'"),
+        ("agent", ("grid",), "zero", {"baseline": "idle", "normalise": "baseline"}, "'idle' is 0 on average"),
+    ],
+)
+def test_what_cannot_be_compared_is_an_error(by, settings, outcome, options, message):
+    frame = grid()
+    frame = frame.assign(one="x", many=frame["run"], same=frame["agent"], zero=0.0)
+    with pytest.raises(PalaestraiMosaikError) as error:
+        compare(frame, by, outcome, settings, Options(**options))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"confidence": 95}, "between 0 and 1, not 95"),
+        ({"resamples": 0}, "1 or more, not 0"),
+        ({"normalise": "min_max"}, "did you mean 'minmax'?"),
+        ({"normalise": "baseline"}, "needs a baseline"),
+    ],
+)
+def test_options_that_mean_nothing_are_errors(options, message):
+    with pytest.raises(PalaestraiMosaikError) as error:
+        Options(**options)
+    assert message in str(error.value)

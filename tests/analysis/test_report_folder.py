@@ -1,0 +1,112 @@
+"""The report of a design that was generated and executed: from its document to the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from palaestrai_mosaik.analysis.report import collect, headline, render
+from palaestrai_mosaik.analysis.report.markup import plain
+from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.cli.arsenai import main
+
+#: y = x1 + x2 with x1 of 0, 1, 3 and x2 of 0, 2: shares of variance 14/23 and 9/23
+DESIGN = """
+uid: additive
+seed: 11
+repetitions: 2
+base:
+  schedule:
+    - learn:
+        environments:
+          - environment:
+              name: palaestrai_mosaik.environment.functions:FunctionEnvironment
+              uid: f
+              params: {function: linear, x1: 0, x2: 0}
+        agents:
+          - name: watcher
+            brain: {name: "palaestrai_mosaik.agent.library.dummy:DummyBrain", params: {}}
+            muscle: {name: "palaestrai_mosaik.agent.library.dummy:DummyMuscle", params: {}}
+            objective: {name: "palaestrai_mosaik.agent.library.dummy:DummyObjective", params: {}}
+            sensors: [f.y]
+            actuators: [f.idle]
+        simulation:
+          name: palaestrai_mosaik.simulation:Vanilla
+          conditions: [{name: "palaestrai.experiment:EnvironmentTerminationCondition", params: {}}]
+        phase_config: {mode: train, worker: 1, episodes: 5}
+  run_config: {condition: {name: "palaestrai.experiment:VanillaRunGovernorTerminationCondition", params: {}}}
+factors:
+  x1: {path: schedule.learn.environments.f.environment.params.x1, levels: [0, 1, 3]}
+  x2: {path: schedule.learn.environments.f.environment.params.x2, levels: [0, 2]}
+outcomes:
+  y: {of: reward.f.y, agent: watcher, step: sum, episode: mean, better: higher}
+analysis: {methods: [anova], compare: [x1], resamples: 100}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("design")
+    (directory / "design.yml").write_text(DESIGN)
+    folder = directory / "additive"
+    assert main(["generate", str(directory / "design.yml"), "--output", str(folder), "--quiet"]) == 0
+    execution = ["--executor", "inline", "--quiet"]
+    assert main(["run", str(folder), "--rows", "0-4", *execution]) == 0
+    return folder
+
+
+def test_a_design_that_is_half_done_and_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(folder)]) == 0
+    told = capsys.readouterr()
+    assert "warning: 2 of 12 runs (16.7 %) have not finished: 2 missing." in told.err
+    page = (folder / "report" / "index.html").read_text()
+    assert "2 of 12 runs (16.7 %) have not finished" in page
+    missing = pd.read_csv(folder / "report" / "failures.csv")
+    assert missing["run"].tolist() == ["additive-5-r0", "additive-5-r1"]
+    assert missing["values"].tolist() == ["x1=3, x2=2"] * 2
+
+    assert main(["resume", str(folder), "--executor", "inline", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["report", str(folder)]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert "x1 explains 61 % of the variance of y." in told.out
+    assert "x2 explains 39 %." in told.out
+    assert "Of x1, 3 has the best interquartile mean of y" in told.out
+    assert str(folder / "report" / "index.html") in told.out
+    assert not (folder / "report" / "failures.csv").exists()
+    shares = pd.read_csv(folder / "report" / "sensitivity-y-anova.csv", index_col="factor")["eta2"]
+    assert shares["x1"] == pytest.approx(14 / 23, abs=1e-12)
+    assert shares["x2"] == pytest.approx(9 / 23, abs=1e-12)
+    runs = pd.read_csv(folder / "report" / "runs.csv")
+    assert (runs["y"] == runs["x1"] + runs["x2"]).all()
+    learned = pd.read_csv(folder / "report" / "learning-0.csv")
+    assert learned.groupby("level")["episode"].max().to_dict() == {0: 5, 1: 5, 3: 5}
+    assert (learned["n"] == 4).all(), "two settings of two repetitions"
+
+    page = (folder / "report" / "index.html").read_text()
+    first = {path.name: path.read_bytes() for path in (folder / "report").iterdir()}
+    assert main(["report", str(folder), "--output", str(folder / "again")]) == 0
+    assert {path.name: path.read_bytes() for path in (folder / "again").iterdir()} == first
+    assert re.search(r"generated with</dt><dd>palaestrai_mosaik \d", page)
+    assert re.search(r"executed with</dt><dd>.*mosaik 3\.", page)
+
+
+def test_the_python_way(folder: Path) -> None:
+    data = collect(Results(folder))
+    ((outcome, sentences),) = headline(data)
+    assert outcome == "y"
+    assert plain(sentences[0]).startswith("x1 explains")
+    assert set(render(data)) >= {"index.html", "runs.csv", "factors.csv"}
+
+
+def test_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "design.yml").write_text(DESIGN)
+    folder = tmp_path / "new"
+    assert main(["generate", str(tmp_path / "design.yml"), "--output", str(folder), "--quiet"]) == 0
+    assert main(["report", str(folder)]) == 2
+    assert f"arsenai run {folder}" in capsys.readouterr().err
+    assert not (folder / "report").exists()
