@@ -1,6 +1,23 @@
-"""From the store to pictures: objective and rewards of a run, its sensors, how agents learned."""
+"""From the store to answers: pictures of runs and of learning, and what the runs of a design say.
 
+:class:`Results` are the outcomes of a design's runs, :func:`sensitivity` tells which factors
+matter, :func:`compare_design` which agents or settings are better.
+"""
+
+from .comparison import Comparison, compare_design
 from .learning import Fold, LearningChoice
 from .plot import plot_learning, plot_run
+from .results import Results
+from .sensitivity import SensitivityResult, sensitivity
 
-__all__ = ["Fold", "LearningChoice", "plot_learning", "plot_run"]
+__all__ = [
+    "Comparison",
+    "Fold",
+    "LearningChoice",
+    "Results",
+    "SensitivityResult",
+    "compare_design",
+    "plot_learning",
+    "plot_run",
+    "sensitivity",
+]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.decode import INACTIVE
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.design.model import DesignSpec, OutcomeSpec
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
@@ -23,8 +23,6 @@ from .outcomes import default_outcomes, take
 if TYPE_CHECKING:
     import pandas as pd
 
-#: where in a design's folder the results are, unless another place is named
-RESULTS = "results"
 # The store knows more; what has not ended is not there yet.
 _STATUS = {"finished": "finished", "running": "missing"}
 _RUN_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance", "duration", "error"]

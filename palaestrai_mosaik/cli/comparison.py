@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.design.folder import ANALYSIS
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
 from .common import FINISHED
@@ -34,11 +35,11 @@ def compare(
     from palaestrai_mosaik.analysis.comparison import compare_design
     from palaestrai_mosaik.analysis.results import Results
 
-    from .execution import find_folder
+    from .folders import find_folder
 
     results = Results(find_folder(folder), store)
     found = compare_design(results, by, baseline, outcomes)
-    directory = Path(output) if output is not None else results.folder.path / "analysis"
+    directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     for one in found:
         print("\n".join(_lines(one)), end="\n\n")
     for file in _write(found, directory):

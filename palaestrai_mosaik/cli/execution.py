@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.design.decode import INACTIVE
-from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, DesignFolder
-from palaestrai_mosaik.errors import ExecutionError, PalaestraiMosaikError
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution import (
     RunState,
     RunStatus,
@@ -29,10 +29,9 @@ from palaestrai_mosaik.execution.runs import Which
 from palaestrai_mosaik.execution.status import job_path
 
 from .common import FAILED, FINISHED, INTERRUPTED
+from .folders import find_folder
 from .tables import count, duration, number, shorten, table
 
-#: where designs put their folders unless they say otherwise
-_OUTPUTS = "_outputs"
 _LISTED = 20
 #: what is said of runs that are not executed
 _LEFT_OUT = {
@@ -128,38 +127,6 @@ def _numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] | N
         if asked[-1] > last:
             raise ExecutionError(f"the design has no row {asked[-1]}: it has rows 0 to {last}")
     return set().union(*rows)
-
-
-def find_folder(folder: str | None) -> DesignFolder:
-    """Open the design folder ``folder``, or the only one that there is here.
-
-    Without a name it is the working directory, else the only one in it or in ``_outputs``.
-    Raises :class:`PalaestraiMosaikError` where that is none, or several.
-    """
-    if folder is not None:
-        return DesignFolder.open(folder)
-    if _is_design(Path()):
-        return DesignFolder.open(Path())
-    places = (Path(_OUTPUTS), Path())
-    found = sorted(
-        path
-        for place in places
-        if place.is_dir()
-        for path in place.iterdir()
-        if not path.name.startswith(".") and _is_design(path)
-    )
-    if len(found) == 1:
-        return DesignFolder.open(found[0])
-    if found:
-        listed = ", ".join(map(str, found[:_LISTED])) + (", ..." if len(found) > _LISTED else "")
-        raise PalaestraiMosaikError(f"there are several design folders, name one: {listed}")
-    raise PalaestraiMosaikError(
-        f"there is no design folder here or in {_OUTPUTS}: name one, or make it with arsenai generate DESIGN.yml"
-    )
-
-
-def _is_design(path: Path) -> bool:
-    return (path / MANIFEST).is_file() and (path / DESIGN).is_file()
 
 
 def _tell(folder: DesignFolder, summary: Summary, store: str | None) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from palaestrai_mosaik.design.folder import REPORT
+
 from .common import FINISHED
 from .tables import count
 
@@ -15,11 +17,11 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     from palaestrai_mosaik.analysis.report.sections import lost
     from palaestrai_mosaik.analysis.results import Results
 
-    from .execution import find_folder
+    from .folders import find_folder
 
     results = Results(find_folder(folder), store)
     data = collect(results)
-    page = write_report(data, output if output is not None else results.folder.path / "report")
+    page = write_report(data, output if output is not None else results.folder.path / REPORT)
     for outcome, sentences in headline(data):
         print(outcome)
         for sentence in sentences:

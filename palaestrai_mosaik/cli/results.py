@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik.design.folder import ANALYSIS
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
 from .common import FAILED, FINISHED
@@ -26,7 +27,7 @@ _DIGITS = "%.10g"
 
 
 def analyse(
-    folder: str,
+    folder: str | None,
     *,
     store: str | None,
     methods: Sequence[str],
@@ -40,10 +41,12 @@ def analyse(
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import choose_outcomes, sensitivity, tidy
 
-    results = Results(folder, store)
+    from .folders import find_folder
+
+    results = Results(find_folder(folder), store)
     names = choose_outcomes(results, outcomes)
     found = sensitivity(results, methods, names)
-    directory = Path(output) if output is not None else results.folder.path / "analysis"
+    directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     print("\n".join(_outcome_lines(results, names)), end="\n\n")
     for one in found:
         print("\n".join(_lines(one)), end="\n\n")

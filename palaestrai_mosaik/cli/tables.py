@@ -52,7 +52,7 @@ def number(value: float) -> str:
         return NOTHING
     if value and math.isfinite(value) and not 1e-4 <= abs(value) < 1e9:
         return f"{value:.4g}"
-    digits = 0 if abs(value) >= 1e5 else 5 - len(str(int(abs(value)))) if abs(value) >= 1 else 5
+    digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
     shown = f"{value:,.{digits}f}"
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
 

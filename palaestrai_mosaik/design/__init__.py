@@ -1,10 +1,21 @@
 """Designs of experiments: from factors over a run document to the run documents themselves.
 
-Executes nothing.
+:class:`Design` is where to begin: ``Design.load("design.yml").generate()``. Executes nothing.
 """
 
+from .design import Design
+from .folder import DesignFolder, PlannedRun
 from .load import from_mapping, load, loads
 from .model import DesignSpec
 from .schema import design_schema
 
-__all__ = ["DesignSpec", "design_schema", "from_mapping", "load", "loads"]
+__all__ = [
+    "Design",
+    "DesignFolder",
+    "DesignSpec",
+    "PlannedRun",
+    "design_schema",
+    "from_mapping",
+    "load",
+    "loads",
+]

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: where executing keeps its records and, unless told otherwise, its results
-JOBS, RESULTS = "jobs", "results"
+from .folder import JOBS, RESULTS
 
 
 @dataclass(frozen=True, slots=True)

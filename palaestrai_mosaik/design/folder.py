@@ -31,8 +31,13 @@ DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS = (
     "SHA256SUMS",
     "runs",
 )
-#: everything that generating writes; whatever else lies in the folder is never touched
+#: everything that generating writes
 GENERATED = (DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS)
+#: what executing adds: how runs ended, and their results. Generating never touches them: by the
+#: hash of its document a run is known in every design
+JOBS, RESULTS = "jobs", "results"
+#: what looking at results adds: it is of one design, and goes where another one takes its place
+ANALYSIS, REPORT = "analysis", "report"
 #: where generating puts the former files while it exchanges them for new ones: while they go there,
 #: and while the new ones come
 REPLACING, REPLACED = ".replacing", ".replaced"

@@ -29,9 +29,7 @@ def resolved(spec: DesignSpec, execution: Mapping[str, Any] | None) -> dict[str,
         whole["schedule"] = list(spec.schedule)
     whole |= {
         "factors": [_factor(factor) for factor in spec.factors if factor.choice is None],
-        "zip": {
-            axis.name: [one.name for one in axis.factors] for axis in spec.axes if len(axis.factors) > 1
-        },
+        "zip": {axis.name: [one.name for one in axis.factors] for axis in spec.axes if len(axis.factors) > 1},
         "groups": {group: _members(spec, group) for group in spec.groups},
         "constraints": list(spec.constraints),
         "sampler": {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options},

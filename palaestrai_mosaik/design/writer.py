@@ -246,7 +246,7 @@ def _exchange(scratch: Path, target: Path) -> None:
     replacing, replaced = target / REPLACING, target / REPLACED
     try:
         replacing.mkdir()
-        for name in GENERATED:
+        for name in (*GENERATED, folder.ANALYSIS, folder.REPORT):
             if os.path.lexists(target / name):
                 (target / name).rename(replacing / name)
         replacing.rename(replaced)

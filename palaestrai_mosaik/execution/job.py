@@ -27,12 +27,10 @@ from typing import Any, Literal, Self
 
 import psutil
 
+from palaestrai_mosaik.design.folder import RESULTS
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store import Store
-
-FOLDER = "jobs"
-RESULTS = "results"
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
 #: a process's start, as two calls of psutil tell it, may differ by so many seconds

@@ -11,9 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from palaestrai_mosaik.design.folder import JOBS
 from palaestrai_mosaik.errors import ExecutionError
 
-from .job import FOLDER, now
+from .job import now
 
 FILE = ".lock"
 #: a byte behind all that is written: on Windows nobody can read what is locked
@@ -29,7 +30,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path):
-        self.path = folder / FOLDER / FILE
+        self.path = folder / JOBS / FILE
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:

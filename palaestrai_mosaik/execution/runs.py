@@ -18,7 +18,7 @@ from palaestrai_mosaik.run import Interrupt
 
 from .executor import Executor
 from .instances import resumable
-from .job import FOLDER, Job, JobRecord, Marker, StoreLocation
+from .job import Job, JobRecord, Marker, StoreLocation
 from .lock import FolderLock
 from .progress import FolderProgress
 from .settings import Settings, make_executor
@@ -26,7 +26,7 @@ from .status import RunState, RunStatus, job_path, run_states
 from .task import GRACE
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.design.folder import DesignFolder
+    from palaestrai_mosaik.design.folder import JOBS, DesignFolder
 
 Which = Literal["missing", "unfinished", "failed"]
 #: which states are executed
@@ -96,7 +96,7 @@ def run_folder(
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)
-        _settle(folder.path / FOLDER)
+        _settle(folder.path / JOBS)
         with location.open(create=True) as opened:
             states = [state for state in run_states(folder, opened) if state.planned.uid in considered]
             chosen = [state for state in states if state.status in CHOSEN[which]]

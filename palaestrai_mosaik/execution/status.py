@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from palaestrai_mosaik.store import Store
 
 from .instances import KnownInstance, instances_of
-from .job import FOLDER, JobRecord, Marker, StoreLocation, with_suffix
+from .job import JobRecord, Marker, StoreLocation, with_suffix
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.design.folder import DesignFolder, PlannedRun
+    from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
 
 
 class RunStatus(StrEnum):
@@ -56,7 +56,7 @@ class RunState:
 
 def job_path(folder: Path, planned: PlannedRun) -> Path:
     """Return the path of the run's files in ``jobs/``, without a suffix."""
-    return folder.absolute() / FOLDER / Path(planned.file).name.removesuffix(".yml")
+    return folder.absolute() / JOBS / Path(planned.file).name.removesuffix(".yml")
 
 
 def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
@@ -78,7 +78,7 @@ def run_states(folder: DesignFolder, store: Store | None) -> list[RunState]:
     planned = folder.documents
     known = {} if store is None else instances_of(store, [run.hash for run in planned])
     try:
-        markers = {name for name in os.listdir(folder.path / FOLDER) if name.endswith(".running")}
+        markers = {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
     except FileNotFoundError:
         markers = set()
     records = job_records(folder)

@@ -16,6 +16,7 @@ from palaestrai_mosaik.store.query import short_ids
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
+        (0.000169123, "0.00016912"),
         (0.0, "0"),
         (4.5, "4.5"),
         (1.02834567, "1.0283"),

@@ -86,9 +86,11 @@ def test_another_design_needs_force_and_leaves_no_stale_file(out: Path) -> None:
 
     other.generate(out, force=True)
     assert sorted(file.name for file in (out / "runs").iterdir()) == ["e-0-r0.yml", "e-1-r0.yml"]
+    # what was said of the other design's results is gone, the results are not
     assert {name for name in contents(out) if (out / name).read_text() == "kept"} == {
-        *("jobs/d-4-r0.json", "results/store.db", "analysis/own.csv")
+        *("jobs/d-4-r0.json", "results/store.db")
     }
+    assert not (out / "analysis").exists()
     assert not [entry for entry in (*out.iterdir(), *out.parent.iterdir()) if entry.name.startswith(".")]
 
 
