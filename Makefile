@@ -31,6 +31,8 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/flagship.py
 	$(THREADS) $(BIN)/python tests/benchmarks/memory.py
 	$(THREADS) $(BIN)/python tests/benchmarks/workers.py
+	$(THREADS) $(BIN)/python tests/benchmarks/generate.py
+	$(THREADS) $(BIN)/python tests/benchmarks/execution.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
