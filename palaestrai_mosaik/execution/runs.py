@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from palaestrai_mosaik.design.folder import JOBS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.run import Interrupt
 
@@ -24,9 +25,6 @@ from .progress import FolderProgress
 from .settings import Settings, make_executor
 from .status import RunState, RunStatus, job_path, run_states
 from .task import GRACE
-
-if TYPE_CHECKING:
-    from palaestrai_mosaik.design.folder import JOBS, DesignFolder
 
 Which = Literal["missing", "unfinished", "failed"]
 #: which states are executed

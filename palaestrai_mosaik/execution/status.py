@@ -6,15 +6,12 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
 from palaestrai_mosaik.store import Store
 
 from .instances import KnownInstance, instances_of
 from .job import JobRecord, Marker, StoreLocation, with_suffix
-
-if TYPE_CHECKING:
-    from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
 
 
 class RunStatus(StrEnum):

@@ -88,9 +88,15 @@ class Page:
         self.show(self.file)
 
     def show(self, file: Path, width: int = 1280) -> None:
+        from selenium.webdriver.support.ui import WebDriverWait
+
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        # the driver sometimes returns while the page is read: wait for the new document, all of it
+        self.driver.execute_script("window.former = true")
         self.driver.get(file.as_uri())
+        ready = "return !window.former && document.readyState === 'complete'"
+        WebDriverWait(self.driver, 30).until(lambda driver: driver.execute_script(ready))
 
     def panel(self, identity: str) -> dict[str, Any]:
         return dict(self.driver.execute_script(READ, identity))
