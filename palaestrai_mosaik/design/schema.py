@@ -19,6 +19,8 @@ from .vocabulary import (
     DESIGN,
     DISCRETE,
     DISTRIBUTIONS,
+    EXECUTION,
+    EXECUTORS,
     FACTOR,
     FOLDS,
     OF_BEGINNINGS,
@@ -198,6 +200,19 @@ def _analysis() -> Schema:
     return _section(ANALYSIS, properties)
 
 
+def _execution() -> Schema:
+    seconds: Schema = _NUMBER | {"minimum": 0}
+    properties: dict[str, Schema] = {
+        "executor": _words(EXECUTORS),
+        "jobs": _COUNT,
+        "timeout": seconds,
+        "runs_per_process": _COUNT,
+        "fail_fast": _FLAG,
+        "checkpoint_every": seconds,
+    }
+    return _section(EXECUTION, properties)
+
+
 def _top(run: Schema) -> Schema:
     phases = {"type": "object", "minProperties": 1, "additionalProperties": _maybe(_ref("design_phase"))}
     schedule = {"anyOf": [{"type": "array", "minItems": 1, "items": phases | {"maxProperties": 1}}, phases]}
@@ -230,7 +245,7 @@ def _top(run: Schema) -> Schema:
         "seeds": _maybe(_section(SEEDS, {"policy": _words(POLICIES)})),
         "outcomes": _maybe({"type": "object", "additionalProperties": _ref("outcome")}),
         "analysis": _maybe(_analysis()),
-        "execution": _OBJECT,
+        "execution": _maybe(_execution()),
     }
     # A design that extends another need not repeat what that one gives, in none of its parts.
     return _section(DESIGN, properties) | {"anyOf": [{"required": ["extends"]}, {"required": ["seed"]}]}

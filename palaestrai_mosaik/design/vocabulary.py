@@ -79,6 +79,11 @@ OUTCOME = Section(
 )
 ANALYSIS = Section("analysis", ("methods", "compare", "baseline", "confidence", "resamples"))
 
+EXECUTION = Section(
+    "execution", ("executor", "jobs", "timeout", "runs_per_process", "fail_fast", "checkpoint_every")
+)
+EXECUTORS = ("local", "inline")
+
 #: what of a factor belongs to continuous values, and what to levels
 CONTINUOUS = ("low", "high", "dist", "type", "mean", "std", "mode")
 DISCRETE = ("levels", "labels", "weights", "ordered")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from palaestrai_mosaik.design.vocabulary import EXECUTORS
 from palaestrai_mosaik.errors import ExecutionError, did_you_mean
 from palaestrai_mosaik.experiment.names import canonical_name
 
@@ -15,7 +16,6 @@ from .inline import InlineExecutor
 from .job import CHECKPOINT_EVERY
 from .local import LocalExecutor
 
-EXECUTORS = ("local", "inline")
 _OURS = re.compile(r"(palaestrai_mosaik\.(?:environment|agent)\.[\w.]+):(\w+)")
 #: modules that import what takes seconds and starts threads
 _LEFT_OUT = re.compile(r"palaestrai_mosaik\.agent\.library\.sb3")
@@ -64,23 +64,13 @@ class Settings:
             raise ExecutionError(f"fail_fast must be true or false, not {self.fail_fast!r}")
 
     @classmethod
-    def of(cls, section: Any, **given: Any) -> Self:
+    def of(cls, section: Mapping[str, Any] | None, **given: Any) -> Self:
         """Return what the section ``execution`` of a design says, replaced by what is ``given``.
 
         What is given as ``None`` is not given.
         """
-        if section is not None and not isinstance(section, Mapping):
-            raise ExecutionError(f"execution: of the design must be a mapping, not {section!r}")
-        said = dict(section or {})
-        allowed = [field.name for field in fields(cls)]
-        for key in said:
-            if key not in allowed:
-                raise ExecutionError(
-                    f"execution: of the design has no {key!r}{did_you_mean(str(key), allowed)}; "
-                    f"allowed are {', '.join(allowed)}"
-                )
-        said |= {key: value for key, value in given.items() if value is not None}
-        return replace(cls(), **said)
+        said = {key: value for key, value in {**(section or {})}.items() if value is not None}
+        return replace(cls(), **said | {key: value for key, value in given.items() if value is not None})
 
 
 def make_executor(settings: Settings, design: Mapping[str, Any]) -> Executor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 from execution.folders import make_folder
 
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.design.vocabulary import EXECUTION
+from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import Settings
 from palaestrai_mosaik.execution.settings import own_classes
 
@@ -106,13 +108,14 @@ def test_rows_that_there_are_not(here, capsys, arguments, message):
     assert message in err
 
 
-def test_the_design_says_how_unless_the_command_does(here, capsys):
-    make_folder(here / "f", ["well", "well"], jobs=3, timeout=60)
+def test_the_design_says_how_unless_the_command_does(here):
     assert Settings.of({"jobs": 3, "timeout": 60}, jobs=None, timeout=0) == Settings(jobs=3, timeout=0)
-    make_folder(here / "g", ["well", "well"], jbos=3)
-    code, _, err = called(capsys, "run", "g", *INLINE)
-    assert code == 2
-    assert "'jbos' (did you mean 'jobs'?)" in err
+    with pytest.raises(DocumentError, match=r"'jbos' in execution \(did you mean 'jobs'\?\)"):
+        make_folder(here / "g", ["well", "well"], jbos=3)
+
+
+def test_a_design_may_say_all_that_there_is_to_execution():
+    assert {field.name for field in dataclasses.fields(Settings)} == set(EXECUTION.keys)
 
 
 @pytest.mark.parametrize(

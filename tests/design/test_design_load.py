@@ -297,6 +297,10 @@ BAND = {"name": "band", "path": f"{GAIN[:-4]}band", "levels": [[0, 1], [1, 2], [
         ({"factor": []}, "unknown key 'factor' in the design (did you mean 'factors'?)"),
         ({"uid": 3}, "uid must be a non-empty string, found the number 3; put it in quotes"),
         ({"execution": 3}, "execution must be a mapping"),
+        ({"execution": {"tmeout": 3}}, "unknown key 'tmeout' in execution (did you mean 'timeout'?)"),
+        ({"execution": {"jobs": 0}}, "jobs must be an integer of at least 1"),
+        ({"execution": {"timeout": -1}}, "timeout must be 0 or a number of seconds, found the number -1"),
+        ({"execution": {"executor": "slurm"}}, "executor is the string 'slurm'; allowed: local, inline"),
     ],
 )  # fmt: skip
 def test_contradictions_of_a_design(keys: dict[str, Any], message: str) -> None:

@@ -14,9 +14,8 @@ import yaml
 from execution.folders import make_folder, markers, statuses, until
 from support.learning import digests
 
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import (
-    ExecutionError,
     FolderProgress,
     RunStatus,
     Settings,
