@@ -2,8 +2,8 @@
 
 Mappings merge key by key, the nearer file wins; anything else is replaced. ``factors`` merge by
 the factors' names, as a list or as a mapping; a factor that is null is dropped. A ``base`` that
-names a file replaces a parent's, a ``base`` that is a mapping merges with it. Every part keeps
-the file and line where it was written.
+names a file replaces a parent's, a ``base`` that is a mapping merges with it. A ``sampler`` of
+another name replaces the parent's. Every part keeps the file and line where it was written.
 """
 
 from __future__ import annotations
@@ -160,11 +160,19 @@ def _merged(above: Draft, below: Draft, replaces_base: bool) -> Draft:
     for key, value in below.data.items():
         if key == "factors":
             _merge_factors(merged, below, value)
-        elif key == "base" and replaces_base:
-            _replace(merged, below, ("base",), merged.data, value)
+        elif (key == "base" and replaces_base) or (key == "sampler" and _is_another(above.data, value)):
+            _replace(merged, below, (key,), merged.data, value)
         else:
             _merge(merged, below, (key,), merged.data, value)
     return merged
+
+
+def _is_another(above: dict[str, Any], sampler: Any) -> bool:
+    """Whether a sampler has another name than the parent's, whose options then mean nothing to it."""
+    given, before = (
+        (one.get("name") if isinstance(one, dict) else one) for one in (sampler, above.get("sampler"))
+    )
+    return given is not None and given != before
 
 
 def _replace(merged: Draft, below: Draft, place: Place, holder: dict[Any, Any], value: Any) -> None:

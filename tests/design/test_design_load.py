@@ -347,6 +347,20 @@ constraints: [gain < 2]
 """
 
 
+def test_another_sampler_takes_no_option_of_the_parents(tmp_path: Path) -> None:
+    parent = {"uid": "d", "seed": 1, "base": RUN, "factors": {"gain": gain(levels=[1, 2])}}
+    folder = write(
+        tmp_path,
+        parent=dumps({**parent, "sampler": {"name": "sobol", "n": 8, "scramble": False}}),
+        same="extends: parent.yml\nsampler: {name: sobol, n: 4}\n",
+        other="extends: parent.yml\nsampler: {name: lhs, n: 5}\n",
+        short="extends: parent.yml\nsampler: factorial\n",
+    )
+    assert load(folder / "same.yml").sampler == SamplerSpec("sobol", 4, {"scramble": False})
+    assert load(folder / "other.yml").sampler == SamplerSpec("lhs", 5)
+    assert load(folder / "short.yml").sampler == SamplerSpec("factorial")
+
+
 def test_extends_merges_mappings_and_factors_by_name(tmp_path: Path) -> None:
     (tmp_path / "above").mkdir()
     write(tmp_path / "above", run=dumps(RUN), parent=PARENT)

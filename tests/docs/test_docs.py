@@ -24,16 +24,24 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from palaestrai_mosaik import design
+from palaestrai_mosaik.analysis.methods import ANALYSERS
+from palaestrai_mosaik.analysis.outcomes import SOURCES
 from palaestrai_mosaik.cli import arsenai, main
+from palaestrai_mosaik.design import folder as design_folder
+from palaestrai_mosaik.design import vocabulary as design_vocabulary
+from palaestrai_mosaik.design.methods import METHODS
+from palaestrai_mosaik.design.samplers import SAMPLERS
 from palaestrai_mosaik.environment.grid.channels import ACTUATOR_GROUPS, SENSOR_GROUPS
 from palaestrai_mosaik.environment.grid.rewards import _TERMS
+from palaestrai_mosaik.execution import RunStatus, Settings
 from palaestrai_mosaik.experiment import loads, vocabulary
 from palaestrai_mosaik.experiment.yaml_text import read
 from palaestrai_mosaik.run import inspect
@@ -231,16 +239,34 @@ def _commands() -> Iterator[str]:
                 yield from (option for option in action.option_strings if option.startswith("--"))
 
 
-def _keys() -> Iterator[str]:
-    for section in vars(vocabulary).values():
+def _keys(module: ModuleType) -> Iterator[str]:
+    for section in vars(module).values():
         if isinstance(section, vocabulary.Section):
             yield from section.words
+
+
+def _design_words() -> Iterator[str]:
+    yield from _keys(design_vocabulary)
+    yield from design_vocabulary.DISTRIBUTIONS
+    yield from design_vocabulary.FOLDS
+    yield from design_vocabulary.POLICIES
+    yield from design_vocabulary.TYPES
+    yield from design_vocabulary.BETTER
+    yield from design_vocabulary.OF_WORDS
+    yield from (f"{word}.{what}" for word, what in SOURCES.items())
+    for sampler in SAMPLERS.values():
+        yield from (sampler.name, *(option.name for option in sampler.options))
+    yield from METHODS
+    yield from (index for method in ANALYSERS.values() for index in method.indices)
+    yield from (*design_folder.COLUMNS, *design_folder.GENERATED)
 
 
 #: page -> what the code offers and the page must name
 NAMED = {
     "cli.md": set(_commands()),
-    "run-document.md": {*_keys(), *vocabulary.MODES, *vocabulary.BRIDGES},
+    "run-document.md": {*_keys(vocabulary), *vocabulary.MODES, *vocabulary.BRIDGES},
+    "design-document.md": set(_design_words()),
+    "executing.md": {*(field.name for field in fields(Settings)), *RunStatus},
     "flow-control.md": {
         name for name, found in vars(conditions).items() if name.endswith("TerminationCondition") and found
     },
