@@ -98,9 +98,13 @@ def _key_text(key: Any) -> str:
 
 def _text_keys(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_key_text(key): _text_keys(item) for key, item in value.items()}
+        return {
+            _key_text(key): _text_keys(item) if isinstance(item, (dict, list)) else item
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [_text_keys(item) for item in value]
+        # most are long lists of ids: no call for each
+        return [_text_keys(item) if isinstance(item, (dict, list)) else item for item in value]
     return value
 
 
