@@ -123,10 +123,13 @@ def _add_design_commands(command: Command) -> None:
         "-o",
         "--output",
         metavar="FOLDER",
-        help="default: 'output' of the design, else _outputs/ and the design's uid",
+        help="default: the design's uid in 'output' of the design, or in _outputs/",
     )
     generate.add_argument(
-        "--force", action="store_true", help="replace another design in the folder; results stay"
+        "--force",
+        action="store_true",
+        help="replace files that were edited, or another design: its analysis/ and report/ go, "
+        "results/ and jobs/ stay",
     )
     generate.add_argument("--quiet", action="store_true", help="show no progress")
 

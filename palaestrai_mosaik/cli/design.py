@@ -47,7 +47,7 @@ def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
     _warn(tell(loaded.spec.warnings, folder.sample.warnings, written.warnings))
     if quiet:
         return FINISHED
-    outcome = {"new": "", "replaced": ", replaced", "unchanged": ", unchanged"}[written.outcome]
+    outcome = "" if written.outcome == "new" else f", {written.outcome}"
     print(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
     print(f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}")
     print(f"  {_documents(counts['runs'], counts['documents'])}")

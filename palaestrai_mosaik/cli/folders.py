@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, DesignFolder
+from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
-#: where designs put their folders unless they say otherwise
-_OUTPUTS = "_outputs"
 _LISTED = 20
 
 
@@ -22,7 +20,7 @@ def find_folder(folder: str | None) -> DesignFolder:
         return DesignFolder.open(folder)
     if _is_design(Path()):
         return DesignFolder.open(Path())
-    places = (Path(_OUTPUTS), Path())
+    places = (Path(OUTPUTS), Path())
     found = sorted(
         path
         for place in places
@@ -36,7 +34,7 @@ def find_folder(folder: str | None) -> DesignFolder:
         listed = ", ".join(map(str, found[:_LISTED])) + (", ..." if len(found) > _LISTED else "")
         raise PalaestraiMosaikError(f"there are several design folders, name one: {listed}")
     raise PalaestraiMosaikError(
-        f"there is no design folder here or in {_OUTPUTS}: name one, or make it with arsenai generate DESIGN.yml"
+        f"there is no design folder here or in {OUTPUTS}: name one, or make it with arsenai generate DESIGN.yml"
     )
 
 

@@ -14,10 +14,6 @@ from .expressions import Expression
 from .model import Axis, DesignSpec, Factor
 from .sample import FloatArray
 
-#: Half of the finest step of a Sobol' sequence (30 bits). Such a sequence stands at the lower end
-#: of its cells: 0 means "below 2**-30", so an unbounded distribution is read this far inside.
-_INSIDE = 2.0**-31
-
 #: Digits that are kept of a number, counted from the factor's largest value.
 _DIGITS = 15
 
@@ -68,7 +64,7 @@ def _column(axis: Axis, factor: Factor, coordinate: FloatArray) -> list[Any]:
         shown = factor.labels if factor.choice is not None else factor.levels
         return [shown[index] for index in distributions.levels(distributions.shares(axis), coordinate)]
     if not distributions.bounded(factor):
-        coordinate = np.clip(coordinate, _INSIDE, 1 - _INSIDE)
+        coordinate = np.clip(coordinate, distributions.INSIDE, 1 - distributions.INSIDE)
     found = distributions.values(factor, coordinate).tolist()
     if factor.kind == "int":
         return [int(value) for value in found]
@@ -76,16 +72,28 @@ def _column(axis: Axis, factor: Factor, coordinate: FloatArray) -> list[Any]:
     return [rounded(value) for value in found]
 
 
-def _rounding(factor: Factor) -> Callable[[float], float]:
-    low, high = distributions.bounds(factor)
+def resolution(factor: Factor) -> float:
+    """Return the distance that values of a ``float`` factor have after rounding (see `decode`).
 
+    It is 0 for logarithmic distributions, whose values have digits of their own at every size.
+    """
     if factor.dist in {"loguniform", "lognormal"}:
-        # these have digits of their own at every size
-        return lambda value: min(max(float(f"{value:.{_DIGITS - 1}g}"), low), high)
-    sizes = [abs(end) for end in (low, high) if math.isfinite(end)]
+        return 0.0
+    return 10.0 ** -_places(factor)
+
+
+def _places(factor: Factor) -> int:
+    sizes = [abs(end) for end in distributions.bounds(factor) if math.isfinite(end)]
     if factor.dist == "normal":
         sizes.append(abs(factor.params["mean"]) + factor.params["std"])
-    places = _DIGITS - math.ceil(math.log10(max(sizes)))
+    return _DIGITS - math.ceil(math.log10(max(sizes)))
+
+
+def _rounding(factor: Factor) -> Callable[[float], float]:
+    low, high = distributions.bounds(factor)
+    if factor.dist in {"loguniform", "lognormal"}:
+        return lambda value: min(max(float(f"{value:.{_DIGITS - 1}g}"), low), high)
+    places = _places(factor)
     return lambda value: min(max(round(value, places), low), high)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .folder import DesignFolder
+from .folder import OUTPUTS, DesignFolder
 from .load import from_mapping, load
 from .model import DesignSpec
 from .names import slug
@@ -47,8 +47,11 @@ class Design:
 
     @property
     def folder(self) -> Path:
-        """Where it is generated, unless told otherwise: its ``output``, else ``_outputs/<uid>``."""
-        return Path(self.spec.output) if self.spec.output else Path("_outputs", slug(self.spec.uid))
+        """Where it is generated, unless told otherwise: named as its uid, in ``output``.
+
+        Without ``output``, that is ``_outputs``.
+        """
+        return Path(self.spec.output or OUTPUTS, slug(self.spec.uid))
 
     def plan(
         self,

@@ -19,6 +19,13 @@ from .sample import FloatArray
 #: 1/3 + 1/3 and 2/3 give the same level.
 EDGE = 1e-9
 
+#: Half of the finest step of a Sobol' sequence (30 bits). Such a sequence stands at the lower end
+#: of its cells: 0 means "below 2**-30", so an unbounded distribution is read this far inside.
+INSIDE = 2.0**-31
+
+#: Whole numbers are exact, and floats can be rounded, below these sizes.
+_LARGEST_WHOLE, _LARGEST = 2.0**53, 1e305
+
 
 def values(factor: Factor, unit: FloatArray) -> FloatArray:
     """Return the values of a continuous or whole-number ``factor`` at ``unit`` (any shape).
@@ -105,6 +112,34 @@ def bounded(factor: Factor) -> bool:
     return factor.kind == "levels" or all(math.isfinite(end) for end in bounds(factor))
 
 
+def reach(factor: Factor) -> tuple[float, float]:
+    """Return the smallest and the largest value that a continuous ``factor`` takes in a sample.
+
+    These are its ends; where it has not both, its quantiles at `INSIDE` and 1 - `INSIDE`.
+    """
+    ends = (0.0, 1.0) if bounded(factor) else (INSIDE, 1 - INSIDE)
+    low, high = values(factor, np.array(ends)).tolist()
+    return low, high
+
+
+def fault(factor: Factor) -> str | None:
+    """Return what makes the values of a continuous ``factor`` useless, ``None`` where nothing does."""
+    limit = _LARGEST_WHOLE if factor.kind == "int" else _LARGEST
+    with np.errstate(all="ignore"):
+        low, high = reach(factor)
+        middle = float(values(factor, np.array([0.5]))[0])
+    for value in (low, high, middle):
+        if not abs(value) < limit:
+            size = "2**53, beyond which they are not exact" if factor.kind == "int" else f"{limit:g}"
+            return (
+                f"values of {factor.name} ({factor.dist}) reach from {_number(low)} to {_number(high)}; they must "
+                f"stay below {size}"
+            )
+    if low == high:
+        return f"{factor.name} ({factor.dist}) always has the value {low:g}; widen the distribution"
+    return None
+
+
 def _quantile(factor: Factor, unit: FloatArray) -> FloatArray:
     if factor.dist in {"normal", "lognormal"}:
         found = _normal(factor).ppf(unit)
@@ -134,7 +169,7 @@ def _share_below(factor: Factor, value: float) -> float:
     low, high = _ends(factor)
     value = min(max(value, low), high)
     if factor.dist == "loguniform":
-        return math.log(value / low) / math.log(high / low)
+        return (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
     if factor.dist == "triangular":
         mode, width = factor.params["mode"], high - low
         if value < mode:
@@ -163,4 +198,6 @@ def _ends(factor: Factor) -> tuple[float, float]:
 
 
 def _number(value: float) -> str:
+    if math.isnan(value):
+        return "what cannot be computed"
     return f"{value:g}" if math.isfinite(value) else ("minus infinity" if value < 0 else "infinity")

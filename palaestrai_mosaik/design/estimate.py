@@ -72,6 +72,8 @@ def _seconds(jobs: Path) -> Iterator[float]:
         try:
             record = json.loads(file.read_text(encoding="utf-8"))
         except ValueError:
-            continue  # cut off while it was written: it says nothing about time
+            continue  # it was edited, as one without a number of seconds: it says nothing about time
         if isinstance(record, dict) and record.get("status") == "finished":
-            yield float(record["seconds"])
+            seconds = record.get("seconds")
+            if isinstance(seconds, float | int):
+                yield seconds

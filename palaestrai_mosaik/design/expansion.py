@@ -39,6 +39,10 @@ _UID, _SEED, _FIRST = 0, 1, 2
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*-r[0-9]+")
 
 Values = Mapping[str, Any]
+#: the names in the tree of seeds below which those of a row hang. Common seeds: none, they are those
+#: of every row. Independent ones: its values, and how many earlier rows have the same ones; so a row
+#: keeps its seeds wherever it stands
+RowName = tuple[str | int, ...]
 
 
 class _Sized(Protocol):
@@ -136,18 +140,25 @@ class Expansion:
         """What is to be told of the documents so far, each thing once."""
         return tuple(self._warnings.values())
 
-    def seed(self, row: int, repetition: int) -> int:
-        """Return the seed of a run, which depends on nothing but the names in its path."""
-        if self.spec.seed_policy == "common":
-            if repetition not in self._seeds:
-                self._seeds[repetition] = integer_seed(self.spec.seed, "repetition", repetition)
-            return self._seeds[repetition]
-        return integer_seed(self.spec.seed, "row", row, "repetition", repetition)
+    def digest(self, values: Values) -> str:
+        """Return what tells a row's values from others': SHA-256 (hex) of those that are active."""
+        active = {name: value for name, value in values.items() if value is not INACTIVE}
+        return hashlib.sha256(canonical_json(active).encode("utf-8", "surrogatepass")).hexdigest()
 
-    def mapping(self, values: Values, row: int, repetition: int) -> dict[str, Any]:
-        """Return the run document of one repetition of the row ``row`` as plain data."""
-        uid = run_uid(self.spec.uid, row, repetition)
-        return self._document(self._builder.build(values), uid, self.seed(row, repetition))
+    def seed(self, row: RowName, repetition: int) -> int:
+        """Return the seed of a repetition of the row with this name.
+
+        It depends on nothing but the names in its path.
+        """
+        if row:
+            return integer_seed(self.spec.seed, *row, "repetition", repetition)
+        if repetition not in self._seeds:
+            self._seeds[repetition] = integer_seed(self.spec.seed, "repetition", repetition)
+        return self._seeds[repetition]
+
+    def mapping(self, values: Values, uid: str, seed: int) -> dict[str, Any]:
+        """Return the run document of a row with these values as plain data."""
+        return self._document(self._builder.build(values), uid, seed)
 
     def row(self, values: Values, number: int) -> Row:
         """Return the documents of the row ``number`` with these values of the factors.
@@ -181,7 +192,7 @@ class Expansion:
         structure = self._structures.get((held, layout.free), new_structure)
         if not structure.closed:
             for repetition in range(self.spec.repetitions):
-                self._checked(self.mapping(values, number, repetition), number, repetition)
+                self._check_run(values, number, repetition)
         for warning in structure.warnings:
             self._warnings.setdefault((warning.path, warning.message), warning)
         hashed = ["", ""]
@@ -203,6 +214,10 @@ class Expansion:
     def _checked(self, data: dict[str, Any], row: int, repetition: int) -> RunDocument:
         return from_mapping(data, run_file(self.spec.uid, row, repetition), text="")
 
+    def _check_run(self, values: Values, row: int, repetition: int) -> None:
+        # any seed is as sound as another
+        self._checked(self.mapping(values, run_uid(self.spec.uid, row, repetition), 0), row, repetition)
+
     def _layout(self, built: Mapping[str, Any], holes: Mapping[str, str]) -> _Layout:
         data = self._document(built, "", f"{self._mark}-{_SEED}-")
         del data["uid"]
@@ -220,7 +235,7 @@ class Expansion:
             document = self._checked(self._document(built, uid, 0), number, 0)
         except DocumentError:
             # told of the real document, not of one with holes
-            self._checked(self.mapping(values, number, 0), number, 0)
+            self._check_run(values, number, 0)
             raise
         text = canonical_json(document.canonical)
         own = f'"seed":0,"uid":"{uid}"'

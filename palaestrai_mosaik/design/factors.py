@@ -11,6 +11,7 @@ from palaestrai_mosaik.experiment.canonical import canonical_json
 from palaestrai_mosaik.experiment.located import Findings, Located, show
 from palaestrai_mosaik.experiment.readers import boolean, choice, identifier
 
+from . import distributions
 from .alternatives import BY_AGENT, Phase
 from .merge import default_name
 from .model import Choice, Distribution, Factor, Kind
@@ -125,7 +126,12 @@ class _FactorReader:
         fields: dict[str, Any] = self._levels() if "levels" in parts else self._continuous()
         if found.count > self._errors or path is None:
             return None
-        return Factor(self.name, path=path, create=create, when=when, **fields)
+        made = Factor(self.name, path=path, create=create, when=when, **fields)
+        fault = distributions.fault(made) if made.kind != "levels" else None
+        if fault is not None:
+            found.error(self._at.place, fault)
+            return None
+        return made
 
     def _path(self) -> str | None:
         text = identifier(self._found, self._parts["path"], "a factor's path")
@@ -311,7 +317,13 @@ def did_you_mean_factor(name: str, factors: Sequence[Factor]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether ``value`` is a number that a float can be."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _many(at: Located) -> str:

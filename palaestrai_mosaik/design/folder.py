@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,18 +31,22 @@ DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS = (
     "SHA256SUMS",
     "runs",
 )
+#: where the folders of designs are made, unless a design says otherwise
+OUTPUTS = "_outputs"
 #: everything that generating writes
 GENERATED = (DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS)
 #: what executing adds: how runs ended, and their results. Generating never touches them: by the
 #: hash of its document a run is known in every design
 JOBS, RESULTS = "jobs", "results"
-#: what looking at results adds: it is of one design, and goes where another one takes its place
+#: what looking at results adds: it is about one design, and goes where another one takes its place
 ANALYSIS, REPORT = "analysis", "report"
 #: where generating puts the former files while it exchanges them for new ones: while they go there,
 #: and while the new ones come
 REPLACING, REPLACED = ".replacing", ".replaced"
 #: the columns of ``design.csv`` before those of the factors
 COLUMNS = ("row", "repetition", "uid", "run", "file", "seed", "hash")
+#: what the manifest counts
+COUNTS = ("drawn", "rejected", "rows", "repetitions", "runs", "documents", "duplicates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +137,13 @@ class DesignFolder:
         """Return what differs from what was generated: files that are missing, edited or too many.
 
         A run document whose text was changed and whose meaning was not is no problem.
+        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is none any more.
         """
+        if read_manifest(self.path) != self.manifest:
+            message = "the folder was generated anew since it was opened; open it again"
+            return [Problem(message, file=str(self.path))]
         problems = []
-        sums = dict(_read_checksums(self.path / CHECKSUMS))
+        sums = dict(read_checksums(self.path / CHECKSUMS))
         hashes = {run.file: run.hash for run in self.documents}
         for name in sorted(hashes.keys() - sums.keys()):
             problems.append(Problem(f"{name} is not named here", file=str(self.path / CHECKSUMS)))
@@ -179,6 +187,26 @@ def refuse(file: Path, message: str) -> NoReturn:
     raise DocumentError([Problem(message, file=str(file))])
 
 
+def _has(part: Any, **kinds: type) -> bool:
+    """Whether a part of a manifest is a mapping with values of these types."""
+    return isinstance(part, dict) and all(type(part.get(key)) is kind for key, kind in kinds.items())
+
+
+def _is_blocks(part: Any) -> bool:
+    lengths = part if isinstance(part, list) else [part]
+    return all(type(length) is int and length > 0 for length in lengths)
+
+
+#: what the parts of a manifest must be for all that read them
+_PARTS: dict[str, Callable[[Any], bool]] = {
+    "versions": _has,
+    "design": lambda part: _has(part, uid=str, hash=str),
+    "sampler": lambda part: _has(part, arguments=dict, warnings=list) and _is_blocks(part.get("blocks")),
+    "axes": lambda part: isinstance(part, list) and all(_has(axis, name=str) for axis in part),
+    "counts": lambda part: _has(part, **dict.fromkeys(COUNTS, int)),
+}
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest of the folder at ``path``.
 
@@ -205,9 +233,13 @@ def read_manifest(path: Path) -> dict[str, Any]:
         refuse(
             file, f"the folder has format {form}, this version reads up to {FORMAT}: made by a newer version"
         )
-    lacking = [key for key in ("counts", "axes", "sampler") if key not in manifest]
-    if lacking or "hash" not in manifest["design"]:
-        refuse(file, f"the manifest of the design was edited: it lacks {', '.join(lacking) or 'its hash'}")
+    damaged = [key for key, sound in _PARTS.items() if not sound(manifest.get(key))]
+    if damaged:
+        refuse(
+            file,
+            f"the manifest of the design was edited: {', '.join(repr(key) for key in damaged)} is not as "
+            "generating writes it; put the former text back, or generate the design into another folder",
+        )
     return dict(manifest)
 
 
@@ -242,7 +274,11 @@ def _read_unit(file: Path, axes: list[str], rows: int) -> np.ndarray:
     return unit
 
 
-def _read_checksums(file: Path) -> Iterator[tuple[str, str]]:
+def read_checksums(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and SHA-256 (hex) of every file that is listed in ``file``.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where one lies outside of the folder.
+    """
     for line in file.read_text(encoding="utf-8").splitlines():
         digest, _, name = line.partition("  ")
         if ".." in Path(name).parts or Path(name).is_absolute():

@@ -58,7 +58,7 @@ def make_plan(
     for row in expand(rows, expansion):
         if row.first == row.number:
             own += 1
-            text, _ = row.documents.document(run_uid(spec.uid, row.number, 0), expansion.seed(row.number, 0))
+            text, _ = row.documents.document(run_uid(spec.uid, row.number, 0), expansion.seed(row.name, 0))
             size += len(text.encode("utf-8"))
         if progress is not None:
             progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -11,13 +12,15 @@ from typing import Any
 from palaestrai_mosaik.errors import DocumentError, Problem
 
 from .decode import decode, keep
-from .expansion import INACTIVE, Expansion, Row, Values
+from .expansion import INACTIVE, Expansion, Row, RowName, Values
 from .model import DesignSpec
 from .sample import FloatArray, Sample
 from .samplers import sample
 
 #: points that are decoded at a time, so that memory does not grow with their number
 _CHUNK = 1000
+#: runs of a design: as many as a folder may sensibly hold, and far more than are executed
+MOST_RUNS = 10_000_000
 #: how many faults and factors of a row a message names
 _FAULTS, _FACTORS = 20, 8
 _NUMBERS = re.compile(r"[0-9][0-9.e+-]*")
@@ -38,25 +41,44 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class ExpandedRow:
-    """A row, its values, its documents, and the number of the first row with equal documents."""
+    """A row, its values, its documents, the ``name`` below which its seeds hang.
+
+    ``first`` is the number of the first row with equal documents.
+    """
 
     number: int
     values: Values
     documents: Row
+    name: RowName
     first: int
 
 
 def draw_rows(spec: DesignSpec) -> Rows:
     """Draw the sample of ``spec`` and leave out what its constraints reject.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where no row is left.
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where no row is left, or the rows make
+    more than :data:`MOST_RUNS` runs.
     """
     drawn = sample(spec)
+    rows = _kept(spec, drawn)
+    if rows.count * spec.repetitions > MOST_RUNS:
+        message = (
+            f"the design makes {rows.count * spec.repetitions:,} runs ({rows.count:,} rows, "
+            f"{spec.repetitions:,} repetitions of each); at most {MOST_RUNS:,} are made"
+        )
+        raise DocumentError([spec.problem(message, "repetitions" if spec.repetitions > 1 else "sampler")])
+    return rows
+
+
+def _kept(spec: DesignSpec, drawn: Sample) -> Rows:
     if not spec.constraints:
         return Rows(drawn, len(drawn.unit))
     kept = [start + i for start, values in _decoded(spec, drawn.unit) for i in keep(spec, values)]
     if not kept:
-        message = f"the constraints reject all {len(drawn.unit)} rows: {'; '.join(spec.constraints)}"
+        seen = drawn.arguments.get("looked_at")
+        rows = drawn.arguments.get("combinations", len(drawn.unit))
+        which = f"all {rows:,} rows" if seen is None else f"all {seen:,} of {rows:,} rows that were looked at"
+        message = f"the constraints reject {which}: {'; '.join(spec.constraints)}"
         raise DocumentError([spec.problem(message, "constraints")])
     left = Sample(drawn.unit[kept], drawn.block[kept], drawn.arguments, drawn.warnings)
     return Rows(left, len(drawn.unit))
@@ -71,6 +93,7 @@ def expand(rows: Rows, expansion: Expansion) -> Iterator[ExpandedRow]:
     spec = expansion.spec
     faults = _Faults(spec)
     firsts: dict[str, int] = {}
+    equal: Counter[str] = Counter()
     decoded = (enumerate(values, start) for start, values in _decoded(spec, rows.sample.unit))
     for number, values in chain.from_iterable(decoded):
         try:
@@ -80,11 +103,15 @@ def expand(rows: Rows, expansion: Expansion) -> Iterator[ExpandedRow]:
             continue
         if faults.count:
             continue
-        # equal documents have equal seeds, too: never where every row has its own
-        first = number
         if spec.seed_policy == "common":
+            # equal documents have equal seeds, too: never where every row has its own
+            name: RowName = ()
             first = firsts.setdefault(documents.hash("", 0), number)
-        yield ExpandedRow(number, values, documents, first)
+        else:
+            digest = expansion.digest(values)
+            name, first = ("row", digest, equal[digest]), number
+            equal[digest] += 1
+        yield ExpandedRow(number, values, documents, name, first)
     if faults.count:
         raise DocumentError(faults.problems())
 

@@ -13,8 +13,9 @@ supersaturated designs"). Nothing of the size of rows times rows is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,8 +43,11 @@ _NEAREST = 1e-3
 def capped(spec: DesignSpec, drawn: Sample, size: int) -> Sample:
     """Return at most ``size`` rows of the factorial that the constraints allow, in its order.
 
-    ``drawn`` are all its rows, or candidates. Rows that differ only in inactive factors count as one.
+    ``drawn`` are all its rows, all that the constraints allow, or candidates (`samplers.candidates`).
+    Rows that differ only in inactive factors count as one.
     """
+    if not len(drawn.unit):
+        return drawn
     levels, codes = _coded(drawn.unit)
     candidates = _candidates(spec, drawn.unit, codes)
     random = generator(spec.seed, "sample", "subset")
@@ -63,8 +67,22 @@ def capped(spec: DesignSpec, drawn: Sample, size: int) -> Sample:
     taken = subset(candidates, nominal, size, random, None if whole else allowed)
     unit = np.stack([one[column] for one, column in zip(levels, taken.T, strict=True)], axis=1)
     arguments = {**drawn.arguments, "max_runs": size, "chosen_from": len(candidates)}
-    warnings = (*drawn.warnings, f"max_runs: {len(taken):,} of {len(candidates):,} rows are taken")
+    warnings = (*drawn.warnings, *_told(drawn.arguments, len(taken), len(candidates), size))
     return Sample(unit, np.arange(len(unit), dtype=np.int64), arguments, warnings)
+
+
+def _told(arguments: Mapping[str, Any], taken: int, candidates: int, size: int) -> Iterator[str]:
+    """Yield how many rows are taken, and of how many, where some are left out."""
+    if "looked_at" in arguments:
+        seen = f"{arguments['looked_at']:,} of {arguments['combinations']:,} combinations were looked at"
+        if taken < size:
+            yield f"max_runs: only {taken:,} of {size:,} rows were found ({seen}); there may be more"
+        else:
+            yield f"max_runs: {taken:,} rows are taken ({seen})"
+        return
+    rows = arguments["allowed"] if "candidates" in arguments else candidates
+    if taken < rows:
+        yield f"max_runs: {taken:,} of {rows:,} rows are taken"
 
 
 def subset(
@@ -82,8 +100,8 @@ def subset(
     """
     if size >= len(codes):
         return codes
-    # what is left out of a balanced whole is as balanced as what is taken
-    fewer = size if allowed is not None else min(size, len(codes) - size)
+    # What is left out of a whole is as balanced as what is taken, if the whole is balanced.
+    fewer = min(size, len(codes) - size) if allowed is None and _is_balanced(codes) else size
     known = {tuple(row) for row in codes.tolist()}
     first = codes[_Greedy(codes, nominal, random).take(fewer)]
     chosen = _Improved(
@@ -93,6 +111,10 @@ def subset(
     chosen.exchange(random)
     rows = chosen.known if fewer == size else known - chosen.known
     return np.array(sorted(rows), dtype=np.int64)
+
+
+def _is_balanced(codes: Codes) -> bool:
+    return all(len(np.unique(np.unique(column, return_counts=True)[1])) == 1 for column in codes.T)
 
 
 def _coded(unit: FloatArray) -> tuple[list[FloatArray], Codes]:

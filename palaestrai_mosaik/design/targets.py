@@ -179,8 +179,8 @@ def read_expression(found: Findings, text: str, factors: Sequence[Factor], place
         by_name = {factor.name: factor for factor in factors}
         values = [_trial_values(by_name[name]) for name in expression.names]
         trials = list(islice(product(*values), _TRIALS))
-        holds = [expression.evaluate(dict(zip(expression.names, trial, strict=True))) for trial in trials]
         discrete = all(by_name[name].kind == "levels" for name in expression.names)
+        holds = [_holds(expression, trial, discrete) for trial in trials]
         if discrete and len(trials) < _TRIALS and not any(holds):
             found.error(place, f"the expression {text!r} is false for all levels of its factors")
             return None
@@ -188,6 +188,19 @@ def read_expression(found: Findings, text: str, factors: Sequence[Factor], place
         found.error(place, error.problems[0].message)
         return None
     return expression
+
+
+def _holds(expression: Expression, trial: Sequence[Any], discrete: bool) -> bool:
+    """Return whether ``expression`` holds; it is open where nothing can be computed of a trial value.
+
+    A value that was chosen of a continuous range says nothing about others: 1/a is sound but for 0.
+    """
+    try:
+        return expression.evaluate(dict(zip(expression.names, trial, strict=True)))
+    except DocumentError as error:
+        if discrete or not isinstance(error.__context__, ArithmeticError):
+            raise
+        return True
 
 
 def _trial_values(factor: Factor) -> tuple[Any, ...]:

@@ -2,9 +2,13 @@
 
 The files are made in a hidden folder. A target that does not exist is that folder, renamed.
 In one that exists the files are exchanged one by one: the former ones go to a hidden folder,
-and come back if anything fails, so ``results/``, ``jobs/`` and whatever else lies there is
-never touched. If even that is cut off (the process is killed), the hidden folder's name says
-how far it went, and the next attempt brings the former files back.
+and come back if anything fails. With those of another design go ``analysis/`` and ``report/``,
+which are about its results; ``results/``, ``jobs/`` and whatever else lies there is never touched.
+If even that is cut off (the process is killed), the hidden folder's name says how far it went, and
+the next attempt brings the former files back.
+
+Two locks are held: one of who generates into the target, from first to last, so that hidden folders
+that are found belong to nobody; that of who executes it, while files are exchanged.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Literal
 
 from palaestrai_mosaik.errors import Problem
@@ -24,7 +30,8 @@ from palaestrai_mosaik.experiment import dumps
 
 from . import folder
 from .expansion import INACTIVE, Expansion
-from .folder import GENERATED, REPLACED, REPLACING, PlannedRun, read_manifest, refuse
+from .folder import GENERATED, REPLACED, REPLACING, PlannedRun, read_checksums, read_manifest, refuse
+from .lock import FileLock, execution_lock
 from .manifest import manifest, manifest_text
 from .model import DesignSpec, Factor
 from .names import run_file, run_uid
@@ -33,61 +40,88 @@ from .sample import Sample
 
 #: called with the number of runs that are done, and of all
 Progress = Callable[[int, int], object]
+Outcome = Literal["new", "replaced", "updated", "unchanged"]
 #: how many files a message names
 _NAMED = 5
+#: how the name of a hidden folder and of a lock ends
+_HIDDEN = ".generating"
+#: characters of the target's name that they keep: it may be as long already as a name can be
+_LONGEST = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a folder; ``warnings``: what is to be told of its documents."""
+    """What became of a folder; ``warnings``: what is to be told of its documents.
+
+    ``updated``: the design is the same, but for where its folder is and how it is executed.
+    """
 
     path: Path
-    outcome: Literal["new", "replaced", "unchanged"]
+    outcome: Outcome
     warnings: tuple[Problem, ...]
 
 
 def write_folder(spec: DesignSpec, path: Path, *, force: bool, progress: Progress | None = None) -> Written:
     """Write the folder of ``spec`` to ``path``.
 
-    A folder of the same design is left as it is. One of another design, or with other files
-    than this design makes, is replaced with ``force`` only.
+    A folder of the same design is left as it is, but for the keys ``output`` and ``execution`` of
+    its ``design.yml``. One of another design, or with other files than this design makes, is
+    replaced with ``force`` only; what was analysed of another design goes with it.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where that is refused, or a document
-    is not sound; nothing is changed then.
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where that is refused, a document
+    is not sound, or another process generates into the folder or executes it; nothing is changed then.
     """
     # where the path is a link, the folder that it points to is meant
     target = Path(os.path.realpath(path))
-    _check(target, spec, force)
-    expansion, rows = Expansion(spec), draw_rows(spec)
+    _holds_design(target)  # not even a lock is put into anything else
     try:
-        with _scratch(target) as scratch:
-            _fill(scratch, rows, expansion, progress)
-            outcome = _settle(scratch, target, spec, force)
+        with _parents(target), ExitStack() as held:
+            place = target if target.is_dir() else target.parent
+            held.enter_context(_lock(place, target))
+            _check(target, spec, force)
+            expansion, rows = Expansion(spec), draw_rows(spec)
+            with _scratch(place, target) as scratch:
+                _fill(scratch, rows, expansion, progress)
+                # minutes may have passed, and a folder be where none was
+                if place != target and target.is_dir():
+                    held.enter_context(_lock(target, target))
+                outcome = _settle(scratch, target, spec, force)
+    except BlockingIOError as error:
+        refuse(path, f"the folder {error.strerror}: wait for it, or end it")
     except OSError as error:
         refuse(path, f"the folder cannot be written: {error.strerror or error}")
     return Written(path, outcome, expansion.warnings)
 
 
-def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
-    """Refuse a target that must not be written to; return whether a design is there already."""
+def _holds_design(target: Path) -> bool:
+    """Return whether a design's folder is there; refuse anything else but an empty folder or nothing."""
     if not os.path.lexists(target):
         return False
     if not target.is_dir():
         refuse(target, "there is a file of this name; name a folder")
-    _recover(target)
-    entries = sorted(entry.name for entry in target.iterdir() if not _is_scratch(entry.name))
+    entries = sorted(entry.name for entry in target.iterdir() if not _is_hidden(entry.name))
     if not entries:
         return False
-    if folder.MANIFEST not in entries:
+    if not {folder.MANIFEST, REPLACING, REPLACED}.intersection(entries):
         shown = ", ".join(entries[:_NAMED]) + (", ..." if len(entries) > _NAMED else "")
         refuse(target, f"the folder is not empty and no design's folder ({shown}); name another one")
+    return True
+
+
+def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
+    """Refuse a target that must not be written to; return whether a design is there already."""
+    if (target / REPLACING).exists() or (target / REPLACED).exists():
+        with _not_executed(target):
+            _recover(target)
+    if not _holds_design(target):
+        return False
     design = read_manifest(target)["design"]
     if design["hash"] != spec.hash and not force:
         refuse(
             target,
             f"the folder holds another design: {design['uid']!r} with hash {design['hash'][:12]}, this is "
             f"{spec.uid!r} with hash {spec.hash[:12]}. Name another folder (-o), or replace it with --force "
-            "(its results/ and jobs/ stay)",
+            "(its analysis/ and report/ go, its results/ and jobs/ stay)",
         )
     return True
 
@@ -140,7 +174,7 @@ def _planned(expansion: Expansion, row: ExpandedRow, repetition: int) -> tuple[P
     design = expansion.spec.uid
     uid, first = run_uid(design, row.number, repetition), run_uid(design, row.first, repetition)
     file = run_file(design, row.first, repetition)
-    seed = expansion.seed(row.number, repetition)
+    seed = expansion.seed(row.name, repetition)
     if row.first != row.number:
         hash_ = row.documents.hash(first, seed)
         return PlannedRun(uid, row.number, repetition, seed, hash_, first, file), None
@@ -176,52 +210,98 @@ def _digest(file: Path) -> str:
 # ----- where it is written
 
 
-def _is_scratch(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".generating")
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and name.endswith(_HIDDEN)
+
+
+def _hidden(target: Path) -> str:
+    """Return how the names of hidden folders and locks begin that are of this target alone."""
+    name = target.name
+    if len(name) > _LONGEST:
+        digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:10]
+        name = f"{name[:_LONGEST]}-{digest}"
+    return f".{name}."
+
+
+def _lock(place: Path, target: Path) -> FileLock:
+    return FileLock(place / f"{_hidden(target)}lock{_HIDDEN}", "is being generated by")
 
 
 @contextmanager
-def _scratch(target: Path) -> Iterator[Path]:
-    """Give a hidden folder on the target's file system, of which nothing is left in the end."""
+def _parents(target: Path) -> Iterator[None]:
+    """Make the folders above the target; if there is no target in the end, none of them is left."""
     made = [parent for parent in (target.parent, *target.parent.parents) if not parent.exists()]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    place = target if target.is_dir() else target.parent
-    # the name is cut: it may be as long already as a name can be
-    scratch = place / f".{target.name[:40]}.{os.getpid()}.generating"
     try:
-        scratch.mkdir()
-        yield scratch
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield
     except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
         for parent in made:
-            if not any(parent.iterdir()):
+            with suppress(OSError):  # somebody else has put something into it
                 parent.rmdir()
         raise
-    shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _settle(
-    scratch: Path, target: Path, spec: DesignSpec, force: bool
-) -> Literal["new", "replaced", "unchanged"]:
-    # once more: minutes may have passed
+@contextmanager
+def _scratch(place: Path, target: Path) -> Iterator[Path]:
+    """Give a folder in a hidden one on the target's file system, of which nothing is left in the end.
+
+    The lock is held, so those of the same target that are found were left by a process that was
+    killed: they go, too.
+    """
+    begin = _hidden(target)
+    left = re.compile(rf"{re.escape(begin)}[a-z0-9_]{{8}}{re.escape(_HIDDEN)}")
+    for entry in [entry for entry in place.iterdir() if left.fullmatch(entry.name)]:
+        shutil.rmtree(entry)
+    hidden = Path(mkdtemp(_HIDDEN, begin, place))
+    try:
+        # the hidden one is for its owner only, what becomes the target is as any other folder
+        scratch = hidden / "new"
+        scratch.mkdir()
+        yield scratch
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _settle(scratch: Path, target: Path, spec: DesignSpec, force: bool) -> Outcome:
     if not _check(target, spec, force):
         if os.path.lexists(target):
-            _exchange(scratch, target)
+            _exchange(scratch, target, GENERATED)
         else:
             scratch.rename(target)
         return "new"
     changed = _differences(scratch, target)
     if not changed:
         return "unchanged"
-    if not force and read_manifest(target)["design"]["hash"] == spec.hash:
-        shown = ", ".join(changed[:_NAMED]) + (", ..." if len(changed) > _NAMED else "")
-        refuse(
-            target,
-            f"the folder is of this design, but {len(changed)} of its files are not as it makes them "
-            f"({shown}): edited, or of another version. Replace them with --force",
-        )
-    _exchange(scratch, target)
-    return "replaced"
+    if read_manifest(target)["design"]["hash"] != spec.hash:
+        outcome: Outcome = "replaced"
+        former: tuple[str, ...] = (*GENERATED, folder.ANALYSIS, folder.REPORT)
+    else:
+        outcome = "updated" if _only_settings(changed, scratch, target) else "replaced"
+        former = GENERATED
+        if outcome == "replaced" and not force:
+            shown = ", ".join(changed[:_NAMED]) + (", ..." if len(changed) > _NAMED else "")
+            refuse(
+                target,
+                f"the folder is of this design, but {len(changed)} of its files are not as it makes them "
+                f"({shown}): edited, or of another version. Replace them with --force",
+            )
+    with _not_executed(target):
+        _exchange(scratch, target, former)
+    return outcome
+
+
+@contextmanager
+def _not_executed(target: Path) -> Iterator[None]:
+    """Hold the lock of those who execute the folder, so that no document changes under their runs."""
+    lock = execution_lock(target, "is being generated anew by")
+    made = not lock.path.parent.exists()
+    try:
+        with lock:
+            yield
+    finally:
+        if made:
+            with suppress(OSError):
+                lock.path.parent.rmdir()
 
 
 def _differences(scratch: Path, target: Path) -> list[str]:
@@ -237,16 +317,27 @@ def _differences(scratch: Path, target: Path) -> list[str]:
     return changed
 
 
+def _only_settings(changed: list[str], scratch: Path, target: Path) -> bool:
+    """Whether nothing but keys that are no part of the design's identity differs, and nobody edited them."""
+    if not {folder.DESIGN, folder.CHECKSUMS}.issuperset(changed) or not (target / folder.CHECKSUMS).is_file():
+        return False
+    former, new = (dict(read_checksums(place / folder.CHECKSUMS)) for place in (target, scratch))
+    unedited = (target / folder.DESIGN).is_file() and former.get(folder.DESIGN) == _digest(
+        target / folder.DESIGN
+    )
+    return unedited and {**former, folder.DESIGN: ""} == {**new, folder.DESIGN: ""}
+
+
 def _bytes(file: Path) -> bytes | None:
     return file.read_bytes() if file.is_file() else None
 
 
-def _exchange(scratch: Path, target: Path) -> None:
-    """Put the files of ``scratch`` into ``target``, for the former ones: all or none."""
+def _exchange(scratch: Path, target: Path, former: tuple[str, ...]) -> None:
+    """Put the files of ``scratch`` into ``target``, for the ``former`` ones: all or none."""
     replacing, replaced = target / REPLACING, target / REPLACED
     try:
         replacing.mkdir()
-        for name in (*GENERATED, folder.ANALYSIS, folder.REPORT):
+        for name in former:
             if os.path.lexists(target / name):
                 (target / name).rename(replacing / name)
         replacing.rename(replaced)

@@ -127,7 +127,9 @@ class JobRecord:
         """Return the record at ``path``; ``None`` if there is none, or none that can be read."""
         found = _read(path)
         names = {field.name for field in fields(cls)}
-        return cls(**found) if found is not None and set(found) == names else None
+        if found is None or set(found) != names or not isinstance(found["seconds"], (int, float)):
+            return None
+        return cls(**found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ def test_plan_learns_from_earlier_runs(here: Path, capsys: pytest.CaptureFixture
         status = "failed" if seconds == 7 else "finished"
         (jobs / f"{number}.json").write_text(json.dumps({"status": status, "seconds": seconds}))
     (jobs / "cut.json").write_text('{"status": "fin')
+    (jobs / "edited.json").write_text('{"status": "finished", "seconds": null}')
     (jobs.parent / "results").mkdir()
     (jobs.parent / "results" / "data").write_bytes(bytes(3000))
     assert main(["plan", design]) == 0
@@ -109,6 +110,22 @@ def test_generate(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # the design in the folder makes that very folder
     assert main(["generate", "_outputs/study/design.yml", "-o", "_outputs/study"]) == 0
     assert "unchanged" in capsys.readouterr().out
+
+
+def test_designs_with_one_output_have_folders_side_by_side(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for uid in ("one", "two"):
+        assert main(["generate", written(uid, output="studies")]) == 0
+        assert f"next: arsenai run studies/{uid}\n" in capsys.readouterr().out
+    assert {path.name for path in Path("studies").iterdir()} == {"one", "two"}
+    # how it is executed may change at any time, and -o names the folder itself
+    assert main(["generate", written("one", execution={"jobs": 2}), "-o", "studies/one"]) == 0
+    assert "studies/one: design 'one', updated\n" in capsys.readouterr().out
+    Path("studies/one/manifest.json").write_text('{"format": 1, "design": {"uid": "one", "hash": ""}}')
+    for command in (["run", "studies/one"], ["generate", "one.yml", "-o", "studies/one", "--force"]):
+        assert main(command) == 2
+        assert "the manifest of the design was edited: 'versions', 'sampler'" in capsys.readouterr().err
 
 
 def test_an_unsound_row_is_told_and_nothing_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,8 +144,9 @@ EXPANSION = Expansion(made(HOLES, *TWO_PHASES, sampler={"name": "random", "n": 1
 )
 def test_a_filled_structure_is_the_document(values: dict[str, Any], repetition: int) -> None:
     """Text and hash are those that the document has when it is made and read as a whole."""
-    expected = from_mapping(EXPANSION.mapping(values, 5, repetition))
-    text, hash_ = EXPANSION.row(values, 5).document(f"d-5-r{repetition}", EXPANSION.seed(5, repetition))
+    uid, seed = f"d-5-r{repetition}", EXPANSION.seed((), repetition)
+    expected = from_mapping(EXPANSION.mapping(values, uid, seed))
+    text, hash_ = EXPANSION.row(values, 5).document(uid, seed)
     assert hash_ == expected.hash
     assert loads(text).hash == expected.hash
 
@@ -201,7 +202,39 @@ def test_equal_documents_are_executed_once(tmp_path: Path) -> None:
 
     other = made(factors, repetitions=2, seeds={"policy": "independent"}).generate(tmp_path / "own")
     assert len(other.documents) == 12
-    assert other.runs[5].seed == integer_seed(7, "row", 2, "repetition", 1)
+    named_by = hashlib.sha256(b'{"bridge":"agents","gain":2}').hexdigest()
+    assert other.runs[5].seed == integer_seed(7, "row", named_by, 0, "repetition", 1)
+
+
+def test_independent_seeds_stay_with_their_configuration(tmp_path: Path) -> None:
+    """Rows that come before, between or go change nobody's seed; equal rows have different ones."""
+
+    def seeds(name: str, rows: list[list[float]], **keys: Any) -> dict[tuple[float, float], list[int]]:
+        factors = {"a": gain(low=0, high=9), "b": gain(low=0, high=9) | {"path": f"{MUSCLE}.b"}}
+        sampler = {"name": "points", "columns": ["a", "b"], "rows": rows}
+        keys = {"sampler": sampler, "seeds": {"policy": "independent"}, "repetitions": 2, **keys}
+        folder = made(factors, **keys).generate(tmp_path / name)
+        values = folder.values()
+        found: dict[tuple[float, float], list[int]] = {}
+        for run in folder.runs:
+            assert run.run == run.uid
+            found.setdefault((values[run.row]["a"], values[run.row]["b"]), []).append(run.seed)
+        return found
+
+    few = seeds("few", [[1, 2], [2, 1], [1, 2]])
+    more = seeds("more", [[0, 5], [1, 2], [3, 3], [1, 2], [2, 1], [0, 1]])
+    assert few == {point: more[point] for point in few}
+    assert len(few[1, 2]) == len(set(few[1, 2])) == 4
+    assert len({seed for found in more.values() for seed in found}) == 12
+    less = seeds("less", [[0, 5], [1, 2], [3, 3], [1, 2], [2, 1], [0, 1]], constraints=["a >= 1"])
+    assert less == {point: more[point] for point in ((1, 2), (3, 3), (2, 1))}
+
+
+def test_a_design_of_far_too_many_runs_is_refused() -> None:
+    design = made({"gain": gain()}, repetitions=10**12)
+    message = "repetitions: the design makes 2,000,000,000,000 runs .2 rows, 1,000,000,000,000 repetitions"
+    with pytest.raises(DocumentError, match=message):
+        design.plan()
 
 
 def test_more_rows_and_repetitions_change_no_document(tmp_path: Path) -> None:

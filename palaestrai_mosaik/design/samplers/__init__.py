@@ -13,7 +13,7 @@ from .finite_differences import FINITE_DIFFERENCES
 from .fractional_factorial import FRACTIONAL_FACTORIAL
 from .lhs import LHS
 from .morris import MORRIS
-from .option import Option, Sampler, problem, units
+from .option import MOST_NUMBERS, Option, Sampler, problem, units
 from .plackett_burman import PLACKETT_BURMAN
 from .points import POINTS
 from .random import RANDOM
@@ -44,10 +44,11 @@ def sample(spec: DesignSpec) -> Sample:
     constraints allow (`subset`). The design must be sound (``rules.check_sampler`` finds nothing).
     Same design, same points.
     """
-    drawn = SAMPLERS[spec.sampler.name].draw(spec)
-    if spec.max_runs is None or len(drawn.unit) <= spec.max_runs:
+    sampler = SAMPLERS[spec.sampler.name]
+    drawn = sampler.draw(spec)
+    if spec.max_runs is None or (len(drawn.unit) <= spec.max_runs and sampler.rows(spec) <= spec.max_runs):
         return drawn
     return capped(spec, drawn, spec.max_runs)
 
 
-__all__ = ["SAMPLERS", "Option", "Sampler", "problem", "sample", "units"]
+__all__ = ["MOST_NUMBERS", "SAMPLERS", "Option", "Sampler", "problem", "sample", "units"]

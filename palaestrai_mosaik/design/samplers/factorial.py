@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.experiment.located import show
 
 from ..model import Axis, DesignSpec
-from ..sample import FloatArray, Sample
-from .grid import axis_numbers, grid
+from ..sample import Sample
+from .candidates import candidates, points
+from .grid import axis_numbers, grid, grid_size
 from .option import Found, Option, Sampler, random_of, single_rows
 
 #: More rows than these are not made.
@@ -28,8 +29,9 @@ CANDIDATES = 20_000
 def draw(spec: DesignSpec) -> Sample:
     """Return all combinations, those of the last axis varying fastest.
 
-    With ``max_runs``, and more combinations than `CANDIDATES`, candidates: that many combinations
-    (at least four times ``max_runs``) in which every level of an axis is equally frequent, +-1.
+    With ``max_runs``, and more combinations than `CANDIDATES` (or four times ``max_runs``): those
+    that the constraints allow, of more than that so many candidates, in which every level of an axis
+    that is free of constraints is equally frequent, +-1.
     """
     coordinates = [grid(axis, count_of(spec, axis)) for axis in spec.axes]
     sizes = [len(levels) for levels in coordinates]
@@ -37,11 +39,15 @@ def draw(spec: DesignSpec) -> Sample:
     arguments: dict[str, Any] = {"levels": dict(zip(_names(spec), sizes, strict=True)), "combinations": total}
     wanted = None if spec.max_runs is None else max(CANDIDATES, 4 * spec.max_runs)
     if wanted is None or total <= wanted:
-        indices = np.indices(sizes).reshape(len(sizes), total).T
+        return single_rows(points(coordinates, np.indices(sizes).reshape(len(sizes), total).T), arguments)
+    found = candidates(spec, coordinates, wanted, random_of(spec, "candidates"))
+    if not found.whole:
+        arguments["candidates"] = len(found.indices)
+    if found.allowed is not None:
+        arguments["allowed"] = found.allowed
     else:
-        indices = _candidates(sizes, wanted, random_of(spec, "candidates"))
-        arguments["candidates"] = len(indices)
-    return single_rows(_points(coordinates, indices), arguments)
+        arguments["looked_at"] = found.looked_at
+    return single_rows(points(coordinates, found.indices), arguments)
 
 
 def count_of(spec: DesignSpec, axis: Axis) -> int | None:
@@ -53,18 +59,8 @@ def count_of(spec: DesignSpec, axis: Axis) -> int | None:
     return levels
 
 
-def _points(coordinates: list[FloatArray], indices: npt.NDArray[np.int64]) -> FloatArray:
-    columns = [levels[indices[:, number]] for number, levels in enumerate(coordinates)]
-    return np.stack(columns, axis=1) if columns else np.empty((len(indices), 0))
-
-
-def _candidates(sizes: list[int], count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    columns = [random.permutation(np.resize(random.permutation(size), count)) for size in sizes]
-    return np.unique(np.stack(columns, axis=1), axis=0)
-
-
 def _rows(spec: DesignSpec) -> int:
-    return math.prod(len(grid(axis, count_of(spec, axis))) for axis in spec.axes)
+    return math.prod(grid_size(axis, count_of(spec, axis)) for axis in spec.axes)
 
 
 def _names(spec: DesignSpec) -> list[str]:
@@ -73,9 +69,9 @@ def _names(spec: DesignSpec) -> list[str]:
 
 def _levels(value: Any) -> str | None:
     counts = list(value.values()) if isinstance(value, Mapping) else [value]
-    if all(isinstance(one, int) and not isinstance(one, bool) and one >= 2 for one in counts):
+    if all(isinstance(one, int) and not isinstance(one, bool) and 2 <= one <= LARGEST for one in counts):
         return None
-    return "a whole number of at least 2, or a mapping of factors to such numbers"
+    return f"a whole number of at least 2 (at most {LARGEST:,}), or a mapping of factors to such numbers"
 
 
 def _check(spec: DesignSpec) -> list[Found]:
@@ -96,6 +92,12 @@ def _check(spec: DesignSpec) -> list[Found]:
             message = (
                 f"{axis.name} is continuous, so a factorial design must be told how many values of it to take: "
                 f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}, or another sampler (lhs, sobol)"
+            )
+            found.append((("sampler",), message))
+        elif grid_size(axis, count_of(spec, axis)) > LARGEST:
+            message = (
+                f"{axis.name} has {show(axis_numbers(axis))} values; tell how many of them to take: "
+                f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}"
             )
             found.append((("sampler",), message))
     if not found and spec.max_runs is None and _rows(spec) > LARGEST:
@@ -119,5 +121,6 @@ FACTORIAL: Sampler = Sampler(
     rejects=True,
     knob=lambda spec: None,
     ends=lambda spec: True,
+    weighs=False,
     check=_check,
 )

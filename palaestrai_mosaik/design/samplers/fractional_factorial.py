@@ -12,9 +12,10 @@ resolution R if no R - 1 of its columns have the product 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import combinations
+from math import comb
 from operator import xor
 from typing import Any
 
@@ -57,11 +58,12 @@ def draw(spec: DesignSpec) -> Sample:
         "resolution": found,
         "aliases": aliases(columns, negative),
     }
-    warnings = [] if found is None or found >= 5 else [_WARNINGS[min(found, 4)]]
+    warnings = [] if found is None or found >= 5 else [_WARNINGS[found]]
     return single_rows(unit, arguments, *warnings)
 
 
 _WARNINGS = {
+    2: "resolution II: some main effects cannot be told from each other; the manifest names the aliases",
     3: "resolution III: main effects cannot be told from interactions of two factors; "
     "the manifest names the aliases",
     4: "resolution IV: interactions of two factors cannot be told from each other; "
@@ -73,13 +75,21 @@ def resolution(columns: Sequence[int]) -> int | None:
     """Return the smallest number of columns whose product is 1, ``None`` for a full factorial."""
     if len(columns) == _base(columns):
         return None
+    numbers = range(len(columns))
+
+    def product(chosen: Iterable[int]) -> int:
+        return reduce(xor, (columns[number] for number in chosen), 0)
+
     for length in range(1, len(columns) + 1):
         half, rest = length // 2, length - length // 2
-        # shorter words were found before, so that equal products never share a column
-        products = {reduce(xor, one, 0): one for one in combinations(columns, half)}
-        for one in combinations(columns, rest):
-            other = products.get(reduce(xor, one, 0))
-            if other is not None and set(other) != set(one):
+        # Shorter words were found before, so that no two halves have the same product, unless
+        # together they are a word of this length. Two columns may be equal, so they go by number.
+        products = {product(one): one for one in combinations(numbers, half)}
+        if len(products) < comb(len(columns), half):
+            return length
+        for one in combinations(numbers, rest):
+            other = products.get(product(one))
+            if other is not None and other != one:
                 return length
     raise AssertionError("more columns than base factors have a product that is 1")
 
@@ -234,6 +244,7 @@ def _check(spec: DesignSpec) -> list[Found]:
 def _faults(written: Sequence[str], count: int) -> Iterator[str]:
     known = LETTERS[:count]
     targets = [text.strip()[0].lower() for text in written]
+    setters: dict[frozenset[str], str] = {}
     for text, target in zip(written, targets, strict=True):
         product = _GENERATOR.fullmatch(text.strip().lower())[3]  # type: ignore[index]
         unknown = [letter for letter in (target, *product) if letter not in known]
@@ -245,6 +256,11 @@ def _faults(written: Sequence[str], count: int) -> Iterator[str]:
             yield f"{text!r}: {target} must be a product of factors that no generator sets"
         elif len(set(product)) < max(len(product), 2):
             yield f"{text!r}: the product needs two different factors or more, each once"
+        elif (other := setters.setdefault(frozenset(product), target)) != target:
+            yield (
+                f"{text!r}: {other} is that product already, so {other} and {target} could not be told apart "
+                "(resolution II); give each a product of its own"
+            )
 
 
 FRACTIONAL_FACTORIAL: Sampler = Sampler(
@@ -258,6 +274,7 @@ FRACTIONAL_FACTORIAL: Sampler = Sampler(
         Option("generators", None, _generators, 'which factors are products of others: ["d=abc"]'),
     ),
     ends=lambda spec: True,
+    weighs=False,
     two_level=True,
     knob=lambda spec: None,
     check=_check,

@@ -26,6 +26,17 @@ def grid(axis: Axis, count: int | None) -> FloatArray:
     return (taken + 0.5) / numbers
 
 
+def grid_size(axis: Axis, count: int | None) -> int:
+    """Return how many coordinates `grid` gives, without making them."""
+    if axis.levels is not None:
+        return axis.levels
+    numbers = axis_numbers(axis)
+    if numbers is None:
+        assert count is not None, axis.name
+        return count
+    return numbers if count is None else min(count, numbers)
+
+
 def axis_numbers(axis: Axis) -> int | None:
     """Return how many whole numbers of equal share the axis has, ``None`` where it has others, too."""
     counts = {whole_numbers(factor) if factor.dist == "uniform" else None for factor in axis.factors}

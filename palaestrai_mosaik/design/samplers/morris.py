@@ -11,10 +11,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..distributions import whole_numbers
+from ..distributions import levels as levels_at
+from ..distributions import shares, whole_numbers
 from ..model import Axis, DesignSpec
-from ..sample import Sample
+from ..sample import FloatArray, Sample
 from .option import Found, Option, Sampler, problem, random_of, size_of, units, whole
+
+#: points of a range that trajectories move on, and trajectories that ``optimal`` chooses among
+_MOST_LEVELS, _MOST_COMPARED = 200, 2000
 
 
 def draw(spec: DesignSpec) -> Sample:
@@ -40,18 +44,41 @@ def _warnings(spec: DesignSpec, levels: int) -> Iterator[str]:
             "which mu, mu_star and sigma include"
         )
     for axis in spec.axes:
-        count = _steps(axis)
+        if axis.levels is not None:
+            yield from _of_levels(axis, levels)
+            continue
+        count = min((count for factor in axis.factors if (count := whole_numbers(factor))), default=None)
         if count is not None and count <= levels and levels % count:
-            yield (
-                f"{axis.name} has {count} levels and Morris moves on {levels}, so some come more often than "
-                f"others; levels: {count if count % 2 == 0 else 2 * count} hits all alike"
-            )
+            yield _uneven(axis, count, levels, count if count % 2 == 0 else 2 * count)
 
 
-def _steps(axis: Axis) -> int | None:
-    if axis.levels is not None:
-        return axis.levels
-    return min((count for factor in axis.factors if (count := whole_numbers(factor))), default=None)
+def _of_levels(axis: Axis, levels: int) -> Iterator[str]:
+    """Yield which levels of an axis the grid does not hit, or not as often as their weights say."""
+    edges = shares(axis)
+
+    def hits(count: int) -> FloatArray:
+        found = levels_at(edges, np.linspace(0.0, 1.0, count))
+        return np.bincount(found, minlength=len(edges)) / count
+
+    found, wanted = hits(levels), np.diff(edges, prepend=0.0)
+    sizes = range(2, _MOST_LEVELS + 1, 2)
+    alike = next((count for count in sizes if np.allclose(hits(count), wanted, rtol=0.0, atol=1e-9)), None)
+    if not found.all():
+        labels = next(factor.labels for factor in axis.factors if factor.kind == "levels")
+        missed = ", ".join(label for label, share in zip(labels, found, strict=True) if not share)
+        enough = alike or next((count for count in sizes if hits(count).all()), None)
+        hint = "" if enough is None else f"; levels: {enough} hits all"
+        yield f"{axis.name}: Morris moves on {levels} points of the range and never takes {missed}{hint}"
+    elif not np.allclose(found, wanted, rtol=0.0, atol=1e-9):
+        yield _uneven(axis, len(edges), levels, alike)
+
+
+def _uneven(axis: Axis, count: int, levels: int, alike: int | None) -> str:
+    hint = "" if alike is None else f"; levels: {alike} hits each by its share"
+    return (
+        f"{axis.name} has {count} levels and Morris moves on {levels}, so some come more often than their "
+        f"share{hint}"
+    )
 
 
 def _rows(spec: DesignSpec) -> int:
@@ -59,8 +86,10 @@ def _rows(spec: DesignSpec) -> int:
 
 
 def _levels(value: object) -> str | None:
-    sound = whole(2)(value) is None and isinstance(value, int) and value % 2 == 0
-    return None if sound else "an even number of at least 2 (or steps up and down are not equally likely)"
+    sound = whole(2, _MOST_LEVELS)(value) is None and isinstance(value, int) and value % 2 == 0
+    if sound:
+        return None
+    return f"an even number from 2 to {_MOST_LEVELS} (or steps up and down are not equally likely)"
 
 
 def _size(spec: DesignSpec, n: int) -> str | None:
@@ -69,6 +98,9 @@ def _size(spec: DesignSpec, n: int) -> str | None:
 
 def _check(spec: DesignSpec) -> list[Found]:
     optimal = MORRIS.option(spec, "optimal")
+    if optimal is not None and size_of(spec) > _MOST_COMPARED:
+        message = f"optimal compares all pairs of the n trajectories, so n is at most {_MOST_COMPARED:,}"
+        return [(("sampler", "optimal"), message)]
     if optimal is None or optimal < size_of(spec):
         return []
     message = (

@@ -14,6 +14,9 @@ from palaestrai_mosaik.seeding import generator
 from ..model import Axis, DesignSpec
 from ..sample import FloatArray, Sample
 
+#: A sample has at most so many numbers, rows times axes.
+MOST_NUMBERS = 10_000_000
+
 Size = Literal["required", "optional", "none"]
 #: A place in the document, and what is wrong there.
 Found = tuple[Place, str]
@@ -41,7 +44,7 @@ class Sampler:
     whether ``n`` must, may or must not be given; ``unit`` says what ``n`` counts, ``size_check``
     returns what is wrong with a value of it. ``groups``: knows groups. ``rejects``: rows may be
     rejected by constraints. ``ends``: coordinates may be exactly 0 or 1. ``two_level``: every axis
-    has two levels, or two ends. ``serves``: the one method that the sample is made for, if it is made
+    has two levels, or two ends. ``weighs``: levels come by their weights. ``serves``: the one method that the sample is made for, if it is made
     for one. ``inner``: a sampler to take where ends do not exist. ``alias``: an option that is another
     word for ``n``. ``knob``: the option that the number of rows is proportional to, and its value.
     ``check`` finds what is wrong beyond the options one by one.
@@ -59,6 +62,7 @@ class Sampler:
     rejects: bool = False
     ends: Callable[[DesignSpec], bool] = field(default=lambda spec: False)
     two_level: bool = False
+    weighs: bool = True
     serves: str | None = None
     inner: str = "lhs"
     alias: str | None = None

@@ -121,6 +121,7 @@ PLACKETT_BURMAN: Sampler = Sampler(
     size_check=_size,
     options=(Option("foldover", False, flag, "the same rows again with all levels exchanged"),),
     ends=lambda spec: True,
+    weighs=False,
     two_level=True,
     knob=lambda spec: None,
     check=lambda spec: (

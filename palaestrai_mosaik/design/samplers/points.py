@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import numpy as np
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.located import show
 
-from ..decode import INACTIVE, decode
-from ..distributions import bounded, middles, position
+from ..decode import INACTIVE, decode, resolution
+from ..distributions import INSIDE, bounded, middles, position, reach
 from ..model import Axis, DesignSpec, Factor
 from ..sample import FloatArray, Sample
 from .option import Found, Option, Sampler, flag, single_rows
@@ -22,6 +23,8 @@ from .option import Found, Option, Sampler, flag, single_rows
 _TOLD = 20
 #: the coordinate of a factor that is inactive in a row, which nobody looks at
 _NOWHERE = 0.5
+#: A value that comes back from its coordinate this near, in relation to itself, is the same.
+_SAME = 1e-12
 
 
 def inlined(sampler: Mapping[str, Any], directory: Path) -> dict[str, Any]:
@@ -99,14 +102,50 @@ def _read(spec: DesignSpec) -> tuple[FloatArray, list[Found]]:
             for index, name in empty
             if values[index][name] is not INACTIVE
         ]
+        faults += [] if in_unit else _changed(spec, values)
     return unit, faults
+
+
+def _changed(spec: DesignSpec, values: Sequence[Mapping[str, Any]]) -> Iterator[Found]:
+    """Yield the given values that another one would stand for: what runs has gone through the unit cube."""
+    columns, rows = spec.sampler.options["columns"], spec.sampler.options["rows"]
+    numbers = [columns.index(factor.name) for factor in spec.factors]
+    for index, row in enumerate(rows):
+        for factor, number in zip(spec.factors, numbers, strict=True):
+            given, found = row[number], values[index][factor.name]
+            if given is not None and found is not INACTIVE and not _comes_back(factor, given, found):
+                place = ("sampler", "rows", index)
+                yield place, f"{factor.name}: {show(given)} would become {show(found)}; {_reached(factor)}"
+
+
+def _comes_back(factor: Factor, given: Any, found: Any) -> bool:
+    if factor.kind == "levels":
+        shown = factor.labels if factor.choice is not None else factor.levels
+        return shown[_level(factor, given)] is found
+    number = float(given)
+    if factor.kind == "int" or not number or not found:
+        return number == found
+    return abs(found - number) <= max(_SAME * abs(number), resolution(factor))
+
+
+def _reached(factor: Factor) -> str:
+    if factor.kind == "levels":
+        return "its weight is too small for a coordinate of its own"
+    low, high = reach(factor)
+    return (
+        f"values of this distribution ({factor.dist}) lie from {low:g} to {high:g}, and are not exact far out on "
+        "its tails: widen it, or give the factor low and high and a uniform or loguniform distribution"
+    )
 
 
 def _coordinate(axis: Axis, cell: Any) -> float:
     if isinstance(cell, bool) or not isinstance(cell, (int, float)) or not 0 <= cell <= 1:
         raise ValueError(f"a coordinate is a number from 0 to 1, found {show(cell)}")
-    if cell in (0, 1) and not all(bounded(factor) for factor in axis.factors):
-        raise ValueError(f"the coordinate {cell} has no value, as the distribution has no end")
+    if not INSIDE <= cell <= 1 - INSIDE and not all(bounded(factor) for factor in axis.factors):
+        raise ValueError(
+            f"the coordinate {cell} is too near to the end of a distribution without one: at least {INSIDE:g} "
+            f"and at most 1 - {INSIDE:g}"
+        )
     return float(cell)
 
 
@@ -130,8 +169,10 @@ def _position(axis: Axis, factor: Factor, cell: Any) -> float:
         return float(middles(axis)[_level(factor, cell)])
     try:
         number = float("" if cell is None or isinstance(cell, bool) else cell)
-    except (TypeError, ValueError):
-        raise ValueError(f"a value is a number, found {show(cell)}") from None
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"a value is a number, found {show(cell)}")
     return position(factor, number)
 
 
