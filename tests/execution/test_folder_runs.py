@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import signal
 import threading
@@ -199,7 +200,9 @@ def test_a_record_of_another_document_does_not_count(tmp_path):
     execute(folder, rows=[0], executor="inline")
     assert job_records(folder).keys() == {"doing-0-r0"}
     path = folder.path / "jobs" / "doing-0-r0.json"
-    for text in (path.read_text().replace(folder.documents[0].hash, "0" * 64), "{}", "[]", '{"run": '):
+    record = path.read_text()
+    other = record.replace(folder.documents[0].hash, "0" * 64)
+    for text in (other, re.sub(r'"seconds": [^,]+', '"seconds": null', record), "{}", "[]", '{"run": '):
         path.write_text(text)
         assert job_records(folder) == {}
 
