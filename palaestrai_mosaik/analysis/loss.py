@@ -2,11 +2,18 @@
 
 Nothing is imputed. Analysers are never shown what is not finite: SALib's Sobol indices, for
 one, are all 0 then, without a word.
+
+Where repetitions share their seeds over all rows, a row that lost one of them differs from the
+others by that seed alone: in the difference of two rows this looks like an effect of the factor
+between them. So rows of one block are means of the repetitions that all of them have, and what
+repetitions differ by on average is subtracted where blocks have different ones. That is the
+least-squares fit of an additive model of rows and repetitions (Montgomery, "Design and Analysis of
+Experiments", chapter 4, the intrablock analysis of incomplete blocks).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,63 +23,152 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pandas as pd
 
-#: more than this lost is too much: what is left is no sample of the design any more
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+Loses = Literal["run", "row", "block", "nothing"]
+
+#: where so much is lost, or more, what is left is no sample of the design any more
 MOST_LOST = 0.5
 #: more than this lost is told as a danger, because runs seldom fail by chance
 _NOTABLE = 0.02
+# Sums of squares below that share of the largest belong to nothing.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Which rows are used: ``mask``, (rows,); ``notes`` tell what is lost; ``refused`` why all is."""
+    """What is used: ``runs``, (rows, repetitions), tells which; ``y``, (rows,), the means of the rows.
 
-    mask: npt.NDArray[np.bool_]
+    ``y`` is NaN where a row has no run left. ``notes`` tell what is lost; ``refused`` why all is.
+    """
+
+    runs: BoolArray
+    y: FloatArray
     notes: tuple[str, ...] = ()
     refused: str = ""
 
     @property
+    def rows(self) -> BoolArray:
+        """Which rows are used, (rows,)."""
+        return np.asarray(self.runs.any(axis=1))
+
+    @property
     def used(self) -> int:
-        """The number of rows that are used."""
-        return int(self.mask.sum())
+        """The number of runs that are used."""
+        return int(self.runs.sum())
 
     @property
     def lost(self) -> int:
-        """The number of rows that are left out."""
-        return len(self.mask) - self.used
+        """The number of runs that are left out."""
+        return self.runs.size - self.used
 
 
-def keep(
-    finite: npt.NDArray[np.bool_],
-    block: npt.NDArray[np.int64],
-    loses: Literal["row", "block", "nothing"],
-) -> Kept:
-    """Return which rows can be used, if ``finite``, (rows,), tells which have a finite outcome.
+def keep(y: FloatArray, block: IntArray, loses: Loses, common: bool = False) -> Kept:
+    """Return what can be used of the outcomes ``y``, (rows, repetitions), not finite where there is none.
 
-    ``loses``: what goes with a lost one: its ``row`` alone, the ``block`` of rows that have its
-    number, or, for ``nothing``, all of the analysis.
+    ``block``: (rows,). ``common``: the runs of one repetition share their seed in all rows.
+    ``loses``: what goes with a lost run: this ``run`` alone, because single runs are analysed; else
+    its row is the mean of the others, and where none is left, the ``row`` is lost, all of its
+    ``block``, or, for ``nothing``, the analysis.
     """
-    lost = int((~finite).sum())
-    if not lost:
-        return Kept(finite.copy())
-    rows = "1 row" if lost == 1 else f"{lost} rows"
+    finite = np.isfinite(y)
+    if finite.all():
+        return Kept(finite, y.mean(axis=1))
     if loses == "nothing":
-        reason = f"{rows} of {len(finite)} without a finite outcome, and the method needs all of them"
-        return Kept(np.zeros_like(finite), (), reason)
-    mask = finite.copy()
-    if loses == "block":
-        mask &= ~np.isin(block, block[~finite])
-    gone = 1 - mask.mean()
-    told = f"{gone:.1%} of the rows are left out ({int((~mask).sum())} of {len(mask)}): {rows} without a finite outcome"
-    if loses == "block":
-        told += ", and those that belong to the same blocks"
-    if gone > MOST_LOST:
-        return Kept(
-            np.zeros_like(finite), (), f"{told}; with more than {MOST_LOST:.0%} lost nothing can be said"
+        block = np.zeros_like(block)
+    together = common and loses in ("block", "nothing") and y.shape[1] > 1
+    runs = finite & _whole(finite, block) if together else finite.copy()
+    empty = ~runs.any(axis=1)
+    if loses in ("block", "nothing"):
+        runs[np.isin(block, block[empty])] = False
+    gone = 1 - runs.any(axis=1).mean()
+    nothing = np.zeros_like(runs)
+    if loses == "nothing" and gone:
+        return Kept(nothing, np.full(len(y), np.nan), (), _too_few(finite, together))
+    told = _told(finite, runs, int(empty.sum()), loses, together)
+    if gone >= MOST_LOST:
+        reason = f"{'; '.join(told)}; with {MOST_LOST:.0%} or more lost nothing can be said"
+        return Kept(nothing, np.full(len(y), np.nan), (), reason)
+    means, adjusted = _means(y, runs, common and loses != "run")
+    if adjusted:
+        told.append(
+            "rows have different repetitions left: what repetitions differ by on average is subtracted"
         )
-    notes = [told]
-    if gone > _NOTABLE:
-        notes.append("where runs fail for a reason, what is left is not like the rest of the design")
-    return Kept(mask, tuple(notes))
+    if runs.size - runs.sum() > _NOTABLE * runs.size:
+        told.append("where runs fail for a reason, what is left is not like the rest of the design")
+    return Kept(runs, means, tuple(told))
+
+
+def _whole(finite: BoolArray, block: IntArray) -> BoolArray:
+    """Return, for each row and repetition, whether all rows of the block have this repetition."""
+    numbers, place = np.unique(block, return_inverse=True)
+    whole = np.ones((len(numbers), finite.shape[1]), dtype=bool)
+    np.logical_and.at(whole, place, finite)
+    return np.asarray(whole[place])
+
+
+def _means(y: FloatArray, runs: BoolArray, common: bool) -> tuple[FloatArray, bool]:
+    """Return the mean of each row's ``runs``, and whether it is adjusted for which ones these are."""
+    count = runs.sum(axis=1)
+    rows = count > 0
+    means = np.full(len(y), np.nan)
+    values, used = np.where(runs, y, 0.0)[rows], runs[rows].astype(float)
+    share = used / count[rows, None]
+    means[rows] = (values * share).sum(axis=1)
+    if not common or (runs[rows] == runs[rows][:1]).all():
+        return means, False
+    left = used * (values - means[rows, None])
+    normal = np.diag(used.sum(axis=0)) - used.T @ share
+    effects = np.linalg.pinv(normal, rcond=_ROUNDING, hermitian=True) @ left.sum(axis=0)
+    means[rows] -= share @ effects
+    return means, True
+
+
+def _too_few(finite: BoolArray, together: bool) -> str:
+    if together:
+        return (
+            f"{_runs(finite)}: the method needs all rows, and no repetition, whose seed they share, is finite "
+            "in all of them"
+        )
+    lost = int((~finite).all(axis=1).sum())
+    return f"{_rows(lost)} of {len(finite)} without a finite outcome, and the method needs all of them"
+
+
+def _told(finite: BoolArray, runs: BoolArray, empty: int, loses: Loses, together: bool) -> list[str]:
+    """Return what is lost: runs (where rows have several), then rows."""
+    told = list(_told_of_runs(finite, runs, loses, together)) if finite.shape[1] > 1 else []
+    gone: BoolArray = ~np.asarray(runs.any(axis=1))
+    if not gone.any():
+        return told
+    why = f"{_rows(empty)} without a finite outcome"
+    if together:
+        why = f"{_rows(empty)} of blocks that have no repetition in full"
+    elif loses == "block":
+        why += ", and those that belong to the same blocks"
+    share = f"{gone.mean():.1%} of the rows are left out ({int(gone.sum())} of {len(gone)})"
+    return [*told, f"{share}: {why}"]
+
+
+def _told_of_runs(finite: BoolArray, runs: BoolArray, loses: Loses, together: bool) -> Iterator[str]:
+    told = _runs(finite)
+    if together:
+        unused = int((finite & ~runs).sum())
+        told += (
+            "; repetitions share their seeds, so the rows of a block are means of the repetitions that all of "
+            f"them have, and {unused} finite runs are not used"
+        )
+    elif loses != "run":
+        told += ": rows are means of the runs that they have left"
+    yield told
+
+
+def _runs(finite: BoolArray) -> str:
+    return f"{int((~finite).sum())} of {finite.size} runs without a finite outcome"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def lost_runs(frame: pd.DataFrame, outcomes: Sequence[str]) -> dict[str, Any]:

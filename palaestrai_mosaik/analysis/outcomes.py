@@ -8,7 +8,7 @@ episode without any value makes the outcome NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -93,11 +93,15 @@ def take(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> dict[str, f
         return {}
     _check_phase(store, runs, outcome)
     _check_agent(store, runs, outcome)
+    if source == "objective":
+        _check_objective(store, runs, outcome)
     if source == "reward":
         name = _reward_name(store, runs, outcome, name)
         outcome = replace(outcome, of=f"reward.{name}")
     if outcome.of == "steps":
         frame = store.episodes_across(runs, outcome.phase, evaluation=outcome.evaluation)
+        if frame.empty:
+            raise _no_episodes(outcome)
         return _folded(frame, "steps", outcome)
     if source in ("objective", "reward") and outcome.step in _KEPT and outcome.outside is None:
         return _aggregates(store, runs, outcome, name)
@@ -115,10 +119,14 @@ def _wrong(outcome: OutcomeSpec, message: str) -> StoreError:
 
 def _unknown(outcome: OutcomeSpec, what: str, name: str, known: Sequence[str]) -> StoreError:
     names = list(dict.fromkeys(known))
-    listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     return _wrong(
-        outcome, f"no run has the {what} {name!r}{did_you_mean(name, names)}; there are: {listed or 'none'}"
+        outcome, f"no run has the {what} {name!r}{did_you_mean(name, names)}; there are: {_listed(names)}"
     )
+
+
+def _listed(known: Iterable[str]) -> str:
+    names = list(dict.fromkeys(known))
+    return (", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")) or "none"
 
 
 def _check_phase(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> None:
@@ -136,6 +144,26 @@ def _check_agent(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> Non
     agents = list(store.agents_across(runs, outcome.phase)["agent"])
     if outcome.agent not in agents:
         raise _unknown(outcome, "agent", outcome.agent, sorted(set(agents)))
+
+
+def _check_objective(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> None:
+    agents = store.agents_across(runs, outcome.phase)
+    able = list(dict.fromkeys(agents.loc[agents["objective"].notna(), "agent"]))
+    if outcome.agent in able or (able and outcome.agent is None):
+        return
+    if able:
+        raise _wrong(outcome, f"the agent {outcome.agent!r} has no objective; these have: {', '.join(able)}")
+    rewards = store.reward_names_across(runs, outcome.phase)
+    raise _wrong(
+        outcome,
+        f"no agent of this phase has an objective (agents: {_listed(agents['agent'])}); take something else, "
+        f"such as a reward (reward.NAME; there are: {_listed(rewards)})",
+    )
+
+
+def _no_episodes(outcome: OutcomeSpec) -> StoreError:
+    episodes = "evaluation episodes" if outcome.evaluation else "training episodes"
+    return _wrong(outcome, f"no run has {outcome.of} in {episodes} of this phase")
 
 
 def _reward_name(store: Store, runs: Sequence[str], outcome: OutcomeSpec, name: str) -> str:
@@ -157,11 +185,10 @@ def _aggregates(store: Store, runs: Sequence[str], outcome: OutcomeSpec, name: s
     frame = store.outcomes_across(runs, kind, name, outcome.phase, evaluation=outcome.evaluation)
     if outcome.agent is not None:
         frame = frame[frame["agent"] == outcome.agent]
-    if frame.empty:
-        episodes = "evaluation episodes" if outcome.evaluation else "training episodes"
-        raise _wrong(outcome, f"no run has {outcome.of} in {episodes} of this phase")
-    if outcome.agent is None:
+    else:
         frame = _one_agent(store, runs, outcome, frame)
+    if frame.empty:
+        raise _no_episodes(outcome)
     return _folded(frame, outcome.step, outcome)
 
 
@@ -194,10 +221,10 @@ def _several(outcome: OutcomeSpec, agents: Sequence[str]) -> StoreError:
 
 
 def _folded(frame: pd.DataFrame, column: str, outcome: OutcomeSpec) -> dict[str, float]:
-    """Fold the episodes of each run; the rows of a run stand together."""
+    """Fold the episodes of each run, at least one in all; the rows of a run stand together."""
     runs = frame["run"].to_numpy()
     values = frame[column].to_numpy(dtype=np.float64)
-    starts = np.flatnonzero(np.append(True, runs[1:] != runs[:-1])) if len(runs) else np.empty(0, dtype=int)
+    starts = np.flatnonzero(np.append(True, runs[1:] != runs[:-1]))
     ends = np.append(starts[1:], len(runs))
     return {
         str(runs[start]): fold(values[start:end], outcome.episode)
@@ -227,6 +254,8 @@ class _Steps:
 
     def values(self) -> dict[str, float]:
         """Return the outcome of each run that has it."""
+        if not self._folders:
+            raise _no_episodes(self._outcome)
         result = {}
         for run, folders in self._folders.items():
             found = [rows for folder in folders for rows in self._read(folder)]

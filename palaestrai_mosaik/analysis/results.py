@@ -6,7 +6,7 @@ how, where and in which order the runs were executed: rows are in the order of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.design.model import DesignSpec, OutcomeSpec
+from palaestrai_mosaik.design.model import DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
 
 from .outcomes import default_outcomes, take
 
@@ -32,14 +33,17 @@ _OUTCOME_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance"]
 class Results:
     """The results of the design in ``folder``.
 
-    ``store``: where they are (default: ``results`` in the folder), a location or an open store.
-    All frames are read once and kept; they must not be written to. Raises
+    ``store``: where they are (default: ``results`` in the folder), a location or an open store. The
+    files of a database URL are in ``results`` too, where ``arsenai run`` puts them. All frames are
+    read once and kept; they must not be written to. Raises
     :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is none of a design.
     """
 
     def __init__(self, folder: str | Path | DesignFolder, store: str | Path | Store | None = None):
         self.folder = folder if isinstance(folder, DesignFolder) else DesignFolder.open(folder)
-        self._store = self.folder.path / RESULTS if store is None else store
+        self._store = (
+            store if isinstance(store, Store) else StoreLocation.of(self.folder.path / RESULTS, store)
+        )
 
     @property
     def spec(self) -> DesignSpec:
@@ -53,7 +57,7 @@ class Results:
             yield self._store
             return
         try:
-            store = Store(self._store, create=False)
+            store = self._store.open()
         except StoreError as error:
             raise StoreError(f"{error} (has the design been run? arsenai run {self.folder.path})") from error
         with store:
@@ -92,7 +96,8 @@ class Results:
         """Return one row per row of the design: repetitions reduced to their mean.
 
         Columns: ``row``, ``count`` (finished repetitions), one per outcome. A repetition whose
-        outcome is not finite is left out of that mean; a row without any is NaN.
+        outcome is not finite is left out of that mean; a row without any is NaN. (Sensitivity indices
+        are computed from means that can be compared where seeds are common: see :mod:`.loss`.)
         """
         frame = self.outcomes()
         names = [outcome.name for outcome in self.outcome_specs]
@@ -158,6 +163,31 @@ class Results:
                 told = take(store, self._finished, outcome)
                 frame[outcome.name] = finished.map(told).astype(float)
         return frame
+
+
+def labels(factors: Sequence[Factor], values: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    """Return what the zipped ``factors`` of an axis are in each row of ``values``, as tables call it.
+
+    ``values``: as of ``DesignFolder.values()``. ``None`` where all of them are inactive. Zipped
+    levels are called by what all of them are, also where some are inactive.
+    """
+    names = [_names(factor) for factor in factors]
+    found: list[str | None] = []
+    for row in values:
+        active = [i for i, factor in enumerate(factors) if row[factor.name] is not INACTIVE]
+        if not active:
+            found.append(None)
+        elif names[active[0]]:
+            place = names[active[0]].index(repr(row[factors[active[0]].name]))
+            found.append(" + ".join(dict.fromkeys(f.labels[place] for f in factors if f.labels)))
+        else:
+            found.append(" + ".join(str(row[factors[i].name]) for i in active))
+    return found
+
+
+def _names(factor: Factor) -> list[str]:
+    """Return what tells the levels of a factor apart: 1 and True are two."""
+    return [repr(level) for level in (factor.labels if factor.choice is not None else factor.levels)]
 
 
 def _shown(value: Any) -> Any:

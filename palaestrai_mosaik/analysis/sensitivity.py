@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from palaestrai_mosaik.design.rules import check_sampler, default_methods
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
@@ -14,7 +15,7 @@ from palaestrai_mosaik.seeding import integer_seed
 
 from .loss import Kept, keep
 from .methods import ANALYSERS, Index, Method, Refused, Repetitions, Study
-from .results import Results
+from .results import Results, labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +33,8 @@ class SensitivityResult:
     ``frame``: one row per index, with the columns ``outcome``, ``method``, ``index`` (``S1``,
     ``ST``, ``S2``, ``mu``, ``mu_star``, ``sigma``, ...), ``factor`` (axis or group), ``factor2``
     (the other one of a pair, else empty), ``value``, ``low``, ``high`` (NaN where there is no
-    interval), ``used`` and ``lost`` (rows of the design). ``notes`` say what has to be known about them;
-    ``refused`` is why there are none (all values are NaN then), empty where there are.
+    interval), ``used`` and ``lost`` (runs of the design: rows times repetitions). ``notes`` say what has to be
+    known about them; ``refused`` is why there are none (all values are NaN then), empty where there are.
     """
 
     outcome: str
@@ -143,20 +144,23 @@ def _frame(outcome: str, method: str, rows: Sequence[Index], kept: Kept) -> pd.D
 def _study(results: Results, outcome: str, name: str, method: Method) -> tuple[Study, Kept]:
     """Return what the method is shown, and what it is not shown."""
     spec, sample = results.spec, results.folder.sample
-    y = results.by_row()[outcome].to_numpy(dtype=np.float64)
-    wanted = np.ones(len(y), dtype=bool)
+    wanted = np.ones(len(sample.unit), dtype=bool)
     notes: tuple[str, ...] = ()
     if spec.sampler.name == "sobol" and method.loses == "row":
         # between the first and the last row of a block are those that repeat their coordinates
         block = sample.block
         wanted = np.append(True, block[1:] != block[:-1]) | np.append(block[1:] != block[:-1], True)
         notes = (f"of each Saltelli block, {name} uses the two rows that are independent of each other",)
-    kept = keep(np.isfinite(y[wanted]), sample.block[wanted], method.loses)
-    mask = np.flatnonzero(wanted)[kept.mask]
+    y = _by_repetition(results, outcome, len(wanted))[wanted]
+    common = spec.seed_policy == "common"
+    kept = keep(y, sample.block[wanted], method.loses, common)
+    mask = np.flatnonzero(wanted)[kept.rows]
+    notes += kept.notes if kept.refused else (*kept.notes, *_lost_levels(results, name, wanted, mask))
     analysis = spec.analysis
+    row, repetition = np.nonzero(kept.runs[kept.rows])
     study = Study(
         sample.unit[mask],
-        y[mask],
+        kept.y[kept.rows],
         sample.block[mask],
         tuple(axis.name for axis in spec.axes),
         tuple(axis.group or axis.name for axis in spec.axes),
@@ -165,19 +169,28 @@ def _study(results: Results, outcome: str, name: str, method: Method) -> tuple[S
         analysis.confidence,
         analysis.resamples,
         integer_seed(spec.seed, "analysis", outcome, name) or 1,
-        _repetitions(results, outcome, mask) if spec.repetitions > 1 else None,
+        Repetitions(row, repetition, y[kept.runs], common) if spec.repetitions > 1 else None,
     )
-    return study, replace(kept, notes=notes + kept.notes)
+    return study, replace(kept, notes=notes)
 
 
-def _repetitions(results: Results, outcome: str, rows: Any) -> Repetitions:
-    """Return the single runs of the rows that are used, those with a finite outcome."""
+def _by_repetition(results: Results, outcome: str, rows: int) -> npt.NDArray[np.float64]:
+    """Return the outcome by row and repetition; not finite where there is none."""
     frame = results.outcomes()
-    frame = frame[np.isfinite(frame[outcome].to_numpy(dtype=np.float64)) & frame["row"].isin(rows)]
-    place = {int(row): index for index, row in enumerate(rows)}
-    return Repetitions(
-        np.array([place[row] for row in frame["row"]], dtype=np.int64),
-        frame["repetition"].to_numpy(dtype=np.int64),
-        frame[outcome].to_numpy(dtype=np.float64),
-        results.spec.seed_policy == "common",
-    )
+    y = np.full((rows, results.spec.repetitions), np.nan)
+    y[frame["row"].to_numpy(), frame["repetition"].to_numpy()] = frame[outcome].to_numpy(dtype=np.float64)
+    return y
+
+
+def _lost_levels(
+    results: Results, method: str, wanted: npt.NDArray[np.bool_], left: npt.NDArray[np.intp]
+) -> Iterator[str]:
+    """Tell which levels no row is left of; for ANOVA, all that a factor takes are its levels."""
+    unit = results.folder.sample.unit
+    for number, axis in enumerate(results.spec.axes):
+        column = unit[:, number]
+        lost = wanted & ~np.isin(column, column[left])
+        if lost.any() and (axis.levels is not None or method == "anova"):
+            told = labels(axis.factors, [results.folder.values()[row] for row in np.flatnonzero(lost)])
+            levels = ", ".join(dict.fromkeys(f"{axis.name}={label}" for label in told if label is not None))
+            yield f"no run of {levels or axis.name} is left: nothing is said of it"

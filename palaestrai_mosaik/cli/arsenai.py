@@ -18,7 +18,8 @@ A DESIGN is a YAML document; a FOLDER is what 'generate' made of one. Where FOLD
 the only one below _outputs/ or the working directory is meant. Results are kept in FOLDER/results,
 or where --store says (a folder or a database URL).
 
-Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document, 130 interrupted.
+Exit codes: 0 all is well, 1 a run failed (analyse: a method that was asked for could not be used, or
+none could), 2 wrong usage or an unsound document, 130 interrupted.
 """
 
 

@@ -11,6 +11,7 @@ from palaestrai_mosaik.design.folder import ANALYSIS
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
 from .common import FINISHED
+from .results import next_step
 from .tables import NOTHING, number, table
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def compare(
     for one in found:
         for warning in one.warnings:
             print(f"warning: {one.title}: {warning}", file=sys.stderr)
-    print(f"next: arsenai report {results.folder.path}")
+    print(next_step(results.folder.path, store))
     return FINISHED
 
 

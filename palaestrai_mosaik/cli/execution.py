@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.design.decode import INACTIVE
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution import (
     RunState,
@@ -98,7 +98,7 @@ def resume(folder: str | None, **options: Any) -> int:
 def status(folder: str | None, store: str | None = None, as_json: bool = False) -> int:
     """Tell how far the runs of ``folder`` are; return the exit code, which is 0 whatever they are."""
     opened = find_folder(folder)
-    states = states_of(opened, StoreLocation.of(opened.path, store))
+    states = states_of(opened, StoreLocation.of(opened.path / RESULTS, store))
     told = _status(opened, states)
     if as_json:
         print(json.dumps(told, indent=2))

@@ -15,6 +15,7 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     from palaestrai_mosaik.analysis.report import collect, headline, write_report
     from palaestrai_mosaik.analysis.report.markup import plain
     from palaestrai_mosaik.analysis.report.sections import lost
+    from palaestrai_mosaik.analysis.report.verdict import count_tests
     from palaestrai_mosaik.analysis.results import Results
 
     from .folders import find_folder
@@ -26,6 +27,9 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
         print(outcome)
         for sentence in sentences:
             print(f"  {plain(sentence)}")
+    tests = count_tests(data)
+    if tests:
+        print(plain((tests,)))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
     print(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
     # what is on standard output comes first where both streams are one

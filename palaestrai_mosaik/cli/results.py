@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,7 +37,8 @@ def analyse(
 ) -> int:
     """Print the outcomes of the design in ``folder`` and what they depend on; write both as CSV.
 
-    Returns 1 where a method could not be used on an outcome.
+    Returns 1 where a method that was asked for (by ``methods`` or the design) could not be used on
+    an outcome, or no method could.
     """
     from palaestrai_mosaik.analysis.results import Results
     from palaestrai_mosaik.analysis.sensitivity import choose_outcomes, sensitivity, tidy
@@ -62,8 +64,21 @@ def analyse(
     refused = [one for one in found if one.refused]
     for one in refused:
         print(f"warning: {one.outcome} by {one.method}: {one.refused}", file=sys.stderr)
-    print(f"next: arsenai report {results.folder.path}")
-    return FAILED if refused else FINISHED
+    print(next_step(results.folder.path, store))
+    asked = methods or results.spec.analysis.methods
+    return FAILED if refused and (asked or len(refused) == len(found)) else FINISHED
+
+
+def next_step(folder: Path, store: str | None) -> str:
+    """Return the line that says what to do after an analysis; a password in a URL is not shown."""
+    command = ["arsenai", "report", str(folder)]
+    if store is not None:
+        if "://" in store:
+            from sqlalchemy.engine import make_url
+
+            store = make_url(store).render_as_string(hide_password=True)
+        command += ["--store", store]
+    return f"next: {shlex.join(command)}"
 
 
 def _outcome_lines(results: Results, names: Sequence[str]) -> Iterator[str]:
@@ -87,7 +102,7 @@ def _outcome_lines(results: Results, names: Sequence[str]) -> Iterator[str]:
 
 
 def _lines(one: SensitivityResult) -> Iterator[str]:
-    rows = f"{count(one.used, 'row')} used" + (f", {one.lost:,} lost" if one.lost else "")
+    rows = f"{count(one.used, 'run')} used" + (f", {one.lost:,} lost" if one.lost else "")
     yield f"{one.outcome} by {one.method} ({rows})"
     if one.refused:
         yield f"  not computed: {one.refused}"

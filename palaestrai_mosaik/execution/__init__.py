@@ -5,9 +5,11 @@
 :mod:`.executor` is the contract of executors, :mod:`.job` describes the files in ``jobs/``.
 """
 
+from palaestrai_mosaik.store.location import StoreLocation
+
 from .executor import Executor
 from .inline import InlineExecutor
-from .job import Job, JobRecord, StoreLocation
+from .job import Job, JobRecord
 from .local import LocalExecutor, available_cores
 from .progress import FolderProgress, make_progress
 from .runs import Summary, row_values, run_folder, select_runs

@@ -23,40 +23,17 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import psutil
 
-from palaestrai_mosaik.design.folder import RESULTS
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
-from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
 #: a process's start, as two calls of psutil tell it, may differ by so many seconds
 _START_TOLERANCE = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class StoreLocation:
-    """Where results go: a folder or database URL, and the folder of files that a URL needs."""
-
-    location: str
-    directory: str | None = None
-
-    @classmethod
-    def of(cls, folder: Path, given: str | None) -> Self:
-        """Return the store of the design folder ``folder``: ``given``, or its ``results``."""
-        results = str((folder / RESULTS).absolute())
-        if given is None:
-            return cls(results)
-        if "://" in given:
-            return cls(given, results)
-        return cls(str(Path(given).absolute()))
-
-    def open(self, *, create: bool = False) -> Store:
-        """Open the store. Raises :class:`~palaestrai_mosaik.errors.StoreError`."""
-        return Store(self.location, directory=self.directory, create=create)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
-from palaestrai_mosaik.design.folder import JOBS, DesignFolder
+from palaestrai_mosaik.design.folder import JOBS, RESULTS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.run import Interrupt
+from palaestrai_mosaik.store.location import StoreLocation
 
 from .executor import Executor
 from .instances import resumable
-from .job import Job, JobRecord, Marker, StoreLocation
+from .job import Job, JobRecord, Marker
 from .lock import FolderLock
 from .progress import FolderProgress
 from .settings import Settings, make_executor
@@ -88,7 +89,7 @@ def run_folder(
     settings = settings or Settings.of(folder.spec.resolved.get("execution"))
     progress = progress or FolderProgress()
     considered = select_runs(folder, rows)
-    location = StoreLocation.of(folder.path, store)
+    location = StoreLocation.of(folder.path / RESULTS, store)
     clock = time.perf_counter()
     with FolderLock(folder.path):
         problems = folder.verify()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
 
 from .instances import KnownInstance, instances_of
-from .job import JobRecord, Marker, StoreLocation, with_suffix
+from .job import JobRecord, Marker, with_suffix
 
 
 class RunStatus(StrEnum):

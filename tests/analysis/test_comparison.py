@@ -6,9 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
+from scipy.stats import wilcoxon
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.analysis.comparison import Options, compare
+from palaestrai_mosaik.analysis.comparison.pairs import compare_pairs
+from palaestrai_mosaik.analysis.comparison.runs import collect
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
 NAN = float("nan")
@@ -189,6 +192,9 @@ def test_a_level_without_results():
     # what could not be tested is no test to correct for
     assert found.pairs["p_holm"][1] == found.pairs["p"][1]
     assert set(found.profiles["level"]) == {"idle", "cem"}
+    assert says(found, "no run of ppo is left")
+    assert says(found, "only 3 repetitions")
+    assert not says(found, "only 0")
 
 
 def test_all_runs_lost():
@@ -319,7 +325,57 @@ def test_runs_of_one_repetition_that_go_together_are_told():
     }
     found = compare(runs(together, ("agent", "grid")), "agent", "y", ["grid"])
     assert says(found, "well or badly in all settings together")
-    assert not says(compare(grid(), "agent", "y", ["grid"]), "together (variance")
+    pair = only(found.pairs)
+    assert 0.9 < pair.together < 1
+    # 15 repetitions are compared, by their means over the three settings
+    assert (pair.n, pair.settings) == (15, 3)
+    means = {agent: np.mean([together[agent, g] for g in ("x", "y", "z")], axis=0) for agent in "ab"}
+    assert pair.p == pytest.approx(wilcoxon(means["a"] - means["b"], method="exact").pvalue)
+    assert pair.difference == pytest.approx((means["a"] - means["b"]).mean())
+    independent = compare(grid(), "agent", "y", ["grid"])
+    assert not says(independent, "all settings together")
+    assert independent.pairs["together"].isna().all()
+
+
+def test_settings_that_add_nothing_are_no_further_evidence():
+    """Twelve seeds in four settings that make no difference are twelve runs; levels do not differ."""
+    draw = np.random.default_rng(1)
+    options = Options(better="higher", resamples=20)
+    frame = runs({(agent, g): [0.0] * 12 for agent in "ab" for g in range(4)}, ("agent", "grid"))
+    named = 0
+    for _ in range(100):
+        luck = {agent: draw.normal(size=12) for agent in "ab"}
+        frame["y"] = np.concatenate([luck[agent] for agent in "ab" for _ in range(4)])
+        pair = only(compare_pairs(collect(frame, ["agent"], "y", ["grid"], options), "y", True, options))
+        assert (pair.n, pair.together) == (12, 1)
+        named += pair.favours != ""
+    # 5 are expected; 12 are more than three standard deviations too many
+    assert named < 12
+    assert says(compare(frame, "agent", "y", ["grid"]), "intraclass correlation up to 1.00")
+
+
+def test_a_lost_run_costs_its_repetition_where_settings_go_together():
+    luck = np.random.default_rng(2).normal(size=12)
+    values = {("a", g): list(luck + g) for g in range(3)} | {("b", g): [float(g)] * 12 for g in range(3)}
+    values["a", 1][0] = None
+    pair = only(compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"]).pairs)
+    assert (pair.n, pair.lost, pair.settings) == (11, 1, 3)
+    assert pair.difference == pytest.approx(luck[1:].mean())
+
+
+def test_differences_that_are_all_alike_but_for_rounding_do_not_go_together():
+    noise = np.random.default_rng(3).normal(size=8)
+    values = {(agent, g): list(0.1 * g + noise + (agent == "b")) for agent in "ab" for g in range(3)}
+    found = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"])
+    assert only(found.pairs).n == 24
+    assert not says(found, "all settings together")
+
+
+def test_scales_are_those_within_levels():
+    """Agents that differ much more in one grid than in the other do not change its scale."""
+    draw = np.random.default_rng(4)
+    values = {(agent, g): draw.normal(size=20) + 50 * (agent == "b") * g for agent in "ab" for g in (0, 1)}
+    assert not says(compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"]), "spread")
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
@@ -341,9 +397,9 @@ def test_scales_that_mix_are_told_unless_normalised():
         ("b", "y"): [200, 300, 500],
     }
     frame = runs(values, ("agent", "grid"))
-    assert says(compare(frame, "agent", "y", ["grid"]), "spread differs by a factor of 100")
+    assert says(compare(frame, "agent", "y", ["grid"]), "spread within levels differs by a factor of 100")
     found = compare(frame, "agent", "y", ["grid"], Options(normalise="minmax"))
-    assert not says(found, "spread differs")
+    assert not says(found, "spread within")
     assert list(found.cells["mean"]) == pytest.approx([0.25, 0.25, 7 / 12, 7 / 12])
     relative = compare(frame, "agent", "y", ["grid"], Options(normalise="baseline", baseline="a"))
     assert list(relative.cells["mean"]) == pytest.approx([0, 0, 2 / 3, 2 / 3])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN, agent, envir
 from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.cli.results import next_step
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.execution import Settings, run_folder
@@ -167,6 +170,17 @@ def test_a_sensitivity_sample_is_not_compared_by_itself(tmp_path):
     assert one.paired
 
 
+def test_numbers_without_levels_are_in_their_order(tmp_path):
+    """Two-digit numbers, drawn in any order, are neither sorted as text nor as they come."""
+    count = {"count": {"path": f"{PLACE}.x3", "type": "int", "low": 8, "high": 11}}
+    drawn = {"name": "lhs", "n": 8}
+    found = executed(tmp_path, factors={**FACTORS, **count}, sampler=drawn, repetitions=1)
+    values = [row["count"] for row in found.folder.values()]
+    assert list(dict.fromkeys(values)) != sorted(set(values))
+    (one,) = compare_design(found, ["count"])
+    assert list(one.levels["level"]) == ["8", "9", "10", "11"]
+
+
 def test_the_command(results, tmp_path, capsys):
     folder = str(results.folder.path)
     assert main(["compare", folder, "--by", "algorithm", "--baseline", "idle", "-o", str(tmp_path)]) == 0
@@ -174,6 +188,11 @@ def test_the_command(results, tmp_path, capsys):
     assert "y by algorithm (higher is better)" in told.out
     assert "ppo - idle" in told.out
     assert "warning: y by algorithm: only 3 repetitions" in told.err
+    assert told.out.endswith(f"next: arsenai report {folder}\n")
+    store = f"{folder}/results"
+    main(["compare", folder, "--store", store, "--by", "algorithm", "-o", str(tmp_path / "other")])
+    assert capsys.readouterr().out.endswith(f"next: arsenai report {folder} --store {store}\n")
+    shutil.rmtree(tmp_path / "other")
     pairs = pd.read_csv(tmp_path / "comparison-pairs.csv")
     assert list(pairs[["outcome", "by", "a", "b"]].iloc[1]) == ["y", "algorithm", "ppo", "idle"]
     np.testing.assert_allclose(pairs["difference"], [1, 3])
@@ -184,3 +203,8 @@ def test_the_command(results, tmp_path, capsys):
     capsys.readouterr()
     assert main(["compare", folder, "--by", "algoritm"]) == 2
     assert "did you mean 'algorithm'?" in capsys.readouterr().err
+
+
+def test_the_next_step_is_a_command_without_a_password(tmp_path):
+    said = next_step(tmp_path / "a folder", "postgresql://me:secret@host/results")
+    assert said == f"next: arsenai report '{tmp_path}/a folder' --store 'postgresql://me:***@host/results'"

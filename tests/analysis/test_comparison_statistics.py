@@ -29,8 +29,13 @@ def array(*values):
 
 def test_the_interquartile_mean_is_that_of_the_middle_half():
     assert aggregates.iqm(array(8, 1, 7, 2, 6, 3, 5, 4)) == 4.5  # of 3, 4, 5, 6
-    values = rng().normal(size=(3, 13))
+    values = rng().normal(size=(3, 12))
+    # where the number of runs divides by four, as rliable has it
     assert aggregates.iqm(values) == pytest.approx(stats.trim_mean(values, 0.25, axis=-1), abs=1e-15)
+    # of five, the second and the fourth count three quarters
+    assert aggregates.iqm(array(100, 0, 10, 0, -5)) == pytest.approx((0.75 * 0 + 0 + 0.75 * 10) / 2.5)
+    assert aggregates.iqm(array(0, 3, 12)) == pytest.approx((0 + 4 * 3 + 12) / 6)
+    assert [aggregates.iqm(array(7)), aggregates.iqm(array(1, 2))] == [7, 1.5]
     # all tasks' runs are taken together, as rliable does
     assert aggregates.iqm(array(0, 100), array(4, 8)) == 6
 
@@ -51,8 +56,8 @@ def test_weighted_aggregates_are_those_of_repeated_runs(lists):
     strata = [array(*values) for values in lists]
     even = [np.repeat(values, size // len(values)) for values in strata]
     assert aggregates.mean(*strata) == pytest.approx(aggregates.mean(*even), abs=1e-9)
+    assert aggregates.iqm(*strata) == pytest.approx(aggregates.iqm(*even), abs=1e-9)
     if len({len(values) for values in lists}) > 1:
-        assert aggregates.iqm(*strata) == pytest.approx(aggregates.iqm(*even), abs=1e-9)
         assert aggregates.median(*strata) == pytest.approx(aggregates.median(*even), abs=1e-9)
 
 

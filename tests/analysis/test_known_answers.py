@@ -112,10 +112,10 @@ def test_ishigami_without_5_percent_of_its_runs():
     drawn = sample(spec)
     y = np.array([FUNCTIONS["ishigami"](list(values.values())) for values in decode(spec, drawn.unit)])
     finite = np.random.Generator(np.random.PCG64(5)).random(len(y)) >= 0.05
-    kept = keep(finite, drawn.block, "block")
+    kept = keep(np.where(finite, y, np.nan)[:, None], drawn.block, "block")
     assert 0.3 < kept.lost / len(y) < 0.4
-    left = replace(drawn, unit=drawn.unit[kept.mask], block=drawn.block[kept.mask])
-    found = by_name(ANALYSERS["sobol"].analyse(study(spec, left, y[kept.mask], "sobol")).rows)
+    left = replace(drawn, unit=drawn.unit[kept.rows], block=drawn.block[kept.rows])
+    found = by_name(ANALYSERS["sobol"].analyse(study(spec, left, kept.y[kept.rows], "sobol")).rows)
     close(found, "S1", [0.3139, 0.4424, 0.0], 0.05)
     close(found, "ST", [0.5576, 0.4424, 0.2437], 0.05)
 
@@ -278,6 +278,22 @@ def test_with_nothing_left_the_command_says_so(chain, tmp_path, capsys):
     assert pd.read_csv(tmp_path / "tables" / "sensitivity.csv")["value"].isna().all()
 
 
+def test_a_method_that_only_does_not_fit_is_no_failure(tmp_path, capsys):
+    """30 rows are enough for PAWN, not for RBD-FAST: a fault only where that was asked for."""
+    unit = {f"x{i}": {"low": 0.0, "high": 1.0} for i in (1, 2)}
+    folder = generate(
+        tmp_path / "folder", "linear", unit, {"name": "lhs", "n": 30}, analysis={"resamples": 20}
+    )
+    execute(folder)
+    told = {"store": None, "outcomes": [], "output": str(tmp_path / "tables")}
+    assert analyse(str(folder.path), methods=[], **told) == 0
+    printed = capsys.readouterr()
+    assert "warning: objective by rbd_fast: 30 rows are too few" in printed.err
+    assert "(irrelevant)" in printed.out
+    assert analyse(str(folder.path), methods=["pawn"], **told) == 0
+    assert analyse(str(folder.path), methods=["pawn", "rbd_fast"], **told) == 1
+
+
 def test_runs_that_end_in_another_order_give_the_same_bytes(chain, tmp_path, capsys):
     """Runs of the second store are executed from the last to the first, in a process with another hash seed."""
     other = generate(
@@ -300,7 +316,7 @@ def test_runs_that_end_in_another_order_give_the_same_bytes(chain, tmp_path, cap
     for name in ("outcomes.csv", "sensitivity.csv"):
         assert Path(tmp_path, "ours", name).read_bytes() == Path(tmp_path, "theirs", name).read_bytes()
     printed = capsys.readouterr().out
-    assert "objective by sobol (32 rows used)" in printed
+    assert "objective by sobol (32 runs used)" in printed
     assert f"next: arsenai report {chain.path}" in printed
     table = pd.read_csv(tmp_path / "ours" / "outcomes.csv", float_precision="round_trip")
     assert table.columns.tolist() == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +29,13 @@ def moments(values):
     return {"sum": told.sum(), "mean": told.mean(), "min": told.min(), "max": told.max()}
 
 
-def record(store, uid, scale=1.0, *, agents=("a",), workers=1, status="finished", skip=None):
+def record(store, uid, scale=1.0, *, agents=("a",), workers=1, status="finished", skip=None, **changed):
     """One phase ``main`` of two episodes of three steps, and an evaluation of one.
 
     In step s (from 0) of episode e of worker w, the objective is scale * (10 e + s) + w, NaN at the step
     ``skip``; the reward ``grid.r`` is s; the readings of bus 1 and 2 are 1 + 0.1 s and 1 - 0.2 s; the
     set-point of the n-th agent is 5 n. In the evaluation the objective is 100 scale at each step.
+    ``changed``: another class of the ``objective`` (``None``: none), another number of ``evaluations``.
     """
     run = store.begin_run(
         uid=uid, document={"uid": uid}, text="", hash=f"hash of {uid}", seed=1, version="3.5"
@@ -48,12 +50,18 @@ def record(store, uid, scale=1.0, *, agents=("a",), workers=1, status="finished"
         controller="vanilla",
         environments=[EnvironmentRecord("grid", "Grid", {}, sensors=sensors, actuators=[], rewards=[])],
         agents=[
-            AgentRecord(name, objective="O", sensors=sensors, actuators=own, rewards=["grid.r"])
+            AgentRecord(
+                name,
+                objective=changed.get("objective", "O"),
+                sensors=sensors,
+                actuators=own,
+                rewards=["grid.r"],
+            )
             for name, own in zip(agents, actuators, strict=True)
         ],
     )
 
-    def objective(worker, episode, step, evaluation):
+    def value_of(worker, episode, step, evaluation):
         if step == skip:
             return NAN
         return 100 * scale if evaluation else scale * (10 * episode + step) + worker
@@ -64,12 +72,12 @@ def record(store, uid, scale=1.0, *, agents=("a",), workers=1, status="finished"
             readings = np.array([1 + 0.1 * step, 1 - 0.2 * step])
             at = (worker, episode, step, step)
             phase.environment("grid", evaluation=evaluation).append(*at, readings, [], step == 2, False, None)
-            value = objective(worker, episode, step, evaluation)
+            value = value_of(worker, episode, step, evaluation)
             for number, name in enumerate(agents):
                 row = (readings, [5.0 * number], [float(step)], value, step == 2, False, 0.0)
                 phase.agent(name, evaluation=evaluation).append(*at, *row)
         for worker in range(workers):
-            values = [objective(worker, episode, step, evaluation) for step in range(3)]
+            values = [value_of(worker, episode, step, evaluation) for step in range(3)]
             told = {"objective": moments(values), "rewards": {"grid.r": moments([0.0, 1.0, 2.0])}}
             phase.episode(
                 *(worker, episode),
@@ -78,7 +86,7 @@ def record(store, uid, scale=1.0, *, agents=("a",), workers=1, status="finished"
                 evaluation=evaluation,
             )
 
-    for evaluation, episodes in ((False, 2), (True, 1)):
+    for evaluation, episodes in ((False, 2), (True, changed.get("evaluations", 1))):
         for episode in range(episodes):
             episode_of(episode, evaluation)
     phase.statistic("a", 0, 0, 1, "loss.actor", 4.0)
@@ -187,6 +195,28 @@ def test_what_no_run_has_is_told_with_what_there_is(store, of, keys, message):
     assert message in str(told.value)
 
 
+@pytest.mark.parametrize("step", ["sum", "median"])
+def test_an_objective_that_no_agent_has_is_told_with_what_there_is(store, step):
+    run = record(store, "one", objective=None)
+    with pytest.raises(StoreError) as told:
+        value(store, run, "objective", step=step)
+    assert str(told.value) == (
+        "outcome 'y': no agent of this phase has an objective (agents: a); take something else, such as a "
+        "reward (reward.NAME; there are: grid.r)"
+    )
+    # of several runs, those that have one give it
+    other = record(store, "two")
+    assert list(take(store, [run, other], OutcomeSpec("y", "objective", step=step))) == [other]
+
+
+@pytest.mark.parametrize("of", ["objective", "steps", "reward.grid.r", "reading.grid.bus.1"])
+@pytest.mark.parametrize("step", ["sum", "median"])
+def test_episodes_that_no_run_has_are_told(store, of, step):
+    run = record(store, "one", evaluations=0)
+    with pytest.raises(StoreError, match=rf"no run has {of} in evaluation episodes of this phase"):
+        value(store, run, of, step=step, evaluation=True)
+
+
 def folder_of(path: Path, rows: int, repetitions: int = 1, duplicates: tuple[int, ...] = ()) -> DesignFolder:
     """A generated folder of a design with one factor, whose row r was run as ``r-REPETITION``."""
     base = {key: value for key, value in document().canonical.items() if key not in ("uid", "seed")}
@@ -255,3 +285,14 @@ def test_repetitions_are_reduced_to_the_mean_of_what_is_finite(store, tmp_path):
 def test_without_a_store_or_a_finished_run_it_is_said_what_to_do(tmp_path):
     with pytest.raises(StoreError, match=r"has the design been run\? arsenai run"):
         Results(folder_of(tmp_path, 2)).outcomes()
+
+
+def test_the_files_of_a_database_lie_in_the_folder(tmp_path):
+    """As ``arsenai run --store URL`` writes them; an outcome of steps is read from them."""
+    url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    folder = folder_of(tmp_path / "folder", 2)
+    with Store(url, directory=tmp_path / "folder" / "results") as store:
+        record(store, "0-0")
+    outcomes = (OutcomeSpec("y", "objective", step="median"),)
+    folder.spec = replace(folder.spec, outcomes=outcomes)
+    np.testing.assert_array_equal(Results(folder, url).outcomes()["y"], [(1 + 11) / 2, NAN])

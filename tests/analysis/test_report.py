@@ -22,9 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.reports import EVIL, compared, indices, made_up
 
+from palaestrai_mosaik.analysis.comparison import Options, compare
+from palaestrai_mosaik.analysis.comparison.runs import collect
 from palaestrai_mosaik.analysis.report import ReportData, headline, render, write_report
+from palaestrai_mosaik.analysis.report.compared import Compared
 from palaestrai_mosaik.analysis.report.markup import number, plain, slug
 from palaestrai_mosaik.analysis.report.svg import label, scale
+from palaestrai_mosaik.analysis.report.verdict import count_tests
 from palaestrai_mosaik.errors import StoreError
 
 FINITE = st.floats(-1e12, 1e12, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-12)
@@ -73,10 +77,15 @@ def test_the_first_sentences_say_what_matters() -> None:
         "sensors explains 5 % (0 to 10 %) on its own, 15 % (12 to 18 %) with its interactions.",
         "learning_rate explains less than 5 %, even at the upper end of the interval.",
         "gain and deadband interact: together they explain a further 9 % (5 to 13 %).",
-        "Of sensors, none has the best interquartile mean of violations: 6.6 (5.8 to 7.3) over 6 runs.",
-        "none is better than few: violations is lower by 3.5 (2 to 5) (p = 0.01 after Holm's correction).",
-        "all is better than few: violations is lower by 3 (1.8 to 4.2) (p = 0.02 after Holm's correction).",
-        "With 6 seeds a level, take comparisons as hints: below 10, intervals are rough.",
+        "Of sensors, none has the best interquartile mean of violations: 6.6 (5.8 to 7.3) over 12 runs of 6 seeds.",
+        "Not everywhere: in 1 of 2 settings another level has the better mean (grid=b: all).",
+        "none is better than few: violations is lower by 3.5 (2 to 5), 54 % of the mean of none "
+        "(p = 0.01 after Holm's correction).",
+        "all is better than few: violations is lower by 3 (1.8 to 4.2), 43 % of the mean of all "
+        "(p = 0.02 after Holm's correction).",
+        "Not told apart (p = 0.5 after Holm's correction), which is not the same as equal: all less none is "
+        "0.5 (-1 to 2), 7.7 % of the mean of none.",
+        "Caution: only 6 repetitions of a level.",
     ]
 
 
@@ -111,7 +120,8 @@ def test_the_first_sentences_say_what_matters() -> None:
                 *(("eta2", "gain", 0.7, math.nan), ("eta2", "sensors", 0.1, math.nan)),
                 *(("p", "gain", 0.001, math.nan), ("p", "sensors", 0.2, math.nan)),
             ],
-            "By the F test, chance alone would explain the effect of sensors (p above 0.05).",
+            "By the F test, chance alone could explain the effect of sensors (p above 0.05), which does not "
+            "say that there is none.",
         ),
         (
             "pawn",
@@ -150,38 +160,180 @@ def test_what_cannot_be_said_is_not_said() -> None:
     assert "8 of 8 runs (100.0 %) have not finished: 8 missing" in render(empty)["index.html"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (
+            [("S1", "gain", -0.2, 0.1), ("ST", "gain", 0.5, 0.1)],
+            "gain explains 50 % (40 to 60 %) of the variance of violations with its interactions; no share of its "
+            "own can be told apart from none (-20 %, interval -30 to -10 %).",
+        ),
+        (
+            [("S1", "gain", 0.3, 0.1), ("ST", "gain", 1.2, 0.2)],
+            "gain explains 30 % (20 to 40 %) of the variance of violations on its own, nearly all "
+            "(120 %, interval 100 to 140 %) with its interactions.",
+        ),
+        (
+            [("ST", "gain", 0.5, 0.1), ("ST", "sensors", 0.1, 0.2)],
+            "sensors: no share can be told apart from none (10 %, interval -10 to 30 %).",
+        ),
+    ],
+)
+def test_a_share_is_never_below_nothing_nor_above_all(
+    rows: list[tuple[str, str, float, float]], expected: str
+) -> None:
+    told = sentences(only("sobol", rows))
+    assert expected in told
+    assert "What lies below 0 or above 100 % is sampling error: shares lie between." in told
+    assert "explains -" not in " ".join(told)
+
+
+def test_a_sample_that_is_too_small_for_shares_is_told_first() -> None:
+    rows = [("S1", "gain", 0.6, 0.4), ("ST", "gain", 0.7, 0.1)]
+    expected = (
+        "The sample is too small for shares of the variance: intervals are up to 80 percentage points wide. They "
+        "shrink with the square root of the sample: half as wide takes four times as many (n = 64 instead of 16), "
+        "20 points about n = 256."
+    )
+    data = only("sobol", rows)
+    assert sentences(data)[0] == expected
+    page = render(data)["index.html"]
+    assert f'<li class="caution">{expected}</li>' in page.replace("\xa0", " ")
+    narrow = only("sobol", [("S1", "gain", 0.6, 0.25), ("ST", "gain", 0.7, 0.1)])
+    assert "too small" not in " ".join(sentences(narrow))
+
+
 def test_pairs_that_do_not_differ() -> None:
-    comparison = compared("sensors", "violations")
-    alike = comparison.pairs.assign(p_holm=[0.3, 0.4, 0.5], favours="")
-    data = replace(made_up(), comparisons=(replace(comparison, pairs=alike),))
+    data = compared("sensors", "violations")
+    alike = data.told.pairs.assign(p_holm=[0.3, 0.4, 0.5], favours="")
+    found = sentences(changed(pairs=alike))
     assert (
-        "None of the 3 pairs differs by more than chance would explain (smallest p 0.3 after Holm's "
-        "correction); that is no proof that they are equal."
-    ) in sentences(data)
+        "Not told apart (smallest p = 0.3 after Holm's correction), which is not the same as equal: "
+        "few less all is 3 (1.8 to 4.2), 43 % of the mean of all; few less none is 3.5 (2 to 5), 54 % of the mean "
+        "of none; all less none is 0.5 (-1 to 2), 7.7 % of the mean of none."
+    ) in found
 
 
 def test_pairs_whose_direction_is_not_said_or_not_clear() -> None:
-    comparison = compared("sensors", "violations")
-    unsaid = comparison.pairs.assign(favours="", p_holm=[1e-5, 0.2, 0.2])
-    told = sentences(replace(made_up(), comparisons=(replace(comparison, pairs=unsaid),)))
+    pairs = compared("sensors", "violations").told.pairs
+    told = sentences(changed(pairs=pairs.assign(favours="", p_holm=[1e-5, 0.2, 0.2])))
     assert (
-        "few and all differ: violations of the first is higher by 3 (1.8 to 4.2) "
+        "few and all differ: violations of the first is higher by 3 (1.8 to 4.2), 43 % of the mean of all "
         "(p < 0.001 after Holm's correction)."
     ) in told
     # the test's ranks favour one level, the mean the other
-    against = comparison.pairs.assign(favours=["few", "", ""], p_holm=[0.01, 0.2, 0.2])
-    told = sentences(replace(made_up(), comparisons=(replace(comparison, pairs=against),)))
+    told = sentences(changed(pairs=pairs.assign(favours=["few", "", ""], p_holm=[0.01, 0.2, 0.2])))
     assert (
-        "few is better than all: violations is higher by 3 (1.8 to 4.2) (p = 0.01 after Holm's "
-        "correction), in ranks; its mean tells the opposite."
+        "few is better than all: violations is higher by 3 (1.8 to 4.2), 43 % of the mean of all (p = 0.01 after "
+        "Holm's correction), in ranks; its mean tells the opposite."
     ) in told
+
+
+def test_a_difference_is_not_measured_by_a_mean_that_may_be_none() -> None:
+    levels = compared("sensors", "violations").told.levels
+    told = sentences(changed(levels=levels.assign(mean_low=-1.0)))
+    assert (
+        "none is better than few: violations is lower by 3.5 (2 to 5) (p = 0.01 after Holm's correction)."
+        in told
+    )
+
+
+def test_how_many_tests_were_made_and_whether_they_were_planned() -> None:
+    assert count_tests(only("sobol", [("S1", "gain", 0.6, 0.2)])) is None
+    told = plain((str(count_tests(made_up())),))
+    assert told.startswith("3 pairs of levels tested in all (sensors), not planned: the design names nothing")
+    data = made_up()
+    planned = replace(data.spec, analysis=replace(data.spec.analysis, compare=("sensors",)))
+    f_tests = only("anova", [("eta2", "gain", 0.7, 0.1), ("p", "gain", 0.1, 0), ("p", "sensors", 0.2, 0)])
+    data = replace(data, spec=planned, comparisons=data.comparisons * 2, sensitivity=f_tests.sensitivity)
+    told = plain((str(count_tests(data)),))
+    assert told.startswith("6 pairs of levels tested in all (sensors; 1 outcome), as the design plans")
+    assert (
+        "each of the 2 comparisons has a chance of up to 5 % to name a difference where there is none" in told
+    )
+    assert "2 F tests of the analysis of variance, not corrected" in told
+    assert told in plain((render(data)["index.html"].replace("&#x27;", "'"),))
+
+
+def uneven() -> Compared:
+    """Return two levels in two settings (lower is better); b has lost three runs, a none."""
+    values = {
+        "a": {"s": [1.0, 2.0, 3.0, 4.0], "t": [5.0, 6.0, 7.0, 8.0]},
+        "b": {"s": [2.0, 3.0, 4.0, math.nan], "t": [4.0, 5.0, math.nan, math.nan]},
+    }
+    rows = [
+        {"sensors": level, "grid": grid, "repetition": i, "violations": value}
+        for level, grids in values.items()
+        for grid, found in grids.items()
+        for i, value in enumerate(found)
+    ]
+    frame = pd.DataFrame(rows)
+    given = (["sensors"], "violations", ["grid"], Options(better="lower", resamples=50))
+    return Compared(compare(frame, *given), collect(frame, *given).frame)
+
+
+def test_losses_are_told_first_and_what_they_may_hide() -> None:
+    data = uneven()
+    told = sentences(replace(made_up(), sensitivity=made_up().sensitivity.iloc[:0], comparisons=(data,)))
+    assert told[0].startswith("Caution: lost runs")
+    assert "3 of 8 of b" in told[0]
+    assert told[1].startswith("Of sensors, b has the best")
+    assert "over 5 runs of 3 seeds" in told[1]
+    # of b: (2 + 3 + 4 + 4) / 4 = 3.25 and (4 + 5 + 8 + 8) / 4 = 6.25; of a, which lost nothing, 4.5
+    assert told[2] == (
+        "In the worst case (its lost runs as bad as the worst of their setting, those of others as good as the "
+        "best) the mean of b is 4.75, that of a 4.5: what was lost decides."
+    )
+    assert told[3] == "Not everywhere: in 1 of 2 settings another level has the better mean (grid=s: a)."
+    losses = data.losses().set_index("level")
+    assert losses.loc["b", ["planned", "used", "lost", "seeds"]].tolist() == [8, 5, 3, 3]
+    assert losses.loc["b"].tolist()[-3:] == [3.75, 4.75, (10 / 4 + 17 / 4) / 2]
+    page = render(replace(made_up(), comparisons=(data,)))["index.html"]
+    section = page[page.index(">Comparison<") :]
+    assert section.index('id="table-comparison-0-violations-lost"') < section.index("<svg")
+
+
+def test_dots_are_seeds() -> None:
+    data = uneven()
+    assert data.dots("mean", "a").tolist() == [3, 4, 5, 6]
+    assert data.dots("mean", "b").tolist() == [3, 4], "those seeds that have both settings"
+    assert data.differences("a", "b").tolist() == [0, 0]
+    assert data.by_setting()["fewest seeds"].tolist() == [3, 2]
+    own = replace(data.told, options=replace(data.told.options, common_seeds=False))
+    assert sorted(Compared(own, data.runs).dots("mean", "b")) == [2, 3, 4, 4, 5]
+    assert Compared(own, data.runs).seeds("b") == 5
+
+
+def test_what_is_lost_in_one_setting_is_uneven_too() -> None:
+    """Two levels that lost as much each, but elsewhere, are means over different settings."""
+    frame = pd.DataFrame(
+        {"sensors": ["a", "a", "b", "b"] * 2, "grid": ["s", "t"] * 4, "repetition": [0] * 4 + [1] * 4}
+    ).assign(violations=[math.nan, 5.0, 2.0, math.nan, math.nan, 6.0, 3.0, math.nan])
+    given = (["sensors"], "violations", ["grid"], Options(better="lower", resamples=50))
+    data = Compared(compare(frame, *given), collect(frame, *given).frame)
+    assert data.told.levels["lost"].tolist() == [2, 2]
+    assert data.uneven
+    assert data.best_by_setting("b") == {}
+    assert data.differences("a", "b").tolist() == []
+
+
+def changed(**changes: Any) -> ReportData:
+    """Return the study with another comparison."""
+    data = made_up()
+    (one,) = data.comparisons
+    return replace(data, comparisons=(replace(one, told=replace(one.told, **changes)),))
 
 
 def test_names_are_text_wherever_they_stand() -> None:
     data = made_up(evil=EVIL, outcome=f'"{EVIL}')
     spec = replace(data.spec, uid=EVIL, constraints=(EVIL,))
-    levels = data.comparisons[0].levels.assign(level=[EVIL, "b", "c"])
-    comparison = replace(data.comparisons[0], by=(EVIL,), levels=levels, warnings=(EVIL,), notes=(EVIL,))
+    told = data.comparisons[0].told
+    frames: Any = {
+        name: getattr(told, name).replace({"few": EVIL}) for name in ("levels", "pairs", "profiles")
+    }
+    cells = told.cells.replace({"few": EVIL, "grid=a": EVIL})
+    told = replace(told, by=(EVIL,), cells=cells, **frames, warnings=(EVIL,), notes=(EVIL,))
+    comparison = Compared(told, data.comparisons[0].runs.replace({"few": EVIL, "grid=a": EVIL}))
     learning = replace(data.learning[0], title=EVIL, note=EVIL)
     learning = replace(learning, lines=learning.lines.assign(level=EVIL))
     texts: Any = dict.fromkeys(("warnings", "notes", "commands"), (EVIL,))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from support.reports import EVIL, made_up
+from support.reports import EVIL, MEANS, OFFSETS, made_up
 
 from palaestrai_mosaik.analysis.report import ReportData, write_report
 
@@ -63,6 +63,7 @@ return {
     value: (row.querySelector('text.value') || {}).textContent,
     bars: [...row.querySelectorAll('.bar')].map(box),
     points: [...row.querySelectorAll('.point')].map(box),
+    dots: [...row.querySelectorAll('.dots')].map(points),
     whiskers: [...row.querySelectorAll('.whisker')].map(
       (e) => { const m = e.getAttribute('d').match(/M(-?[\\d.]+) (-?[\\d.]+)H(-?[\\d.]+)/);
                return [at(e, +m[1], 0)[0], at(e, +m[3], 0)[0]]; }),
@@ -229,7 +230,8 @@ def test_points_lie_where_rows_are(page: Page) -> None:
 
 
 def test_lines_and_intervals_lie_where_the_numbers_are(page: Page) -> None:
-    (comparison,) = page.data.comparisons
+    (compared,) = page.data.comparisons
+    comparison = compared.told
     identity = "comparison-0-violations"
     for panel_name, frame, columns in (
         ("learning-0", page.data.learning[0].lines, ("episode", "value")),
@@ -255,6 +257,10 @@ def test_lines_and_intervals_lie_where_the_numbers_are(page: Page) -> None:
             assert row["name"] == name(told)
             near(value(np.mean(row["points"][0][:2])), told[column], pixel)
             near(value(np.array(row["whiskers"][0])), told[[f"{column}_low", f"{column}_high"]], pixel)
+            # a dot for each seed
+            levels = [told["level"]] if column == "iqm" else [told["a"], told["b"]]
+            seeds = [np.add(np.mean(MEANS[one][0]), MEANS[one][1] * np.array(OFFSETS)) for one in levels]
+            near(value(np.array(row["dots"][0])[:, 0]), np.sort(seeds[0] - sum(seeds[1:])), pixel)
 
 
 def test_bars_of_the_histogram_hold_all_runs(page: Page) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from palaestrai_mosaik.analysis.comparison import Comparison
 from palaestrai_mosaik.analysis.report import collect, headline, render
 from palaestrai_mosaik.analysis.report.markup import plain
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.errors import StoreError
 
 #: y = x1 + x2 with x1 of 0, 1, 3 and x2 of 0, 2: shares of variance 14/23 and 9/23
 DESIGN = """
@@ -86,6 +90,8 @@ def test_a_design_that_is_half_done_and_done(folder: Path, capsys: pytest.Captur
     learned = pd.read_csv(folder / "report" / "learning-0.csv")
     assert learned.groupby("level")["episode"].max().to_dict() == {0: 5, 1: 5, 3: 5}
     assert (learned["n"] == 4).all(), "two settings of two repetitions"
+    assert (learned["seeds"] == 2).all()
+    assert "interquartile mean over 4 runs of 2 seeds" in page_of(folder)
 
     page = (folder / "report" / "index.html").read_text()
     first = {path.name: path.read_bytes() for path in (folder / "report").iterdir()}
@@ -101,6 +107,77 @@ def test_the_python_way(folder: Path) -> None:
     assert outcome == "y"
     assert plain(sentences[0]).startswith("x1 explains")
     assert set(render(data)) >= {"index.html", "runs.csv", "factors.csv"}
+
+
+def test_the_single_runs_are_those_of_the_comparison(folder: Path) -> None:
+    """Names of settings and levels, and what is counted, are as the comparison has them."""
+    (compared,) = collect(Results(folder)).comparisons
+    cells = compared.told.cells
+    assert cells["setting"].nunique() == 2
+    found = compared.runs.groupby(["level", "setting"])["value"].agg(["size", "mean"]).reset_index()
+    assert found["size"].tolist() == [2] * 6
+    merged = found.merge(cells, on=["level", "setting"], validate="1:1")
+    assert len(merged) == len(cells) == 6
+    assert (merged["mean_x"] == merged["mean_y"]).all()
+    # 0, 1 or 3, and 0 or 2 on average
+    assert compared.dots("mean", "3").tolist() == [4, 4]
+    assert compared.differences("0", "1").tolist() == [-1, -1]
+
+
+def page_of(folder: Path) -> str:
+    return (folder / "report" / "index.html").read_text()
+
+
+#: groups of a variance-based sample, and a zip with a name that no figure has room for
+LONG = "everything that the operator of the grid can set " * 3
+GROUPED = (
+    DESIGN[: DESIGN.index("factors:")]
+    .replace("uid: additive", "uid: grouped")
+    .replace("{function: linear, x1: 0, x2: 0}", "{function: linear, x1: 0, x2: 0, x3: 0, x4: 0, x5: 0}")
+    .replace("repetitions: 2", "repetitions: 1")
+    + "factors:\n"
+    + "".join(
+        f"  x{i}: {{path: schedule.learn.environments.f.environment.params.x{i}, low: 0, high: {i}}}\n"
+        for i in range(1, 6)
+    )
+    + f"""
+zip: {{"{LONG}": [x1, x2]}}
+groups: {{rest: [x4, x5]}}
+sampler: {{name: sobol, n: 4, second_order: false}}
+outcomes: {{y: {{of: reward.f.y, agent: watcher}}}}
+analysis: {{resamples: 50}}
+"""
+)
+
+
+def test_groups_and_zipped_factors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "design.yml").write_text(GROUPED)
+    folder = tmp_path / "grouped"
+    assert main(["generate", str(tmp_path / "design.yml"), "--output", str(folder), "--quiet"]) == 0
+    assert main(["run", str(folder), "--executor", "inline", "--quiet"]) == 0
+    data = collect(Results(folder))
+    files = render(data)
+    page = files["index.html"]
+    names = {LONG, "x3", "rest"}
+    assert set(data.sensitivity.loc[data.sensitivity["method"] == "sobol", "factor"]) == names
+    for name in names:
+        assert f"<title>{name}</title>" in page, "what is cut can be read"
+    factors = pd.read_csv(io.StringIO(files["factors.csv"]), index_col="factor", keep_default_na=False)
+    assert factors["group"].tolist() == ["", "", "", "rest", "rest"]
+    assert factors["zip"].tolist() == [LONG, LONG, "", "", ""]
+    titles = re.findall(r"y against (x\d)</title><desc", page)
+    assert sorted(titles) == ["x1", "x2", "x3", "x4", "x5"]
+    assert [note for note in data.notes if note.startswith("no comparison: nothing to compare")]
+
+    # what else is wrong is no reason to leave a comparison out
+    def broken(results: Results) -> list[Comparison]:
+        raise StoreError("the store is gone")
+
+    # the package has a function of the module's name
+    module = import_module("palaestrai_mosaik.analysis.report.collect")
+    monkeypatch.setattr(module, "compare_design", broken)
+    with pytest.raises(StoreError, match="the store is gone"):
+        collect(Results(folder))
 
 
 def test_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

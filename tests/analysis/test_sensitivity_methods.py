@@ -256,6 +256,32 @@ def test_anova_of_a_saturated_design_gives_the_squares_of_its_contrasts():
     assert "aliases" in found.notes[-1]
 
 
+def test_a_factor_of_which_one_level_is_left_explains_nothing_that_is_known():
+    unit = np.array([[0.25, 0.25], [0.25, 0.75], [0.25, 0.25], [0.25, 0.75]])
+    found = ANALYSERS["anova"].analyse(study(unit, [1.0, 2.0, 1.5, 2.5], sampler="factorial"))
+    shares = {(row.factor, row.factor2): row.value for row in found.rows if row.index == "eta2"}
+    assert np.isnan(shares["x1", ""]) and np.isnan(shares["x1", "x2"])
+    assert shares["x2", ""] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("resolution", "told"), [(3, False), (4, False), (5, True), (None, True)])
+def test_pairs_of_a_fraction_are_told_where_nothing_else_is_in_them(resolution, told):
+    """Half of 2^5: the fifth factor is the product of the others, so pairs are free of each other."""
+    signs = np.array(list(itertools.product((-1, 1), repeat=4)))
+    signs = np.column_stack([signs, signs.prod(axis=1)])
+    y = 3.0 * signs[:, 0] + signs[:, 1] * signs[:, 4]
+    arguments = {"resolution": resolution}
+    given_study = study((signs + 2) / 4, y, sampler="fractional_factorial", arguments=arguments)
+    found = ANALYSERS["anova"].analyse(given_study)
+    shares = {(row.factor, row.factor2): row.value for row in found.rows if row.index == "eta2"}
+    assert shares["x1", ""] == pytest.approx(0.9)
+    assert (("x2", "x5") in shares) == told
+    if told:
+        assert shares["x2", "x5"] == pytest.approx(0.1)
+        assert shares["x3", "x4"] == pytest.approx(0.0, abs=1e-12)
+    assert any("aliases" in note for note in found.notes) != told
+
+
 def test_ties_are_broken_evenly_and_reproducibly():
     levels = np.repeat([0.25, 0.75], 50)
     found = ranks(levels, 3)

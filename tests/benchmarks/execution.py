@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.execution import LocalExecutor, Settings, StoreLocation, run_folder
 from palaestrai_mosaik.execution import runs as runs_module
 
@@ -105,7 +105,7 @@ def spawn(folder: DesignFolder, jobs: int) -> float:
 
 def command(folder: DesignFolder, jobs: int) -> float:
     """Return the seconds of one command per run, ``jobs`` at the same time."""
-    store = StoreLocation.of(folder.path, None).location
+    store = StoreLocation.of(folder.path / RESULTS).location
 
     def one(file: str) -> None:
         call = [sys.executable, "-m", "palaestrai_mosaik.cli.main", "start", str(folder.path / file)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.execution import StoreLocation, states_of
 from palaestrai_mosaik.execution.job import Marker
 
@@ -78,4 +78,4 @@ def markers(folder):
 def statuses(folder):
     """Return the status of every run of the folder, in the order of the design."""
     opened = DesignFolder.open(folder)
-    return [str(state.status) for state in states_of(opened, StoreLocation.of(opened.path, None))]
+    return [str(state.status) for state in states_of(opened, StoreLocation.of(opened.path / RESULTS))]

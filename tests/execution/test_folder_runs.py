@@ -15,6 +15,7 @@ import yaml
 from execution.folders import make_folder, markers, statuses, until
 from support.learning import digests
 
+from palaestrai_mosaik.design.folder import RESULTS
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import (
     FolderProgress,
@@ -40,7 +41,7 @@ def execute(folder, which="missing", progress=None, rows=None, **settings):
 def recorded(folder):
     """Return the digests of every finished run, by run."""
     found = {}
-    with StoreLocation.of(folder.path, None).open() as store:
+    with StoreLocation.of(folder.path / RESULTS).open() as store:
         table = store.runs()
         for instance, run in table[table["status"] == "finished"][["run", "document"]].to_numpy().tolist():
             found[run] = digests(store, instance)
@@ -91,7 +92,7 @@ def test_a_run_that_fails_or_dies_is_lost_alone(tmp_path, monkeypatch):
         assert line in logs[4].splitlines()
         assert not any(line in logs[i] for i in logs if i != 4)
     assert "in _raise" in logs[1]
-    with StoreLocation.of(folder.path, None).open() as store:
+    with StoreLocation.of(folder.path / RESULTS).open() as store:
         found = store.runs().set_index("document")["status"].to_dict()
     assert [found[run.uid] for run in folder.runs] == [
         *("finished", "failed", "lost", "lost", "finished", "lost", "finished")

@@ -9,6 +9,7 @@ import pandas as pd
 
 from palaestrai_mosaik.analysis.comparison import Comparison, Options
 from palaestrai_mosaik.analysis.report import LearningData, ReportData
+from palaestrai_mosaik.analysis.report.compared import Compared
 from palaestrai_mosaik.design.model import AnalysisSpec, Axis, DesignSpec, Factor, OutcomeSpec, SamplerSpec
 
 #: what a user may call a factor
@@ -51,11 +52,40 @@ def indices(names: list[str], outcome: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def compared(by: str, outcome: str) -> Comparison:
-    """Return three levels, one of which is better than both others."""
+#: mean of each level in two settings, and how far its seeds lie from each other
+MEANS = {"few": ((9.0, 11.0), 1.0), "all": ((7.5, 6.5), 0.5), "none": ((5.5, 7.5), 2.0)}
+OFFSETS = (-1.0, -0.6, -0.2, 0.2, 0.6, 1.0)
+
+
+def compared(by: str, outcome: str) -> Compared:
+    """Return three levels, one of which is better than both others, but not in both settings."""
+    settings = ("grid=a", "grid=b")
+    cells = pd.DataFrame(
+        [
+            {
+                "level": name,
+                "setting": setting,
+                "n": 6,
+                "lost": 0,
+                "mean": mean,
+                "median": mean,
+                "std": spread,
+            }
+            for name, (means, spread) in MEANS.items()
+            for setting, mean in zip(settings, means, strict=True)
+        ]
+    )
+    runs = pd.DataFrame(
+        [
+            {"level": name, "setting": setting, "repetition": seed, "value": mean + spread * offset}
+            for name, (means, spread) in MEANS.items()
+            for setting, mean in zip(settings, means, strict=True)
+            for seed, offset in enumerate(OFFSETS)
+        ]
+    )
     levels = pd.DataFrame(
         [
-            {"level": name, "n": 6, "lost": 0, "seeds": 6, "mean": mean, "mean_low": mean - 1}
+            {"level": name, "n": 12, "lost": 0, "seeds": 6, "mean": mean, "mean_low": mean - 1}
             | {"mean_high": mean + 1, "iqm": mean + 0.1, "iqm_low": mean - 0.7, "iqm_high": mean + 0.8}
             for name, mean in (("few", 10.0), ("all", 7.0), ("none", 6.5))
         ]
@@ -63,7 +93,7 @@ def compared(by: str, outcome: str) -> Comparison:
     rows = [("few", "all", 3.0, 1.2, 0.02, "all"), ("few", "none", 3.5, 1.5, 0.01, "none")]
     pairs = pd.DataFrame(
         [
-            {"a": a, "b": b, "n": 6, "difference": d, "difference_low": d - h, "difference_high": d + h}
+            {"a": a, "b": b, "n": 12, "difference": d, "difference_low": d - h, "difference_high": d + h}
             | {"improvement": 0.1, "improvement_low": 0.02, "improvement_high": 0.3}
             | {"test": "Wilcoxon signed-rank", "p": p / 3, "p_holm": p, "favours": favours}
             for a, b, d, h, p, favours in [*rows, ("all", "none", 0.5, 1.5, 0.5, "")]
@@ -75,11 +105,11 @@ def compared(by: str, outcome: str) -> Comparison:
         share = 1 / (1 + np.exp(centre - scores))
         low, high = np.clip(share - 0.1, 0, 1), np.clip(share + 0.1, 0, 1)
         parts.append(pd.DataFrame({"level": name, "score": scores, "share": share, "low": low, "high": high}))
-    few = ("6 seeds a level: below 10, intervals are rough.",)
+    few = ("only 6 repetitions of a level",)
     options = Options(better="lower")
-    return Comparison(
-        (by,), outcome, True, options, levels, levels, pairs, pd.concat(parts), few, ("Paired.",)
-    )
+    profiles = pd.concat(parts)
+    told = Comparison((by,), outcome, True, options, levels, cells, pairs, profiles, few, ("Paired.",))
+    return Compared(told, runs.assign(run=[f"run-{i}" for i in range(len(runs))]))
 
 
 def learned(episodes: int) -> LearningData:
@@ -93,7 +123,8 @@ def learned(episodes: int) -> LearningData:
                 {
                     "level": name,
                     "episode": episode,
-                    "n": 6,
+                    "n": 12,
+                    "seeds": 6,
                     "value": value,
                     "low": value - 1,
                     "high": value + 1,

@@ -32,13 +32,12 @@ def mean(*strata: FloatArray, axis: int = -1) -> Any:
 def iqm(*strata: FloatArray, axis: int = -1) -> Any:
     """Return the interquartile mean: that of the middle half of all runs.
 
+    A run at the edge of the middle half counts in part, so that this half is one whatever the number of
+    runs: of three runs the outer ones count a quarter of the middle one each, of two or one it is the
+    mean. Where the number divides by four, it is the mean without the lower and the upper quarter.
     Where strata lost different numbers of runs, runs are weighted so that each stratum counts
     the same; else one lost run would move the middle towards the settings that lost none.
     """
-    from scipy.stats import trim_mean
-
-    if _alike(strata, axis):
-        return trim_mean(np.concatenate(strata, axis=axis), 0.25, axis=axis)
     values, weights, end = _weighted(strata, axis)
     inside = np.clip(np.minimum(end, 0.75) - np.maximum(end - weights, 0.25), 0, None)
     return (values * inside).sum(axis=-1) / inside.sum(axis=-1)
@@ -59,9 +58,19 @@ def _alike(strata: Sequence[FloatArray], axis: int) -> bool:
 
 
 def _weighted(strata: Sequence[FloatArray], axis: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the values sorted along the last axis, their weights and the sums of these up to each."""
+    """Return the values sorted along the last axis, their weights and the sums of these up to each.
+
+    Where all runs weigh the same, weights and sums are those of any sorted row: (runs,).
+    """
     moved = [np.moveaxis(stratum, axis, -1) for stratum in strata]
     sizes = [stratum.shape[-1] for stratum in moved]
+    if _alike(strata, axis):
+        count = sum(sizes)
+        return (
+            np.sort(np.concatenate(moved, axis=-1)),
+            np.full(count, 1 / count),
+            np.arange(1, count + 1) / count,
+        )
     weights = np.concatenate([np.full(size, 1 / (size * len(sizes))) for size in sizes])
     values = np.concatenate(moved, axis=-1)
     order = np.argsort(values, axis=-1, kind="stable")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .aggregates import FloatArray, spread
 from .options import Options
-from .pairs import pairs_of, units
 from .runs import Runs
 
 if TYPE_CHECKING:
@@ -15,18 +15,25 @@ if TYPE_CHECKING:
 
 #: fewer seeds than this are told (Agarwal et al. 2021; Colas et al. 2018)
 FEW_SEEDS = 10
+#: settings whose spreads differ by less than this factor are of one scale
+OTHER_SCALE = 2.0
+_MOST_NAMED = 5
 
 
 def warnings(
     runs: Runs, levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool, options: Options
 ) -> tuple[str, ...]:
     """Return what may mislead: losses, few seeds, mixed scales, runs that go together."""
-    found = [_losses(levels), _losses_of_pairs(pairs, paired), *_few(levels, pairs, runs, paired)]
+    found = [
+        _nothing_left(levels),
+        _losses(levels),
+        _losses_of_pairs(pairs, paired),
+        *_few(levels, pairs, runs, paired),
+    ]
     found.append(_unmatched(runs))
     if len(runs.settings) > 1 and options.normalise == "none":
         found.append(_scales(runs))
-    if paired and len(runs.settings) > 1:
-        found.append(_together(runs))
+    found.append(_together(pairs))
     return tuple(filter(None, found))
 
 
@@ -79,10 +86,11 @@ def _losses_of_pairs(pairs: pd.DataFrame, paired: bool) -> str:
 
 def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) -> list[str]:
     found = []
-    seeds = int(levels["seeds"].min())
+    left = levels[levels["n"] > 0]
+    seeds = int(left["seeds"].min()) if len(left) else FEW_SEEDS
     if seeds < FEW_SEEDS:
         what = "repetition" if runs.crossed else "run"
-        several = paired and len(runs.settings) > 1
+        several = paired and len(runs.settings) > 1 and bool(pairs["together"].isna().any())
         shared = ", and tests take settings for independent that share these seeds" if several else ""
         found.append(
             f"only {seeds} {what}{'' if seeds == 1 else 's'} of a level{' in a setting' * runs.crossed} "
@@ -114,44 +122,43 @@ def _unmatched(runs: Runs) -> str:
 
 
 def _scales(runs: Runs) -> str:
-    spreads = runs.frame.groupby("setting")["value"].std().dropna().to_numpy(float)
+    by_setting: dict[str, list[FloatArray]] = {}
+    for level in runs.levels:
+        for setting, values in runs.strata(level).items():
+            by_setting.setdefault(setting, []).append(values)
+    spreads = np.array([spread(strata) for strata in by_setting.values()])
+    spreads = spreads[~np.isnan(spreads)]
     if not len(spreads) or spreads.max() == 0:
         return ""
     ratio = spreads.max() / spreads.min() if spreads.min() else np.inf
+    if ratio < OTHER_SCALE:
+        return ""
     told = f"by a factor of {ratio:.3g}" if np.isfinite(ratio) else "(some have none)"
     return (
-        f"values of {len(runs.settings)} settings are taken together as they are, though their spread differs "
+        f"values of {len(runs.settings)} settings are taken together as they are, though their spread within levels differs "
         f"{told}: where scales differ, the widest setting decides, unless values are normalised"
     )
 
 
-def _together(runs: Runs) -> str:
-    """Tell where a repetition is good or bad for a level in all settings, so that its pairs are not many.
+def _together(pairs: pd.DataFrame) -> str:
+    """Tell where a repetition is good or bad for a level in all settings, so that its pairs are not many."""
+    found = pairs[pairs["together"] > 0]
+    if found.empty:
+        return ""
+    told = [f"{row['a']} - {row['b']}" for row in found.to_dict("records")]
+    which = f"for {', '.join(told[:_MOST_NAMED])}{', ...' if len(told) > _MOST_NAMED else ''}, "
+    return (
+        f"{which if len(found) < len(pairs) else ''}runs of one repetition do well or badly in all settings "
+        f"together (intraclass correlation up to {found['together'].max():.2f}): these pairs are compared by the "
+        "mean of each repetition over settings, which is what n counts; the intervals of levels take settings "
+        "for independent and are too narrow"
+    )
 
-    The differences of two levels by repetition and setting are looked at by a two-way analysis of
-    variance without interaction; tested at 5 % over all pairs (Bonferroni).
-    """
-    from scipy.stats import f
 
-    table, _ = units(runs)
-    pairs = pairs_of(runs)
-    worst = 0.0
-    for level, against in pairs:
-        difference = (table[level] - table[against]).where(np.isfinite(table[level] - table[against]))
-        x = difference.unstack("setting").dropna().to_numpy(float)
-        rows, columns = x.shape
-        few = 3
-        if rows < few or columns < 2:
-            continue
-        by_row = x.mean(axis=1, keepdims=True)
-        rest = x - by_row - x.mean(axis=0, keepdims=True) + x.mean()
-        noise = (rest**2).sum() / ((rows - 1) * (columns - 1))
-        between = columns * ((by_row - x.mean()) ** 2).sum() / (rows - 1)
-        if noise > 0 and f.sf(between / noise, rows - 1, (rows - 1) * (columns - 1)) < 0.05 / len(pairs):
-            worst = max(worst, between / noise)
-    if not worst:
+def _nothing_left(levels: pd.DataFrame) -> str:
+    empty = [str(level) for level in levels.loc[levels["n"] == 0, "level"]]
+    if not empty:
         return ""
     return (
-        f"runs of one repetition do well or badly in all settings together (variance up to {worst:.2g} times "
-        "that of independent ones): p values and intervals over settings are too optimistic"
+        f"no run of {', '.join(empty)} is left: nothing can be said of {'it' if len(empty) == 1 else 'them'}"
     )

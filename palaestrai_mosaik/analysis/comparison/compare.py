@@ -36,7 +36,9 @@ class Comparison:
     than one of b) with _low and _high; won, tied (pairs in which a is better, alike),
     settings_won (of settings, by their means); effect and rank_effect with their names; test,
     p, p_holm (corrected over the pairs of this outcome); favours: the level that is better
-    where p_holm says so.
+    where p_holm says so; together: how far the settings of one repetition go together (intraclass
+    correlation), NaN where that is not seen: n, lost, won and tied then count repetitions, whose means
+    over settings are what is compared.
 
     ``profiles``: level, score, share (of its runs better than the score), low, high.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,24 @@ COLUMNS = (
     *("a", "b", "n", "n_b", "lost", "settings"),
     *("difference", "difference_low", "difference_high", "shift", "shift_low", "shift_high"),
     *("improvement", "improvement_low", "improvement_high", "won", "tied", "settings_won"),
-    *("effect", "effect_name", "rank_effect", "rank_effect_name", "test", "p", "p_holm", "favours"),
+    *(
+        "effect",
+        "effect_name",
+        "rank_effect",
+        "rank_effect_name",
+        "test",
+        "p",
+        "p_holm",
+        "favours",
+        "together",
+    ),
 )
+# Differences that vary by less than this, relative to the values, vary by rounding only.
+_ROUNDING = 1e-9
+# To see whether repetitions go together takes as many of them, and as many settings.
+_FEWEST_REPETITIONS, _FEWEST_SETTINGS = 3, 2
+# Up to that p, repetitions are taken for going together.
+_TOGETHER = 0.05
 
 
 @dataclass(frozen=True)
@@ -33,12 +49,16 @@ class Sides:
     """The values of two levels by setting; paired: entry i of both is the same repetition.
 
     ``lost``: planned pairs (runs, if not paired) of the shared settings that cannot be used.
+    ``means``: where the settings of one repetition go together, by the share ``together`` of how
+    differences vary, the sides whose entries are the means over settings of each repetition.
     """
 
     a: list[FloatArray]
     b: list[FloatArray]
     paired: bool
     lost: int
+    means: Sides | None = None
+    together: float = float("nan")
 
     @property
     def single(self) -> bool:
@@ -53,7 +73,7 @@ class Sides:
     @property
     def turned(self) -> Sides:
         """The same with all signs turned, so that what was lower is higher."""
-        return Sides([-x for x in self.a], [-y for y in self.b], self.paired, self.lost)
+        return replace(self, a=[-x for x in self.a], b=[-y for y in self.b], means=None)
 
 
 def pairs_of(runs: Runs) -> list[tuple[str, str]]:
@@ -88,12 +108,48 @@ class _Paired:
         names = [level, against]
         planned = self._values[names].dropna()
         # the same two runs can stand in several settings
-        planned = planned[~self._runs.loc[planned.index, names].duplicated()]
+        planned = planned[~self._runs.loc[planned.index, names].duplicated().to_numpy()]
         whole = planned[np.isfinite(planned).all(axis=1)]
         settings = whole.index.get_level_values("setting").to_numpy()
         ends = np.flatnonzero(settings[1:] != settings[:-1]) + 1
         a, b = (np.split(whole[name].to_numpy(float), ends) if len(whole) else [] for name in names)
-        return Sides(a, b, True, len(planned) - len(whole))
+        found = Sides(a, b, True, len(planned) - len(whole))
+        # by repetition and setting, those repetitions that have all settings
+        x, y = (whole[name].unstack("setting").dropna().to_numpy(float) for name in names)
+        share = _together(x, y)
+        if not share:
+            return found
+        repetitions = planned.index.get_level_values("repetition").nunique()
+        means = Sides([x.mean(axis=1)], [y.mean(axis=1)], True, repetitions - len(x))
+        return replace(found, means=means, together=share)
+
+
+def _together(x: FloatArray, y: FloatArray) -> float:
+    """Return how far the settings of a repetition go together in the differences x - y; 0: not seen to.
+
+    ``x``, ``y``: (repetitions, settings). A two-way analysis of variance without interaction tells
+    whether repetitions differ by more than their settings do (an F test at 5 %), the intraclass
+    correlation by how much: 1 where a setting adds nothing to what its repetition is. Source:
+    Shrout & Fleiss 1979, "Intraclass correlations", ICC(3,1).
+    """
+    from scipy.stats import f
+
+    rows, columns = x.shape
+    if rows < _FEWEST_REPETITIONS or columns < _FEWEST_SETTINGS:
+        return 0.0
+    differences = x - y
+    by_row, by_column = differences.mean(axis=1, keepdims=True), differences.mean(axis=0, keepdims=True)
+    freedom = (rows - 1) * (columns - 1)
+    rest = float(((differences - by_row - by_column + differences.mean()) ** 2).sum()) / freedom
+    between = columns * float(((by_row - differences.mean()) ** 2).sum()) / (rows - 1)
+    rounding = (_ROUNDING * max(np.abs(x).max(), np.abs(y).max())) ** 2
+    if between <= rounding:
+        return 0.0
+    if rest <= rounding:
+        return 1.0
+    if f.sf(between / rest, rows - 1, freedom) >= _TOGETHER:
+        return 0.0
+    return (between - rest) / (between + (columns - 1) * rest)
 
 
 def units(runs: Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -135,24 +191,23 @@ def _row(both: Sides, outcome: str, names: tuple[str, str], options: Options) ->
     def generator(what: str) -> np.random.Generator:
         return seeding.generator(options.seed, "comparison", outcome, *names, what)
 
-    oriented = both.turned if options.better == "lower" else both
-    differences = _setting_differences(oriented)
+    differences = _setting_differences(both.turned if options.better == "lower" else both)
     row: dict[str, Any] = {
         "a": names[0],
         "b": names[1],
-        "n": sum(map(len, both.a)),
-        "n_b": sum(map(len, both.b)),
-        "lost": both.lost,
         "settings": len(both.a),
         "settings_won": int(np.count_nonzero(differences > 0)),
+        "together": both.together,
     }
+    both = both.means or both
+    row |= {"n": sum(map(len, both.a)), "n_b": sum(map(len, both.b)), "lost": both.lost}
     if not both.a:
         return {**row, "test": "none (no runs)"}
     found = _paired_row if both.paired else _unpaired_row
     return {
         **row,
         **found(both, options, generator),
-        **_improvement(oriented, options, generator("improvement")),
+        **_improvement(both.turned if options.better == "lower" else both, options, generator("improvement")),
     }
 
 

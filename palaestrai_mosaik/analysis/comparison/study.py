@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.analysis.results import Results, labels
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.model import Axis, DesignSpec, Factor
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
@@ -16,8 +17,6 @@ from .runs import MOST_LEVELS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from palaestrai_mosaik.analysis.results import Results
 
 # samplers whose points are those of a sensitivity analysis: no setting occurs with two levels
 _SENSITIVITY = ("sobol", "morris", "fast", "finite_differences")
@@ -128,36 +127,15 @@ def _with_factors(
 
     runs = outcomes.copy()
     for factor in map(spec.factor, family):
-        labels = _texts((factor,), values)
-        column = [labels[row] for row in runs["row"]]
-        runs[factor.name] = (
-            pd.Categorical(column, categories=list(factor.labels)) if factor.labels else column
-        )
+        told = labels((factor,), values)
+        levels = factor.labels or _numbers(factor, values)
+        runs[factor.name] = pd.Categorical([told[row] for row in runs["row"]], categories=list(levels))
     for axis in _others(spec, family):
-        labels = _texts(axis.factors, values)
-        runs[axis.factors[0].name] = [labels[row] for row in runs["row"]]
+        told = labels(axis.factors, values)
+        runs[axis.factors[0].name] = [told[row] for row in runs["row"]]
     return runs
 
 
-def _texts(factors: Sequence[Factor], values: Sequence[dict[str, Any]]) -> list[str | None]:
-    """Return what the factors are in each row of the design, ``None`` where all are inactive.
-
-    Zipped levels are called by what all of them are, also where some are inactive.
-    """
-    names = [_names(factor) for factor in factors]
-    found: list[str | None] = []
-    for row in values:
-        active = [i for i, factor in enumerate(factors) if row[factor.name] is not INACTIVE]
-        if not active:
-            found.append(None)
-        elif names[active[0]]:
-            place = names[active[0]].index(repr(row[factors[active[0]].name]))
-            found.append(" + ".join(dict.fromkeys(f.labels[place] for f in factors if f.labels)))
-        else:
-            found.append(" + ".join(str(row[factors[i].name]) for i in active))
-    return found
-
-
-def _names(factor: Factor) -> list[str]:
-    """Return what tells the levels of a factor apart: 1 and True are two."""
-    return [repr(level) for level in (factor.labels if factor.choice is not None else factor.levels)]
+def _numbers(factor: Factor, values: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the numbers that a factor without levels takes, from the smallest to the largest."""
+    return [str(value) for value in sorted({row[factor.name] for row in values} - {INACTIVE})]

@@ -22,14 +22,15 @@ from .study import Index, Indices, Refused, Repetitions, Study
 class Method:
     """A method: its function, the indices it gives, and what it can do without.
 
-    ``loses``: what is left out where a run has no finite outcome: its ``row``, the ``block``
-    of rows that belong together, or ``nothing``, because the method needs all rows.
+    ``loses``: what is left out where a row has no finite outcome: the ``row``, the ``block`` of rows
+    that belong together, or ``nothing``, because the method needs all rows; ``run``: the method is
+    about single runs, and does without those that are lost.
     ``groups``: whether it tells groups apart rather than axes.
     """
 
     analyse: Callable[[Study], Indices]
     indices: tuple[str, ...]
-    loses: Literal["row", "block", "nothing"] = "row"
+    loses: Literal["run", "row", "block", "nothing"] = "row"
     groups: bool = False
 
 
@@ -43,7 +44,7 @@ ANALYSERS: Mapping[str, Method] = {
     "delta": Method(delta, ("delta",)),
     "pawn": Method(pawn, ("median", "maximum")),
     "dgsm": Method(dgsm, ("dgsm", "vi"), "block"),
-    "anova": Method(anova, ("eta2",)),
+    "anova": Method(anova, ("eta2",), "run"),
 }
 
 __all__ = ["ANALYSERS", "Index", "Indices", "Method", "Refused", "Repetitions", "Study"]

@@ -22,8 +22,8 @@ from .study import FloatArray, Index, Indices, IntArray, Refused, Study
 ERROR, HIGHER, REPETITION = "(error)", "(higher interactions)", "(repetition)"
 #: columns of a linear model beyond which pairs are left out
 _MOST_COLUMNS = 300
-#: samplers whose pairs of factors can be told from single factors
-_WITH_PAIRS = frozenset({"factorial"})
+#: fractions of this resolution on, pairs of factors are confounded with no other pair and no factor
+_PAIRS_TOLD = 5
 _CONFOUNDED = (
     "single factors only: interactions are in them, or in the error, as the aliases of the design say"
 )
@@ -51,7 +51,8 @@ def anova(study: Study) -> Indices:
     error is the spread of repetitions; where they share their seeds over all rows, the seed is a
     block and its share the row :data:`REPETITION`. Without repetitions it is what the terms
     leave unexplained. ``omega2`` is the estimate of the same share in the population, which
-    does not grow with the number of levels.
+    does not grow with the number of levels. NaN where a term has no degree of freedom: of a factor
+    one level is left, or the term is confounded with others as a whole.
     """
     codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in study.unit.T])
     if study.repetitions is not None:
@@ -63,7 +64,7 @@ def anova(study: Study) -> Indices:
     contrasts = sum(levels) - len(levels)
     if len(y) <= contrasts:
         raise Refused(f"{len(y)} runs are too few for the {contrasts} contrasts of all levels and a mean")
-    order = 2 if study.sampler in _WITH_PAIRS else 1
+    order = 2 if _pairs_told(study) else 1
     common = study.repetitions is not None and study.repetitions.common
     cells, counts = np.unique(codes, axis=0, return_counts=True)
     balanced = len(cells) == prod(levels) and counts.min() == counts.max()
@@ -75,6 +76,14 @@ def anova(study: Study) -> Indices:
     return Indices(list(_rows(table, study.names)), notes)
 
 
+def _pairs_told(study: Study) -> bool:
+    """Whether the design tells pairs of factors from each other and from single factors."""
+    if "resolution" not in study.arguments:
+        return study.sampler == "factorial"
+    resolution = study.arguments["resolution"]  # None: a full factorial
+    return resolution is None or int(resolution) >= _PAIRS_TOLD
+
+
 def _rows(table: _Table, names: Sequence[str]) -> Iterator[Index]:
     from scipy.stats import f
 
@@ -84,7 +93,7 @@ def _rows(table: _Table, names: Sequence[str]) -> Iterator[Index]:
     mean_error = square / freedom if freedom else float("nan")
     for term, (explained, df) in table.terms.items():
         factor, other = names[term[0]], names[term[1]] if len(term) > 1 else ""
-        told = {"eta2": explained / table.total, "df": float(df)}
+        told = {"eta2": explained / table.total if df else float("nan"), "df": float(df)}
         if freedom and df:
             told["omega2"] = (explained - df * mean_error) / (table.total + mean_error)
             if mean_error:

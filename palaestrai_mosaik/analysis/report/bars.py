@@ -6,13 +6,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from .markup import Safe, number, tag
-from .svg import SMALL, WIDTH, Scale, colour, fitted, heading, panel, scale, whisker, width_of, x_axis
+from .svg import (
+    SMALL,
+    WIDTH,
+    FloatArray,
+    Scale,
+    colour,
+    dots,
+    fitted,
+    heading,
+    panel,
+    scale,
+    whisker,
+    width_of,
+    x_axis,
+)
 
 _START, _END = 8.0, 348.0
 _TOP = 26.0
 _BAR, _GAP = 9.0, 3.0
 _LABEL = 16.0
+# room for dots below an interval
+_DOTS = 10.0
+#: of more single values, so many are drawn
+MOST_DOTS = 200
 
 
 @dataclass(frozen=True)
@@ -88,26 +108,34 @@ def intervals(
     *,
     origin: float | None = None,
     ends: tuple[float, ...] = (),
+    single: Sequence[FloatArray] = (),
 ) -> Safe:
     """Return a point with its interval for each of ``rows``; ``origin`` is marked by a line.
 
-    The axis holds ``origin`` and ``ends``, whatever the values.
+    The axis holds ``origin`` and ``ends``, whatever the values. ``single``: for each row the values
+    that stand behind it, drawn as dots below its interval (of many, ``MOST_DOTS`` quantiles).
     """
+    behind = [_thinned(values) for values in single] or [np.empty(0)] * len(rows)
     found = [end for _, mark in rows for end in (mark.value, mark.low, mark.high)]
+    found += [float(value) for values in behind for value in values]
     across = scale([*found, *ends, *([] if origin is None else [origin])], _START, _END)
-    step = _LABEL + 16
+    room = _DOTS if any(map(len, behind)) else 0.0
+    step = _LABEL + 16 + room
     bottom = _TOP + step * len(rows)
     drawn = []
     if origin is not None:
         x = across(origin)
         drawn.append(tag("line", class_="origin", x1=x, x2=x, y1=_TOP, y2=bottom))
-    for i, (name, mark) in enumerate(rows):
+    for i, ((name, mark), values) in enumerate(zip(rows, behind, strict=True)):
         y = _TOP + i * step
         parts = [_row_label(name, str(mark), y)]
         if mark.known:
             parts.append(whisker(across, mark.low, mark.high, y + _LABEL + 6, cap=4.0))
             place = {"cx": across(mark.value), "cy": y + _LABEL + 6, "r": 4.0}
             parts.append(tag("circle", tag("title", f"{name}: {mark}"), class_="point", **place))
+        if len(values):
+            places = across.many(values), np.full(len(values), y + _LABEL + 6 + room)
+            parts.append(dots(*places, class_=f"dots single {colour(1)}"))
         drawn.append(tag("g", *parts, class_=f"row {colour(0)}"))
     told = "; ".join(f"{name}: {mark}" for name, mark in rows[:20])
     return panel(
@@ -119,6 +147,13 @@ def intervals(
         x_axis(across, _TOP, bottom, axis),
         *drawn,
     )
+
+
+def _thinned(values: FloatArray) -> FloatArray:
+    """Return at most ``MOST_DOTS`` of the values, evenly spread over their ranks."""
+    ordered = np.sort(values)
+    places = np.linspace(0, len(ordered) - 1, min(len(ordered), MOST_DOTS)).round().astype(int)
+    return np.asarray(ordered[places])
 
 
 def _row_label(name: str, value: str, y: float) -> Safe:

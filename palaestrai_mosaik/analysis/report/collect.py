@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.analysis.comparison import Comparison, compare_design
+from palaestrai_mosaik.analysis.comparison import compare_design
+from palaestrai_mosaik.analysis.comparison.aggregates import iqm
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
+from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData
 from .markup import cell, count, number
 
@@ -45,9 +47,10 @@ def collect(results: Results) -> ReportData:
     found = sensitivity(results, methods)
     comparisons, notes = _comparisons(results)
     with results.open_store() as store:
-        learning = tuple(_learning(store, frame, comparisons, values))
+        learning = tuple(_learning(store, frame, comparisons, values, spec.seed_policy == "common"))
         executed = _executed(store, frame)
     counts = folder.manifest["counts"]
+    seeds = count_seeds(frame, spec.seed_policy == "common")
     return ReportData(
         spec=spec,
         outcomes=outcomes,
@@ -59,7 +62,7 @@ def collect(results: Results) -> ReportData:
         failures=_failures(results, values),
         remarks={(one.outcome, one.method): one.notes for one in found if one.notes},
         refused={(one.outcome, one.method): one.refused for one in found if one.refused},
-        sizes=_sizes(counts),
+        sizes={**_sizes(counts), "seeds": f"{seeds:,}"},
         versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
         commands=(
             "# from design.yml, a file of the folder that this report belongs to",
@@ -67,8 +70,11 @@ def collect(results: Results) -> ReportData:
             "arsenai run again",
             "arsenai report again",
         ),
-        warnings=tuple(f"{one.outcome} by {one.method}: {one.refused}" for one in found if one.refused),
-        notes=(*folder.sample.warnings, *notes),
+        warnings=(
+            *folder.sample.warnings,
+            *(f"{one.outcome} by {one.method}: {one.refused}" for one in found if one.refused),
+        ),
+        notes=tuple(notes),
     )
 
 
@@ -106,14 +112,17 @@ def _times(runs: pd.DataFrame) -> dict[str, str]:
     return {"time": f"{median} s per run (median), {total} s in all"}
 
 
-def _comparisons(results: Results) -> tuple[list[Comparison], list[str]]:
+def _comparisons(results: Results) -> tuple[list[Compared], list[str]]:
     """Return the comparisons of the design; where it asks for none and none is possible, why."""
+    asked = results.spec.analysis.compare or results.spec.analysis.baseline is not None
     try:
-        return compare_design(results), []
+        found = compare_design(results)
     except PalaestraiMosaikError as error:
-        if results.spec.analysis.compare:
+        # there is nothing to compare; what has a type of its own is wrong elsewhere
+        if asked or type(error) is not PalaestraiMosaikError:
             raise
         return [], [f"no comparison: {error}"]
+    return with_runs(results, found), []
 
 
 def _failures(results: Results, values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -140,24 +149,27 @@ def described(values: Mapping[str, Any]) -> str:
 def _learning(
     store: Store,
     frame: pd.DataFrame,
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[Compared],
     values: Sequence[Mapping[str, Any]],
+    common: bool,
 ) -> Iterator[LearningData]:
     """Yield the objective of each agent over the episodes of each phase, where there are some."""
     runs = frame[(frame["status"] == "finished") & (frame["uid"] == frame["run"])]
-    by = comparisons[0].by if comparisons else ()
+    by = comparisons[0].told.by if comparisons else ()
     levels = runs["row"].map(lambda row: _level(values[row], by))
     chosen: dict[str, str] = {}
     for level in dict.fromkeys(levels):
         own = runs.loc[levels == level, "instance"].tolist()
         kept = np.linspace(0, len(own) - 1, min(len(own), MOST_RUNS)).round().astype(int)
         chosen |= {own[i]: level for i in kept}
+    seeds = dict(zip(runs["instance"], runs["repetition"] if common else runs["run"], strict=True))
     for number_, name in store.phases_across(list(chosen)).itertuples(index=False):
         told = store.outcomes_across(list(chosen), "objective", phase=int(number_))
         if told.empty or told["episode"].max() + 1 < FEWEST_EPISODES:
             continue
         told = told.groupby(["run", "agent", "episode"], sort=False)["sum"].mean().reset_index()
         told["level"] = told["run"].map(chosen)
+        told["seed"] = told["run"].map(seeds)
         for agent in told["agent"].unique():
             lines = _lines(told[told["agent"] == agent], list(dict.fromkeys(chosen.values())))
             title = f"How {agent} did in phase {name}"
@@ -176,7 +188,6 @@ def _level(values: Mapping[str, Any], by: Sequence[str]) -> str:
 def _lines(told: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
     """Return value and band of each level and episode: of what all of its runs have."""
     import pandas as pd
-    from scipy.stats import trim_mean
 
     parts = []
     for level in levels:
@@ -189,11 +200,10 @@ def _lines(told: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
         n = values.shape[1]
         ends = (25, 75) if n >= _FEWEST_FOR_QUARTILES else (0, 100)
         low, high = np.percentile(values, ends, axis=1)
-        part = {"level": level, "episode": table.index.to_numpy() + 1, "n": n}
-        parts.append(
-            pd.DataFrame({**part, "value": trim_mean(values, 0.25, axis=1), "low": low, "high": high})
-        )
-    columns = ["level", "episode", "n", "value", "low", "high"]
+        seeds = told.loc[told["run"].isin(table.columns), "seed"].nunique()
+        part = {"level": level, "episode": table.index.to_numpy() + 1, "n": n, "seeds": seeds}
+        parts.append(pd.DataFrame({**part, "value": iqm(values, axis=1), "low": low, "high": high}))
+    columns = ["level", "episode", "n", "seeds", "value", "low", "high"]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
@@ -201,7 +211,9 @@ def _note(lines: pd.DataFrame, runs: int, drawn: int) -> str:
     most = int(lines["n"].max())
     if most == 1:
         return "Each line is a single run."
-    told = "Lines: interquartile mean over the runs; bands: lower to upper quartile"
+    counts = sorted(set(zip(lines["n"], lines["seeds"], strict=True)))
+    sizes = " or ".join(f"{count(int(n), 'run')} of {count(int(seeds), 'seed')}" for n, seeds in counts)
+    told = f"Lines: interquartile mean over {sizes}; bands: lower to upper quartile"
     if int(lines["n"].min()) < _FEWEST_FOR_QUARTILES:
         told += f", of fewer than {_FEWEST_FOR_QUARTILES} runs lowest to highest"
     if drawn < runs:

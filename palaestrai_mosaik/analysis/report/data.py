@@ -6,18 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from palaestrai_mosaik.design.model import DesignSpec
+
+from .compared import Compared, count_seeds
+from .markup import count
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.analysis.comparison import Comparison
-
 
 @dataclass(frozen=True)
 class LearningData:
-    """How an agent learned: ``lines`` has the columns ``level``, ``episode``, ``n`` (runs), ``value``,
-    ``low`` and ``high``, in order of the episodes; ``note`` says what value and band are.
+    """How an agent learned: ``lines`` has the columns ``level``, ``episode``, ``n`` (runs), ``seeds``
+    (of them), ``value``, ``low`` and ``high``, in order of the episodes; ``note`` says what value and band are.
     """
 
     title: str
@@ -34,7 +37,7 @@ class ReportData:
     ``INACTIVE`` (or nothing) where it is. ``runs``: a row per run with ``row``, ``repetition``, ``uid``, ``run``, ``status``
     and a column per outcome of ``outcomes`` (NaN where there is none). ``sensitivity``: ``outcome``,
     ``method``, ``index``, ``factor``, ``factor2`` (empty but for pairs), ``value``, ``low``, ``high`` (NaN
-    without an interval), ``used`` and ``lost`` (rows). ``failures``: text columns.
+    without an interval), ``used`` and ``lost`` (runs). ``failures``: text columns.
     ``remarks``: what has to be known about a method's indices of an outcome; ``refused``: why there
     are none. ``sizes``: what was counted, in words (``rows`` -> ``"48"``). ``commands`` make all of it again.
     """
@@ -44,7 +47,7 @@ class ReportData:
     values: Sequence[Mapping[str, Any]]
     runs: pd.DataFrame
     sensitivity: pd.DataFrame
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[Compared, ...] = ()
     learning: tuple[LearningData, ...] = ()
     failures: pd.DataFrame | None = None
     remarks: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
@@ -55,6 +58,12 @@ class ReportData:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def better(self, outcome: str) -> str | None:
-        """Return which direction of ``outcome`` is good: ``higher``, ``lower`` or nothing."""
-        return next((one.better for one in self.spec.outcomes if one.name == outcome), None)
+    def seeds_of(self, outcome: str) -> str:
+        """Return how many distinct seeds the runs have that gave ``outcome``: ``3 seeds``."""
+        told = self.runs[np.isfinite(self.runs[outcome].to_numpy(float))]
+        return count(count_seeds(told, self.spec.seed_policy == "common"), "seed")
+
+    def runs_of(self, outcome: str) -> str:
+        """Return how many runs gave ``outcome``, and of how many seeds: ``36 runs of 3 seeds``."""
+        told = int(np.isfinite(self.runs[outcome].to_numpy(float)).sum())
+        return f"{count(told, 'run')} of {self.seeds_of(outcome)}"

@@ -31,6 +31,12 @@ class Name(str):
 Sentence = tuple[str, ...]
 
 
+class Caution(Sentence):
+    """A sentence that weakens those that it stands with."""
+
+    __slots__ = ()
+
+
 def escape(value: object) -> Safe:
     """Return ``value`` as text of a page or an attribute."""
     if isinstance(value, Safe):

@@ -11,11 +11,14 @@ from palaestrai_mosaik import __version__
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.model import Factor
 
+from .compared import count_seeds
+from .comparisons import comparison
 from .data import ReportData
 from .headline import headline
-from .markup import Safe, cell, join, sentence, slug, tag
-from .sections import Part, comparison, distribution, learning, lost, notices, sensitivity
+from .markup import Caution, Safe, cell, join, sentence, slug, tag
+from .sections import Part, distribution, learning, lost, notices, sensitivity
 from .tables import Table
+from .verdict import count_tests
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +74,10 @@ def _section(identity: str, title: str, content: Iterable[Part]) -> Safe:
 
 
 def _lead(data: ReportData) -> str:
-    sizes = ", ".join(f"{value} {name}" for name, value in data.sizes.items())
+    counted = (
+        (value, name.removesuffix("s") if value == "1" else name) for name, value in data.sizes.items()
+    )
+    sizes = ", ".join(f"{value} {name}" for value, name in counted)
     return f"Design {data.spec.uid!r} (hash {data.spec.hash[:12]}): {sizes}." if sizes else ""
 
 
@@ -90,9 +96,15 @@ def _answers(data: ReportData) -> Iterator[Part]:
     gone = lost(data)
     yield from notices(([gone] if gone else []) + list(data.warnings))
     for outcome, sentences in headline(data):
-        items = [tag("li", sentence(parts)) for parts in sentences]
+        items = [
+            tag("li", sentence(parts), class_="caution" if isinstance(parts, Caution) else None)
+            for parts in sentences
+        ]
         yield tag("div", tag("h3", outcome), tag("ul", *items), class_="answer")
     if data.outcomes:
+        tests = count_tests(data)
+        if tests:
+            yield tag("p", tests, class_="quiet")
         confidence = f"{100 * data.spec.analysis.confidence:g} %"
         yield tag("p", f"In brackets: intervals of {confidence} confidence.", class_="quiet")
 
@@ -105,11 +117,11 @@ def _outcome(data: ReportData, outcome: str) -> Iterator[Part]:
     if found:
         yield tag("h3", "What it depends on")
         yield from found
-    compared = [one for one in data.comparisons if one.outcome == outcome]
+    compared = [one for one in data.comparisons if one.told.outcome == outcome]
     if compared:
         yield tag("h3", "Comparison")
         for place, one in enumerate(compared):
-            yield from comparison(one, data.better(outcome), place)
+            yield from comparison(one, place)
     shown = list(distribution(data, outcome))
     if shown:
         yield tag("h3", "Its values, against each factor")
@@ -139,6 +151,7 @@ def _summary(data: ReportData, outcome: str) -> pd.DataFrame:
     names = ("minimum", "lower quartile", "median", "upper quartile", "maximum")
     rows: list[tuple[str, float]] = [
         ("runs", float(len(values))),
+        ("seeds", float(count_seeds(data.runs.dropna(subset=[outcome]), data.spec.seed_policy == "common"))),
         ("mean", float(values.mean())),
         ("standard deviation", float(values.std())),
         *zip(names, quantiles, strict=True),
@@ -190,6 +203,7 @@ def _factors(data: ReportData) -> pd.DataFrame:
             factor.name,
             _kind(factor),
             _range(factor),
+            axis.name if len(axis.factors) > 1 else "",
             axis.group or "",
             factor.path or "choice",
             factor.when or "",
@@ -197,7 +211,7 @@ def _factors(data: ReportData) -> pd.DataFrame:
         for axis in data.spec.axes
         for factor in axis.factors
     ]
-    frame = pd.DataFrame(rows, columns=["factor", "kind", "values", "group", "path", "when"])
+    frame = pd.DataFrame(rows, columns=["factor", "kind", "values", "zip", "group", "path", "when"])
     return frame.loc[:, [name for name in frame if (frame[name] != "").any()]]
 
 

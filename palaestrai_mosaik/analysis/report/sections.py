@@ -12,9 +12,8 @@ from palaestrai_mosaik.analysis.loss import lost_runs
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.model import Factor
 
-from .bars import Mark, bars, intervals
+from .bars import Mark, bars
 from .data import LearningData, ReportData
-from .headline import mark_of
 from .indices import Method, marks, method_of, pair_marks, pairs, players, ranked, singles
 from .lines import MOST_PLACES, histogram, line_panel
 from .markup import Safe, count, slug, tag
@@ -26,7 +25,8 @@ from .tables import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.analysis.comparison import Comparison
+#: what a band of a line says, and what not
+POINTWISE = "The band is pointwise: it holds at each {} on its own, not for the line as a whole."
 
 #: what a section consists of: markup, and tables that stand between it
 Part = Safe | Table
@@ -35,17 +35,7 @@ Part = Safe | Table
 MOST_BARS = 30
 MOST_SCATTERS = 12
 _MOST_PAIRS = 20
-_SHARE = (0.0, 1.0)
-
-# What is shown of the tables of a comparison; their files have all columns.
-_OF_LEVELS = (
-    *("level", "n", "lost", "seeds", "iqm", "iqm_low", "iqm_high"),
-    *("mean", "mean_low", "mean_high", "median", "std"),
-)
-_OF_PAIRS = (
-    *("a", "b", "n", "difference", "difference_low", "difference_high"),
-    *("improvement", "improvement_low", "improvement_high", "p", "p_holm", "favours"),
-)
+_NOISE = " Shares below 0 are sampling noise: there is no negative share."
 
 
 def figure(caption: object, *panels: Safe, key: Safe | None = None) -> Safe:
@@ -83,18 +73,20 @@ def _method(data: ReportData, outcome: str, name: str, method: Method, rows: pd.
         names = [f for f in order if any(f in pair for pair in of_pairs)][:MOST_CELLS]
         title = f"Interactions of pairs ({method.pairs})"
         panels.append(heat_map(f"{identity}-pairs", title, names, of_pairs, str(method.pairs)))
-    yield figure(_caption(data, method, len(order), bool(of_pairs)), *panels, key=_key(method))
+    negative = method.share and any(mark.value < 0 for index in found.values() for mark in index.values())
+    told = _caption(data, method, len(order), bool(of_pairs)) + _NOISE * negative
+    yield figure(told, *panels, key=_key(method))
     yield from remarks(data.remarks.get((outcome, name), ()))
-    used = f"{method.title} of {outcome} ({_rows_used(rows)})"
+    used = f"{method.title} of {outcome} ({_used(rows)}, {data.seeds_of(outcome)})"
     yield Table(f"sensitivity-{identity}", used, _wide(singles(rows), order))
     if of_pairs:
         title = f"{method.title} of pairs, {outcome}"
         yield Table(f"sensitivity-{identity}-pairs", title, _wide(pairs(rows)), most=_MOST_PAIRS)
 
 
-def _rows_used(rows: pd.DataFrame) -> str:
+def _used(rows: pd.DataFrame) -> str:
     used, lost = int(rows["used"].iloc[0]), int(rows["lost"].iloc[0])
-    return f"{count(used, 'row')} used" + (f", {lost:,} lost" if lost else "")
+    return f"{count(used, 'run')} used" + (f", {lost:,} lost" if lost else "")
 
 
 def _bars(
@@ -171,6 +163,7 @@ def distribution(data: ReportData, outcome: str) -> Iterator[Part]:
         told += f"Points: all {known:,} rows" + (
             ", each the mean of its repetitions." if data.spec.repetitions > 1 else "."
         )
+    told += f" These are {data.runs_of(outcome)}."
     if len(factors) > MOST_SCATTERS:
         told += f" Shown are {MOST_SCATTERS} of {len(factors)} factors, the most important ones."
     yield figure(told, *panels)
@@ -216,63 +209,13 @@ def _important(data: ReportData, outcome: str) -> list[Factor]:
     return factors
 
 
-def comparison(data: Comparison, better: str | None, place: int) -> Iterator[Part]:
-    """Yield how the levels compare."""
-    identity = f"comparison-{place}-{slug(data.outcome)}"
-    yield tag("h4", f"By {' and '.join(data.by)}")
-    yield from notices(data.warnings)
-    statistics = [name for name in ("iqm", "mean") if name in data.levels]
-    titles = {"iqm": "Interquartile mean", "mean": "Mean"}
-    panels = [
-        intervals(
-            f"{identity}-{statistic}",
-            f"{titles[statistic]} of {data.outcome}",
-            [(str(row["level"]), mark_of(row, statistic)) for _, row in data.levels.iterrows()],
-            data.outcome,
-        )
-        for statistic in statistics
-    ]
-    for column, title, axis, word, origin, ends in (
-        ("difference", "Differences of pairs", f"difference in {data.outcome}", "less", 0.0, ()),
-        (
-            "improvement",
-            "Probability of improvement",
-            "probability that the first is better",
-            "over",
-            0.5,
-            _SHARE,
-        ),
-    ):
-        if column in data.pairs and data.pairs[column].notna().any():
-            told = data.pairs.head(MOST_BARS).to_dict("records")
-            rows = [(f"{row['a']} {word} {row['b']}", mark_of(row, column)) for row in told]
-            panels.append(intervals(f"{identity}-{column}", title, rows, axis, origin=origin, ends=ends))
-    key = None
-    if len(data.profiles):
-        title = "Performance profiles"
-        labels = (data.outcome, "share of runs that are better")
-        columns = ("score", "share")
-        panels.append(line_panel(f"{identity}-profiles", title, data.profiles, columns, labels, share=True))
-        key = legend(list(dict.fromkeys(map(str, data.profiles["level"]))))
-    direction = {"higher": "Higher is better.", "lower": "Lower is better."}.get(better or "", "")
-    yield figure(direction, *panels, key=key)
-    yield from remarks(data.notes)
-    named = f"{data.outcome} by {' and '.join(data.by)}"
-    yield Table(f"{identity}-levels", named, data.levels, columns=_OF_LEVELS)
-    if len(data.pairs):
-        yield Table(f"{identity}-pairs", f"Pairs in {named}", data.pairs, columns=_OF_PAIRS)
-    if len(data.profiles):
-        profiles = Table(
-            f"{identity}-profiles", f"Performance profiles of {data.outcome}", data.profiles, most=0
-        )
-        yield profiles
-
-
 def learning(data: LearningData, place: int) -> Iterator[Part]:
     """Yield learning curves as a figure with its table."""
     identity = f"learning-{place}"
     levels = list(dict.fromkeys(map(str, data.lines["level"])))
     told = data.note
+    if data.lines["low"].notna().any() and len(levels) <= COLOURS:
+        told += f" {POINTWISE.format('episode')}"
     longest = int(data.lines.groupby("level")["episode"].count().max())
     if longest > MOST_PLACES:
         told += f" Of {longest:,} episodes, each place is the mean of {-(-longest // MOST_PLACES)}."

@@ -1,0 +1,125 @@
+"""The part of the page that shows a comparison: losses first, then levels, settings and pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .bars import MOST_DOTS, intervals
+from .compared import TITLES, Compared
+from .lines import line_panel
+from .markup import Safe, slug, tag
+from .sections import MOST_BARS, POINTWISE, Part, figure, notices, remarks
+from .svg import legend
+from .tables import Table
+from .verdict import mark_of
+
+_SHARE = (0.0, 1.0)
+
+# What is shown of the tables of a comparison; their files have all columns.
+_OF_LEVELS = (
+    *("level", "n", "seeds", "lost", "iqm", "iqm_low", "iqm_high"),
+    *("mean", "mean_low", "mean_high", "median", "std"),
+)
+_OF_PAIRS = (
+    *("a", "b", "n", "seeds", "difference", "difference_low", "difference_high", "relative"),
+    *("improvement", "p_holm", "favours"),
+)
+
+
+def comparison(data: Compared, place: int) -> Iterator[Part]:
+    """Yield how the levels compare."""
+    told = data.told
+    identity = f"comparison-{place}-{slug(told.outcome)}"
+    named = f"{told.outcome} by {' and '.join(told.by)}"
+    yield tag("h4", f"By {' and '.join(told.by)}")
+    # what was lost comes before any result
+    yield Table(f"{identity}-lost", f"Runs of each level, {named}", data.losses())
+    yield from notices(told.warnings)
+    yield figure(_caption(data), *_panels(data, identity), key=_key(data))
+    yield from remarks(told.notes)
+    levels = told.levels.assign(seeds=[data.seeds(str(level)) for level in told.levels["level"]])
+    yield Table(f"{identity}-levels", named, levels, columns=_OF_LEVELS)
+    if len(data.settings) > 1:
+        title = f"Mean of {told.outcome} by setting: is the same level best everywhere?"
+        yield Table(f"{identity}-settings", title, data.by_setting())
+        yield Table(f"{identity}-cells", f"Each level in each setting, {named}", told.cells, most=0)
+    if len(told.pairs):
+        yield Table(f"{identity}-pairs", f"Pairs in {named}", data.pairs(), columns=_OF_PAIRS)
+        yield tag("p", _of_pairs(data), class_="quiet")
+    if len(told.profiles):
+        title = f"Performance profiles of {told.outcome}"
+        yield Table(f"{identity}-profiles", title, told.profiles, most=0)
+
+
+def _panels(data: Compared, identity: str) -> Iterator[Safe]:
+    told = data.told
+    levels = told.levels.to_dict("records")
+    for statistic in (name for name in TITLES if name in told.levels):
+        yield intervals(
+            f"{identity}-{statistic}",
+            f"{TITLES[statistic].capitalize()} of {told.outcome}",
+            [(str(row["level"]), mark_of(row, statistic)) for row in levels],
+            told.outcome,
+            single=[data.dots(statistic, str(row["level"])) for row in levels],
+        )
+    pairs = told.pairs.head(MOST_BARS).to_dict("records")
+    if pairs and told.pairs["difference"].notna().any():
+        yield intervals(
+            f"{identity}-difference",
+            "Differences of pairs",
+            [(f"{row['a']} less {row['b']}", mark_of(row, "difference")) for row in pairs],
+            f"difference in {told.outcome}",
+            origin=0.0,
+            single=[data.differences(row["a"], row["b"]) for row in pairs],
+        )
+    if pairs and told.pairs["improvement"].notna().any():
+        yield intervals(
+            f"{identity}-improvement",
+            "Probability of improvement",
+            [(f"{row['a']} over {row['b']}", mark_of(row, "improvement")) for row in pairs],
+            "probability that the first is better",
+            origin=0.5,
+            ends=_SHARE,
+        )
+    if len(told.profiles):
+        labels = (told.outcome, "share of runs that are better")
+        columns = ("score", "share")
+        title = "Performance profiles"
+        yield line_panel(f"{identity}-profiles", title, told.profiles, columns, labels, share=True)
+
+
+def _key(data: Compared) -> Safe | None:
+    profiles = data.told.profiles
+    return legend(list(dict.fromkeys(map(str, profiles["level"])))) if len(profiles) else None
+
+
+def _caption(data: Compared) -> str:
+    told = data.told
+    better = {"higher": "Higher is better. ", "lower": "Lower is better. "}
+    said = better.get(told.options.better or "", "")
+    if not told.options.common_seeds:
+        said += "Dots: single runs, each of its own seed."
+    elif len(data.settings) > 1:
+        said += (
+            "Dots: one for each seed, the same number from its runs alone (of all settings; a seed that lacks "
+            "one has no dot)."
+        )
+    else:
+        said += "Dots: one for each seed."
+    if told.options.common_seeds and not told.paired:
+        said += " Differences have none, because runs are not paired."
+    if told.levels["n"].max() > MOST_DOTS:
+        said += f" Of more than {MOST_DOTS} dots, {MOST_DOTS} are shown, evenly spread over their ranks."
+    if told.profiles.get("low") is not None and told.profiles["low"].notna().any():
+        said += f" Profiles: {POINTWISE.format('score')[0].lower()}{POINTWISE.format('score')[1:]}"
+    return said
+
+
+def _of_pairs(data: Compared) -> str:
+    baseline = data.told.options.baseline
+    second = "the baseline" if baseline is not None else "b"
+    return (
+        f"difference: mean of a less that of b; relative: the same as a share of the mean of {second}. Where "
+        "favours is empty, the test does not tell a and b apart; that does not make them equal: the interval of "
+        "the difference says how far apart they may be."
+    )
