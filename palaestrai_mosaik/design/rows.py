@@ -77,7 +77,9 @@ def _kept(spec: DesignSpec, drawn: Sample) -> Rows:
     if not kept:
         seen = drawn.arguments.get("looked_at")
         rows = drawn.arguments.get("combinations", len(drawn.unit))
-        which = f"all {rows:,} rows" if seen is None else f"all {seen:,} of {rows:,} rows that were looked at"
+        which = (
+            f"all {rows:,} rows" if seen is None else f"all {seen:,} rows that were looked at (of {rows:,})"
+        )
         message = f"the constraints reject {which}: {'; '.join(spec.constraints)}"
         raise DocumentError([spec.problem(message, "constraints")])
     left = Sample(drawn.unit[kept], drawn.block[kept], drawn.arguments, drawn.warnings)

@@ -214,6 +214,11 @@ def test_outcomes_and_analysis() -> None:
         (gain(), "needs 'low'; or give 'levels'"),
         (gain(low=0, high="1"), "high must be a finite number, found the string '1'"),
         (gain(low=0, high=float("inf")), "high must be a finite number"),
+        (gain(low=0, high=10**400), "high must be a finite number, found the number 1000"),
+        (gain(levels=[1, 2], weights=[1, 10**400]), "a weight must be a number above 0"),
+        (gain(low=0, high=2**53 + 1, type="int"), "must stay below 2**53"),
+        (gain(dist="lognormal", mean=1000, std=1), "reach from infinity to infinity"),
+        (gain(dist="normal", mean=0, std=1e308, type="int"), "reach from minus infinity to infinity"),
         (gain(low=0, high=1, dist="loguniform"), "low of loguniform must be above 0, found 0"),
         (gain(low=-1, dist="lognormal", mean=0, std=1), "low of lognormal must be 0 or above"),
         (gain(dist="normal", mean=0, std=0), "std must be above 0"),
@@ -306,6 +311,14 @@ BAND = {"name": "band", "path": f"{GAIN[:-4]}band", "levels": [[0, 1], [1, 2], [
 def test_contradictions_of_a_design(keys: dict[str, Any], message: str) -> None:
     factors = keys.pop("factors", [gain(low=0, high=1), BAND])
     assert message in problems(*factors, **keys)
+
+
+def test_a_constraint_is_not_refused_for_a_value_it_was_tried_with() -> None:
+    # in the middle of the range 1 / 0, and 10 ** 320
+    for text in ("1 / gain > 2", "(10.0 ** 64) ** (5 + 10 * gain) > 1"):
+        assert design(gain(low=-1, high=1), constraints=[text]).constraints == (text,)
+    told = problems(gain(levels=[0, 1]), constraints=["1 / gain > 2"])
+    assert "cannot be computed for gain = 0: division by zero" in told
 
 
 def test_circles_of_conditions() -> None:

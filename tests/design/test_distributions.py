@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from support.factors import design, number
 from support.factors import levels as levels_of
-from support.factors import number
 
 from palaestrai_mosaik.design import distributions
+from palaestrai_mosaik.design.decode import decode
 from palaestrai_mosaik.design.model import Axis, Factor
 
 UNIT = np.concatenate(([0.0, 1e-12], np.linspace(0.001, 0.999, 57), [1 - 1e-12, 1.0]))
@@ -106,3 +107,51 @@ def test_a_value_that_the_factor_does_not_take_has_no_position(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         distributions.position(factor, value)
+
+
+NORMAL = {"mean": 0.0, "std": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [
+        (
+            number("x", None, None, dist="lognormal", params={"mean": 1000, "std": 1}),
+            "from infinity to infinity",
+        ),
+        (
+            number("x", None, None, dist="normal", params={"mean": 0, "std": 1e308}),
+            "minus infinity to infinity",
+        ),
+        (number("x", -1e304, 1e306), "must stay below 1e+305"),
+        (number("x", -1e308, 1e308), "what cannot be computed"),
+        (number("k", 0, 2.0**53, kind="int"), "below 2**53, beyond which they are not exact"),
+        (number("k", None, None, kind="int", dist="normal", params={"mean": 0, "std": 1e16}), "below 2**53"),
+        (
+            number("x", None, None, dist="lognormal", params={"mean": -1000, "std": 1}),
+            "always has the value 0",
+        ),
+        (number("k", None, None, kind="int", dist="normal", params={"mean": 5, "std": 0.01}), "the value 5"),
+    ],
+)
+def test_distributions_whose_values_are_useless_are_told(factor: Factor, message: str) -> None:
+    assert message in (distributions.fault(factor) or "")
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        number("k", 0, 2.0**53 - 1, kind="int"),
+        number("x", -1e304, 1e304),
+        number("x", 1e-300, 1e300, dist="loguniform"),
+        number("x", 1e-300, None, dist="lognormal", params={"mean": 0, "std": 50}),
+        number("x", 8, None, dist="normal", params=NORMAL),
+    ],
+)
+def test_others_have_finite_values_all_over_the_cube(factor: Factor) -> None:
+    assert distributions.fault(factor) is None
+    unit = np.concatenate(([0.0, 1e-12], np.linspace(0.01, 0.99, 9), [1 - 1e-12, 1.0]))[:, None]
+    values = [row[factor.name] for row in decode(design([factor]), unit)]
+    assert np.isfinite(values).all() and values == sorted(values)
+    low, high = distributions.reach(factor)
+    assert low == pytest.approx(values[0], rel=1e-12) and high == pytest.approx(values[-1], rel=1e-12)

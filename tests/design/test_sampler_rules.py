@@ -26,6 +26,8 @@ AGENT = levels("agent", "ppo", "sac", "idle")
 SIZE = levels("size", 8, 16, 32, ordered=True)
 SWITCH = levels("switch", False, True)
 COUNT = number("count", 1, 4, kind="int")
+UNEVEN = levels("uneven", 1, 2, weights=(0.75, 0.25))
+HUGE = number("huge", 0, 10**12, kind="int")
 
 SOUND = [
     design([X, AGENT, SIZE, COUNT, FREE], "sobol", 64, methods=["sobol", "pawn", "delta"]),
@@ -36,6 +38,8 @@ SOUND = [
     design([X, AGENT, FREE], "lhs", 10, {"optimize": "maximin"}, constraints=["x < 0.5"]),
     design([X, FREE], "random", 10, constraints=["x < 0.5"], methods=["rbd_fast", "pawn", "delta"]),
     design([AGENT, SIZE, COUNT], constraints=["count < 3"], methods=["anova"]),
+    design([UNEVEN, X], "lhs", 10),
+    design([AGENT, HUGE], options={"levels": {"huge": 3}}),
     design([X, SWITCH, COUNT], "fractional_factorial", methods=["anova"]),
     design([X, SWITCH, COUNT], "plackett_burman", 12, {"foldover": True}),
     design([]),
@@ -88,6 +92,48 @@ REFUSED: list[tuple[DesignSpec, tuple[Any, ...], str]] = [
         ("sampler", "generators"),
         'such as "d=abc"',
     ),
+    # weights that would be ignored
+    *[
+        (
+            design([UNEVEN, X], name, None, options),
+            ("factors", "uneven", "weights"),
+            "choose lhs, random or sobol",
+        )
+        for name, options in [
+            ("factorial", {"levels": 3}),
+            ("plackett_burman", {}),
+            ("fractional_factorial", {}),
+        ]
+    ],
+    # more than any memory holds
+    *[
+        (
+            design([X, Y], name, 10**12),
+            ("sampler", "n"),
+            "n must be at most 10,000,000, found the number 1000000",
+        )
+        for name in ("lhs", "random", "fast", "finite_differences", "morris")
+    ],
+    (
+        design([X, Y], "random", 6_000_000),
+        ("sampler",),
+        "has at most 10,000,000 numbers; the largest n that fits",
+    ),
+    (design([X, Y], "random", 6_000_000), ("sampler",), "n that fits is 5,000,000"),
+    (design([X, Y], "sobol", 2**20), ("sampler",), "the largest n that fits is 524,288"),
+    (
+        design([AGENT, HUGE], max_runs=10**12),
+        ("sampler",),
+        "huge has 1,000,000,000,001 values; tell how many",
+    ),
+    (design([X, Y], options={"levels": 10**12}), ("sampler", "levels"), "at most 1,000,000"),
+    (
+        design([X, Y, COUNT], options={"levels": 10**6}, max_runs=10**7),
+        ("max_runs",),
+        "makes 10,000,000 rows of 3 numbers",
+    ),
+    (design([X], "morris", 5, {"levels": 10**12}), ("sampler", "levels"), "an even number from 2 to 200"),
+    (design([X], "morris", 5000, {"optimal": 5}), ("sampler", "optimal"), "n is at most 2,000"),
     # ends that do not exist
     *[
         (design([X, FREE], name, n, options), ("factors", "free"), "give it low and high")
@@ -199,16 +245,17 @@ def test_every_sampler_has_its_methods() -> None:
         "factorial": ("anova",),
         "fractional_factorial": ("anova",),
         "plackett_burman": ("anova",),
-        "lhs": ("rbd_fast", "pawn", "delta"),
+        "lhs": ("rbd_fast", "pawn"),
         "sobol": ("sobol", "shapley"),
         "morris": ("morris",),
         "fast": ("fast",),
         "finite_differences": ("dgsm",),
-        "random": ("rbd_fast", "pawn", "delta"),
+        "random": ("rbd_fast", "pawn"),
         "points": (),
     }
     assert {name: default_methods(design([X, Y], name, 8)) for name in SAMPLERS} == defaults
-    assert default_methods(design([X, AGENT], "lhs", 8)) == ("pawn", "delta")
+    assert default_methods(design([X, AGENT], "lhs", 1999)) == ("pawn",)
+    assert default_methods(design([X, AGENT], "lhs", 2000)) == ("pawn", "delta")
     assert default_methods(design([number(c) for c in "abcdef"], "sobol", 8)) == ("sobol",)
     assert default_methods(design([])) == ()
 

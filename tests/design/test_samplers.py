@@ -10,6 +10,7 @@ from SALib.sample import fast_sampler, finite_diff, morris, sobol
 from scipy.stats import qmc
 from support.factors import design, levels, number
 
+from palaestrai_mosaik.design.decode import decode
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.design.samplers import SAMPLERS, sample
 from palaestrai_mosaik.design.samplers.lhs import spread
@@ -189,6 +190,22 @@ def test_a_sample_of_a_morris_screening_says_what_its_levels_do() -> None:
     ordered = levels("a", 1, 2, 3, ordered=True)
     uneven = sample(design([ordered, number("b")], "morris", 4))
     assert "a has 3 levels and Morris moves on 4" in uneven.warnings[0]
-    assert "levels: 6" in uneven.warnings[0]
+    assert "levels: 6 hits" in uneven.warnings[0]
     even = sample(design([ordered, number("b", when="a > 1")], "morris", 4, {"levels": 6}))
     assert len(even.warnings) == 1 and "b: elementary effects are 0" in even.warnings[0]
+
+
+def test_a_sample_of_a_morris_screening_names_the_levels_that_it_never_takes() -> None:
+    many = levels("a", *"vwxyz", ordered=True)
+    heavy = levels("b", 1, 2, 3, ordered=True, weights=(0.1, 0.8, 0.1))
+    fair = levels("c", 1, 2, 3, ordered=True, weights=(0.25, 0.5, 0.25))
+    for spec in (design([many, fair], "morris", 9), design([heavy, fair], "morris", 9, {"levels": 2})):
+        found = sample(spec)
+        rows = decode(spec, found.unit)
+        axis, *_ = spec.factors
+        never = [level for level in axis.levels if all(row[axis.name] != level for row in rows)]
+        assert never == (["x"] if axis is many else [2])
+        assert f"never takes {never[0]}; levels: {6 if axis is many else 4} hits all" in found.warnings[0]
+    assert not sample(design([fair], "morris", 9, {"levels": 4})).warnings
+    by_weight = sample(design([heavy], "morris", 9, {"levels": 4})).warnings
+    assert "come more often than their share; levels: 10 hits each by its share" in by_weight[0]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.factors import design, levels, number
 
 from palaestrai_mosaik.design.decode import decode
@@ -45,7 +47,7 @@ def test_a_design_without_factors_has_one_row() -> None:
 
 
 def test_zipped_factors_vary_as_one() -> None:
-    pair = Axis("a+b", (levels("a", 1, 2, 3), levels("b", "x", "y", "z", weights=(0.2, 0.2, 0.6))))
+    pair = Axis("a+b", (levels("a", 1, 2, 3), levels("b", "x", "y", "z")))
     assert values(design([pair, levels("c", True, False)])) == [
         (a, b, c) for (a, b) in [(1, "x"), (2, "y"), (3, "z")] for c in (True, False)
     ]
@@ -141,6 +143,17 @@ def test_fractions_have_the_rows_and_resolution_of_the_tables(
     assert resolution(columns) == reached
 
 
+def test_two_factors_on_one_column_are_resolution_ii() -> None:
+    # a, b, and twice their product
+    assert resolution((1, 2, 3, 3)) == 2
+    assert resolution((1, 2, 4, 3, 3)) == 2
+    for generators in (["d=ab", "e=ba"], ["d=ab", "e=-ab"]):
+        spec = design([number(c) for c in "abcde"], "fractional_factorial", None, {"generators": generators})
+        ((place, message),) = check_sampler(spec)
+        assert place == ("sampler", "generators")
+        assert "d is that product already, so d and e could not be told apart (resolution II)" in message
+
+
 def test_generators_are_taken_as_written() -> None:
     spec = design(
         [number(name, -1, 1) for name in "abcde"],
@@ -181,6 +194,41 @@ def test_given_points_come_back_as_they_are(tmp_path: Path) -> None:
     assert values(spec) == [(0.1, "ppo", 3, 0.001), (0.7, "sac", 1, 0.1), (-0.3, "ppo", 2, 1.0)]
 
 
+LOGNORMAL = number("x", None, None, dist="lognormal", params={"mean": 0, "std": 1})
+NORMAL = number("x", None, None, dist="normal", params={"mean": 0, "std": 1})
+COUNT = number("x", None, None, kind="int", dist="normal", params={"mean": 0, "std": 1})
+
+
+@pytest.mark.parametrize(
+    ("factor", "value", "instead"),
+    [
+        (LOGNORMAL, 500, "the number 500 would become the number 455."),
+        (LOGNORMAL, 1e-4, "would become the number 0.0021"),
+        (NORMAL, 10, "would become the number 6.12"),
+        (NORMAL, 5.1, "values of this distribution (normal) lie from -6.12"),
+        (COUNT, 9, "the number 9 would become the number 6; "),
+        (number("x", 0, 100, kind="int", dist="normal", params={"mean": 0, "std": 1}), 50, "would become"),
+        (number("x", 0, 1e6), 1e-12, "would become the number 0.0"),
+        (levels("x", 1, 2, weights=(1e-12, 1 - 1e-12)), 1, "its weight is too small"),
+    ],
+)
+def test_a_given_value_that_would_become_another_is_refused(
+    factor: Factor, value: float, instead: str
+) -> None:
+    found = check_sampler(design([factor], "points", None, {"columns": ["x"], "rows": [[value]]}))
+    assert [place for place, _ in found] == [("sampler", "rows", 0)]
+    assert instead in found[0][1], found
+
+
+@given(st.floats(-4, 4), st.sampled_from([NORMAL, number("x", -5, 5), LOGNORMAL]))
+def test_other_given_values_are_those_that_run(value: float, factor: Factor) -> None:
+    value = float(np.exp(value)) if factor is LOGNORMAL else value
+    spec = design([factor], "points", None, {"columns": ["x"], "rows": [[value]]})
+    if value == 0 or abs(value) > 1e-14:
+        assert check_sampler(spec) == []
+        assert values(spec)[0][0] == pytest.approx(value, rel=1e-12, abs=2e-14)
+
+
 def test_given_points_leave_out_what_is_inactive_only() -> None:
     factors = [levels("agent", "ppo", "sac"), number("clip", when='agent == "ppo"')]
     table = {"columns": ["agent", "clip"], "rows": [["ppo", 0.2], ["sac", None]]}
@@ -199,6 +247,7 @@ def test_given_points_leave_out_what_is_inactive_only() -> None:
         ({"rows": [["x", 0.5]]}, "'x' is no level; levels: ppo, sac"),
         ({"rows": [["pp0", 0.5]]}, "did you mean 'ppo'"),
         ({"rows": [["ppo", 7]]}, "clip: 7 lies outside 0 to 1"),
+        ({"rows": [["ppo", 10**400]]}, "a value is a number, found the number 1000"),
         ({"rows": [["ppo", "much"]]}, "a value is a number, found the string 'much'"),
         ({"rows": [["ppo"]]}, "this point has 1 values, there are 2 columns"),
         ({"columns": ["agent", "klip"]}, "did you mean 'clip'"),

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from support.factors import design, levels, number
 
 from palaestrai_mosaik.design.decode import decode, keep
+from palaestrai_mosaik.design.rows import draw_rows
 from palaestrai_mosaik.design.rules import check_sampler
-from palaestrai_mosaik.design.samplers import factorial, sample
+from palaestrai_mosaik.design.samplers import candidates, factorial, sample
 from palaestrai_mosaik.design.subset import subset
+from palaestrai_mosaik.errors import DocumentError
 
 Codes = npt.NDArray[np.int64]
 
@@ -54,6 +56,14 @@ def test_every_level_of_a_factorial_is_taken_equally_often(sizes: list[int], dat
     rows = take(codes, size, data.draw(st.integers(0, 3)))
     assert len(rows) == size
     assert all(max(counts) - min(counts) <= 1 for counts in level_counts(rows, codes))
+
+
+def test_most_rows_of_a_factorial_with_gaps_are_balanced() -> None:
+    # 20 rows; f0 6/6, f1 4/4/4 and f2 3/3/3/3 is possible: f1 = 0 has but the four rows of f0 = 1
+    codes = full(2, 3, 4)
+    codes = codes[(codes[:, 0] != 0) | (codes[:, 1] != 0)]
+    for seed in range(3):
+        assert level_counts(take(codes, 12, seed), codes) == [[6] * 2, [4] * 3, [3] * 4]
 
 
 @pytest.mark.parametrize(("sizes", "size"), [((2, 2, 2), 4), ((2,) * 7, 8), ((3,) * 4, 9), ((5, 5, 5), 25)])
@@ -133,3 +143,52 @@ def test_a_huge_factorial_is_not_enumerated(monkeypatch: pytest.MonkeyPatch) -> 
     assert (rows[:, 0] < 5).all() and (rows[:, 1] != rows[:, 2]).all()
     assert np.bincount(rows[:, 0]).tolist() == [4] * 5
     assert all(np.bincount(column, minlength=10).tolist() == [2] * 10 for column in rows.T[1:])
+
+
+TEN = [levels(f"f{axis}", *range(10)) for axis in range(6)]
+
+
+def drawn(size: int, *constraints: str) -> tuple[Codes, dict[str, object], tuple[str, ...]]:
+    """Return the rows of a factorial of 10**6 under ``constraints``, checked, and what is told of them."""
+    spec = design(TEN, max_runs=size, constraints=constraints)
+    assert check_sampler(spec) == []
+    found = draw_rows(spec).sample
+    rows = decode(spec, found.unit)
+    assert len(keep(spec, rows)) == len(rows)
+    table = np.array([list(row.values()) for row in rows])
+    assert len(np.unique(table, axis=0)) == len(table)
+    return table, dict(found.arguments), found.warnings
+
+
+def test_constraints_that_allow_little_of_a_large_factorial_leave_enough_rows() -> None:
+    # one in 1000: 10 ways to set four factors alike, the others are free
+    equal = "f0 == f1 and f1 == f2 and f2 == f3"
+    rows, arguments, told = drawn(40, equal)
+    assert arguments["allowed"] == 1000 and told == ("max_runs: 40 of 1,000 rows are taken",)
+    assert all(np.bincount(column, minlength=10).tolist() == [4] * 10 for column in rows.T)
+    rows, arguments, told = drawn(300, equal, "f0 < 2")
+    assert len(rows) == arguments["allowed"] == 200 and told == ()
+
+
+def test_what_cannot_be_enumerated_is_drawn_until_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "_FEW", 1000)
+    monkeypatch.setattr(candidates, "LOOKED_AT", 30_000)
+    monkeypatch.setattr(factorial, "CANDIDATES", 10_000)
+    # 5.5 % of 10**6, of which 1000 are enough
+    rows, arguments, told = drawn(40, "f0 + f1 + f2 + f3 + f4 + f5 == 27")
+    assert len(rows) == 40 and arguments["looked_at"] == 20_000
+    assert told == ("max_runs: 40 rows are taken (20,000 of 1,000,000 combinations were looked at)",)
+    # 210 of 10**6
+    rows, arguments, told = drawn(40, "f0 + f1 + f2 + f3 + f4 + f5 < 5")
+    assert 0 < len(rows) < 30 and arguments["looked_at"] == 30_000
+    assert f"only {len(rows)} of 40 rows were found (30,000 of 1,000,000 combinations" in told[0]
+    with pytest.raises(DocumentError, match=r"reject all 30,000 rows that were looked at \(of 1,000,000\)"):
+        drawn(40, "f0 + f1 + f2 + f3 + f4 + f5 < 0")
+
+
+def test_what_rejects_all_of_a_factorial_tells_how_many_rows_it_had() -> None:
+    spec = design(
+        [levels("a", *range(5)), number("b", 1, 5, kind="int")], max_runs=4, constraints=["a > b + 4"]
+    )
+    with pytest.raises(DocumentError, match="reject all 25 rows"):
+        draw_rows(spec)

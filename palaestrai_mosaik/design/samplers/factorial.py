@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.errors import did_you_mean
-from palaestrai_mosaik.experiment.located import show
 
 from ..model import Axis, DesignSpec
 from ..sample import Sample
@@ -96,7 +95,7 @@ def _check(spec: DesignSpec) -> list[Found]:
             found.append((("sampler",), message))
         elif grid_size(axis, count_of(spec, axis)) > LARGEST:
             message = (
-                f"{axis.name} has {show(axis_numbers(axis))} values; tell how many of them to take: "
+                f"{axis.name} has {grid_size(axis, None):,} values; tell how many of them to take: "
                 f"sampler: {{name: factorial, levels: {{{axis.name}: 3}}}}"
             )
             found.append((("sampler",), message))

@@ -62,14 +62,14 @@ def _of_levels(axis: Axis, levels: int) -> Iterator[str]:
 
     found, wanted = hits(levels), np.diff(edges, prepend=0.0)
     sizes = range(2, _MOST_LEVELS + 1, 2)
-    alike = next((count for count in sizes if np.allclose(hits(count), wanted, rtol=0.0, atol=1e-9)), None)
     if not found.all():
         labels = next(factor.labels for factor in axis.factors if factor.kind == "levels")
         missed = ", ".join(label for label, share in zip(labels, found, strict=True) if not share)
-        enough = alike or next((count for count in sizes if hits(count).all()), None)
+        enough = next((count for count in sizes if hits(count).all()), None)
         hint = "" if enough is None else f"; levels: {enough} hits all"
         yield f"{axis.name}: Morris moves on {levels} points of the range and never takes {missed}{hint}"
     elif not np.allclose(found, wanted, rtol=0.0, atol=1e-9):
+        alike = next((size for size in sizes if np.allclose(hits(size), wanted, rtol=0.0, atol=1e-9)), None)
         yield _uneven(axis, len(edges), levels, alike)
 
 

@@ -133,8 +133,8 @@ def _reached(factor: Factor) -> str:
         return "its weight is too small for a coordinate of its own"
     low, high = reach(factor)
     return (
-        f"values of this distribution ({factor.dist}) lie from {low:g} to {high:g}, and are not exact far out on "
-        "its tails: widen it, or give the factor low and high and a uniform or loguniform distribution"
+        f"values of this distribution ({factor.dist}) lie from {low:g} to {high:g}, with 15 digits of the largest, "
+        "fewer far out on a tail: widen it, or give the factor low and high and a uniform or loguniform distribution"
     )
 
 
