@@ -422,9 +422,7 @@ def test_arsenai_has_a_version_and_help(capsys):
         assert re.search(rf"^ +{command} ", out, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"), [("3", [3]), ("0-2,7", [0, 1, 2, 7]), (" 4 , 6-6", [4, 6])]
-)
+@pytest.mark.parametrize(("text", "numbers"), [("3", [3]), ("0-2,7", [0, 1, 2, 7]), (" 4 , 6-6", [4, 6])])
 def test_rows_are_numbers_and_ranges(text, numbers):
     assert [number for part in index_ranges(text) for number in part] == numbers
 
