@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -52,7 +53,8 @@ analysis: {methods: [anova], compare: [x1], resamples: 100}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of which all rows but the last are done; each test changes its own copy only."""
     directory = tmp_path_factory.mktemp("design")
     (directory / "design.yml").write_text(DESIGN)
     folder = directory / "additive"
@@ -62,7 +64,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_design_that_is_half_done_and_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def folder(half_done: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, done."""
+    done = shutil.copytree(half_done, tmp_path_factory.mktemp("done") / "additive")
+    assert main(["resume", str(done), "--executor", "inline", "--quiet"]) == 0
+    return done
+
+
+def test_a_design_that_is_half_done_and_done(
+    half_done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(half_done, tmp_path / "additive")
     assert main(["report", str(folder)]) == 0
     told = capsys.readouterr()
     assert "warning: 2 of 12 runs (16.7 %) have not finished: 2 missing." in told.err
