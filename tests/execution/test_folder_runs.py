@@ -43,6 +43,7 @@ def recorded(folder):
     found = {}
     with StoreLocation.of(folder.path / RESULTS).open() as store:
         table = store.runs()
+        assert set(table["experiment"]) == {"doing"}, "runs are grouped by their design"
         for instance, run in table[table["status"] == "finished"][["run", "document"]].to_numpy().tolist():
             found[run] = digests(store, instance)
     return found
