@@ -30,9 +30,10 @@ import psutil
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.process import still_runs
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
-#: a process's start, as two calls of psutil tell it, may differ by so many seconds
+#: seconds by which a process's start, as two calls of psutil tell it, may differ
 _START_TOLERANCE = 2.0
 
 
@@ -102,11 +103,8 @@ class JobRecord:
     @classmethod
     def read(cls, path: Path) -> JobRecord | None:
         """Return the record at ``path``; ``None`` if there is none, or none that can be read."""
-        found = _read(path)
-        names = {field.name for field in fields(cls)}
-        if found is None or set(found) != names or not isinstance(found["seconds"], (int, float)):
-            return None
-        return cls(**found)
+        found = _read(path, cls)
+        return cls(**found) if found is not None and isinstance(found["seconds"], (int, float)) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +135,8 @@ class Marker:
     @classmethod
     def read(cls, path: Path) -> Marker | None:
         """Return the marker at ``path``; ``None`` if there is none, or none that can be read."""
-        found = _read(path)
-        names = {field.name for field in fields(cls)}
-        return cls(**found) if found is not None and set(found) == names else None
+        found = _read(path, cls)
+        return None if found is None else cls(**found)
 
     @property
     def of_this_host(self) -> bool:
@@ -149,16 +146,7 @@ class Marker:
     @property
     def alive(self) -> bool:
         """Whether the process still runs; of another host it is believed."""
-        if not self.of_this_host:
-            return True
-        try:
-            process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.pid_started) < _START_TOLERANCE
-            return same and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
-        except psutil.AccessDenied:  # it exists; whose it is cannot be told
-            return True
+        return not self.of_this_host or still_runs(self.pid, self.pid_started, _START_TOLERANCE)
 
 
 def with_suffix(path: Path, suffix: str) -> Path:
@@ -193,9 +181,11 @@ def _write(path: Path, content: Mapping[str, Any], *, durable: bool) -> None:
         raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, kind: type[JobRecord | Marker]) -> dict[str, Any] | None:
+    """Return the fields of a ``kind`` that the file holds, ``None`` if it holds no such thing."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    whole = isinstance(found, dict) and set(found) == {field.name for field in fields(kind)}
+    return found if whole else None

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from sqlalchemy import ColumnElement, Select, func, select
 
 from .lookup import Lookup, frame
@@ -32,12 +31,13 @@ from .models import (
     Stream,
     Warned,
 )
+from .process import still_runs
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Clocks are adjusted, and with them the start that the system reports for a process.
-_PROCESS_START_TOLERANCE = 5.0
+#: seconds, see :func:`.process.still_runs`
+_START_TOLERANCE = 5.0
 
 _RUN_COLUMNS = (
     *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
@@ -378,13 +378,4 @@ def status_of(instance: Instance) -> str:
     """Return the status, ``lost`` if the process that is to run it is gone from this host."""
     if instance.status != "running" or instance.host != socket.gethostname():
         return instance.status
-    try:
-        process = psutil.Process(instance.pid)
-        same = abs(process.create_time() - instance.pid_started) < _PROCESS_START_TOLERANCE
-        if same and process.status() != psutil.STATUS_ZOMBIE:
-            return "running"
-    except psutil.NoSuchProcess:
-        pass
-    except psutil.AccessDenied:  # it exists; whose it is cannot be told
-        return "running"
-    return "lost"
+    return "running" if still_runs(instance.pid, instance.pid_started, _START_TOLERANCE) else "lost"
