@@ -6,10 +6,17 @@ and word, and which keys belong together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from palaestrai_mosaik.experiment import json_schema
+from palaestrai_mosaik.experiment.schema_parts import (
+    COUNT,
+    FLAG,
+    MAYBE_TEXT,
+    TEXT,
+    Schema,
+    maybe,
+    ref,
+    section_schema,
+)
 
 from .vocabulary import (
     ANALYSIS,
@@ -30,17 +37,10 @@ from .vocabulary import (
     POLICIES,
     SEEDS,
     TYPES,
-    Section,
 )
 
-Schema = dict[str, Any]
-
-_TEXT: Schema = {"type": "string", "minLength": 1}
-_MAYBE_TEXT: Schema = {"type": ["string", "null"], "minLength": 1}
 _NUMBER: Schema = {"type": ["number", "null"]}
-_COUNT: Schema = {"type": ["integer", "null"], "minimum": 1}
-_FLAG: Schema = {"type": ["boolean", "null"]}
-_NAMES: Schema = {"type": "array", "items": _TEXT, "minItems": 1}
+_NAMES: Schema = {"type": "array", "items": TEXT, "minItems": 1}
 _OBJECT: Schema = {"type": ["object", "null"]}
 
 
@@ -60,20 +60,6 @@ def design_schema() -> Schema:
             "outcome": _outcome(),
         },
     }
-
-
-def _section(section: Section, properties: Mapping[str, Schema]) -> Schema:
-    words = {key: properties[key] for key in section.keys}
-    words |= {word: properties[key] for word, key in section.spellings.items()}
-    return {"type": "object", "properties": words, "additionalProperties": False}
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/$defs/{name}"}
-
-
-def _maybe(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def _words(words: tuple[str, ...]) -> Schema:
@@ -115,28 +101,28 @@ def _definitions(run: Schema) -> Schema:
         "agents": named({**agent, "properties": {**agent["properties"], "load": load}}),
         "sensors": named(ids),
         "actuators": named(ids),
-        "simulation": named(_ref("simulation")),
-        "phase_config": named(_ref("phase_config")),
-        "run_config": _ref("run_config"),
+        "simulation": named(ref("simulation")),
+        "phase_config": named(ref("phase_config")),
+        "run_config": ref("run_config"),
     }
-    return _section(DEFINITIONS, properties)
+    return section_schema(DEFINITIONS, properties)
 
 
 def _phase() -> Schema:
-    one = {"anyOf": [_TEXT, {"type": "array", "items": {"anyOf": [_TEXT, _NAMES]}, "minItems": 1}]}
+    one = {"anyOf": [TEXT, {"type": "array", "items": {"anyOf": [TEXT, _NAMES]}, "minItems": 1}]}
     sets = {
         "anyOf": [
-            _TEXT,
+            TEXT,
             {
                 "type": "array",
-                "items": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
+                "items": {"anyOf": [TEXT, {"type": "array", "items": TEXT}]},
                 "minItems": 1,
             },
         ]
     }
     by_agent = {"type": "object", "additionalProperties": sets}
     properties = {key: by_agent if key in ("sensors", "actuators") else one for key in PHASE.keys}
-    return _section(PHASE, properties)
+    return section_schema(PHASE, properties)
 
 
 def _factor() -> Schema:
@@ -149,24 +135,24 @@ def _factor() -> Schema:
     }
     positive = {"type": "number", "exclusiveMinimum": 0}
     properties: dict[str, Schema] = {
-        "name": _MAYBE_TEXT,
-        "path": _TEXT,
+        "name": MAYBE_TEXT,
+        "path": TEXT,
         "type": _words(TYPES),
         "low": _NUMBER,
         "high": _NUMBER,
         "dist": _words(DISTRIBUTIONS),
         "mean": _NUMBER,
-        "std": _maybe(positive),
+        "std": maybe(positive),
         "mode": _NUMBER,
         "levels": levels,
-        "labels": _maybe({"type": "array", "items": {"type": ["string", "number"]}, "minItems": 2}),
-        "weights": _maybe({"type": "array", "items": positive, "minItems": 2}),
-        "ordered": _FLAG,
-        "create": _FLAG,
-        "when": _MAYBE_TEXT,
+        "labels": maybe({"type": "array", "items": {"type": ["string", "number"]}, "minItems": 2}),
+        "weights": maybe({"type": "array", "items": positive, "minItems": 2}),
+        "ordered": FLAG,
+        "create": FLAG,
+        "when": MAYBE_TEXT,
     }
     has_levels = {"properties": {"levels": {"type": ["array", "object"]}}, "required": ["levels"]}
-    return _section(FACTOR, properties) | {
+    return section_schema(FACTOR, properties) | {
         "if": has_levels,
         "then": {"properties": {word: {"type": "null"} for word in CONTINUOUS}},
         "else": {"properties": {word: {"type": "null"} for word in DISCRETE}},
@@ -178,61 +164,61 @@ def _outcome() -> Schema:
     properties: dict[str, Schema] = {
         "of": of,
         "phase": {"type": ["string", "integer", "null"], "minimum": 0, "minLength": 1},
-        "agent": _MAYBE_TEXT,
+        "agent": MAYBE_TEXT,
         "step": _words(FOLDS),
         "episode": _words(FOLDS),
-        "outside": _maybe({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}),
-        "evaluation": _FLAG,
+        "outside": maybe({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}),
+        "evaluation": FLAG,
         "better": _words(BETTER),
     }
-    return {"anyOf": [of, _section(OUTCOME, properties) | {"required": list(OUTCOME.required)}]}
+    return {"anyOf": [of, section_schema(OUTCOME, properties) | {"required": list(OUTCOME.required)}]}
 
 
 def _analysis() -> Schema:
-    names = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}, {"type": "null"}]}
+    names = {"anyOf": [TEXT, {"type": "array", "items": TEXT}, {"type": "null"}]}
     properties: dict[str, Schema] = {
         "methods": names,
         "compare": names,
         "baseline": {"type": ["string", "number", "null"], "minLength": 1},
         "confidence": {"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-        "resamples": _COUNT,
+        "resamples": COUNT,
     }
-    return _section(ANALYSIS, properties)
+    return section_schema(ANALYSIS, properties)
 
 
 def _execution() -> Schema:
     seconds: Schema = _NUMBER | {"minimum": 0}
     properties: dict[str, Schema] = {
         "executor": _words(EXECUTORS),
-        "jobs": _COUNT,
+        "jobs": COUNT,
         "timeout": seconds,
-        "runs_per_process": _COUNT,
-        "fail_fast": _FLAG,
+        "runs_per_process": COUNT,
+        "fail_fast": FLAG,
         "checkpoint_every": seconds,
     }
-    return _section(EXECUTION, properties)
+    return section_schema(EXECUTION, properties)
 
 
 def _top(run: Schema) -> Schema:
-    phases = {"type": "object", "minProperties": 1, "additionalProperties": _maybe(_ref("design_phase"))}
+    phases = {"type": "object", "minProperties": 1, "additionalProperties": maybe(ref("design_phase"))}
     schedule = {"anyOf": [{"type": "array", "minItems": 1, "items": phases | {"maxProperties": 1}}, phases]}
-    entry = _maybe(_ref("factor"))
-    sampler = {"type": "object", "properties": {"name": _TEXT, "n": _COUNT}}
+    entry = maybe(ref("factor"))
+    sampler = {"type": "object", "properties": {"name": TEXT, "n": COUNT}}
     properties: dict[str, Schema] = {
-        "uid": _TEXT,
+        "uid": TEXT,
         "seed": {"type": "integer"},
-        "version": _MAYBE_TEXT,
-        "repetitions": _COUNT,
-        "max_runs": {"anyOf": [_COUNT, {"const": -1}]},
-        "output": _MAYBE_TEXT,
-        "extends": _MAYBE_TEXT,
-        "base": {"anyOf": [_TEXT, _ref("base"), {"type": "null"}]},
-        "definitions": _maybe(_ref("definitions")),
-        "schedule": _maybe(schedule),
-        "factors": _maybe(
+        "version": MAYBE_TEXT,
+        "repetitions": COUNT,
+        "max_runs": {"anyOf": [COUNT, {"const": -1}]},
+        "output": MAYBE_TEXT,
+        "extends": MAYBE_TEXT,
+        "base": {"anyOf": [TEXT, ref("base"), {"type": "null"}]},
+        "definitions": maybe(ref("definitions")),
+        "schedule": maybe(schedule),
+        "factors": maybe(
             {"anyOf": [{"type": "array", "items": entry}, {"type": "object", "additionalProperties": entry}]}
         ),
-        "groups": _maybe({"type": "object", "additionalProperties": _NAMES}),
+        "groups": maybe({"type": "object", "additionalProperties": _NAMES}),
         "zip": {
             "anyOf": [
                 {"type": "array", "items": _NAMES},
@@ -240,12 +226,12 @@ def _top(run: Schema) -> Schema:
                 {"type": "null"},
             ]
         },
-        "constraints": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}, {"type": "null"}]},
-        "sampler": {"anyOf": [_TEXT, sampler, {"type": "null"}]},
-        "seeds": _maybe(_section(SEEDS, {"policy": _words(POLICIES)})),
-        "outcomes": _maybe({"type": "object", "additionalProperties": _ref("outcome")}),
-        "analysis": _maybe(_analysis()),
-        "execution": _maybe(_execution()),
+        "constraints": {"anyOf": [TEXT, {"type": "array", "items": TEXT}, {"type": "null"}]},
+        "sampler": {"anyOf": [TEXT, sampler, {"type": "null"}]},
+        "seeds": maybe(section_schema(SEEDS, {"policy": _words(POLICIES)})),
+        "outcomes": maybe({"type": "object", "additionalProperties": ref("outcome")}),
+        "analysis": maybe(_analysis()),
+        "execution": maybe(_execution()),
     }
     # A design that extends another need not repeat what that one gives, in none of its parts.
-    return _section(DESIGN, properties) | {"anyOf": [{"required": ["extends"]}, {"required": ["seed"]}]}
+    return section_schema(DESIGN, properties) | {"anyOf": [{"required": ["extends"]}, {"required": ["seed"]}]}
