@@ -23,7 +23,7 @@ stop the run, are recorded with their traceback, and reach the caller as they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -107,6 +107,11 @@ class ExecutionError(PalaestraiMosaikError):
 
 class RunInterrupted(PalaestraiMosaikError):
     """The user ended the run; what was recorded until then is kept."""
+
+
+def listed(names: Sequence[object], most: int) -> str:
+    """Return ``"a, b, c"`` of at most ``most`` names, with ``", ..."`` where there are more."""
+    return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
 
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.design.model import OutcomeSpec
-from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 from palaestrai_mosaik.store.parts import part_files
 from palaestrai_mosaik.store.trajectories import Rows, columns_of, read_parts
 
@@ -126,7 +126,7 @@ def _unknown(outcome: OutcomeSpec, what: str, name: str, known: Sequence[str]) -
 
 def _listed(known: Iterable[str]) -> str:
     names = list(dict.fromkeys(known))
-    return (", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")) or "none"
+    return listed(names, _MOST_NAMES) or "none"
 
 
 def _check_phase(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.errors import PalaestraiMosaikError, listed
 
 _LISTED = 20
 
@@ -31,8 +31,7 @@ def find_folder(folder: str | None) -> DesignFolder:
     if len(found) == 1:
         return DesignFolder.open(found[0])
     if found:
-        listed = ", ".join(map(str, found[:_LISTED])) + (", ..." if len(found) > _LISTED else "")
-        raise PalaestraiMosaikError(f"there are several design folders, name one: {listed}")
+        raise PalaestraiMosaikError(f"there are several design folders, name one: {listed(found, _LISTED)}")
     raise PalaestraiMosaikError(
         f"there is no design folder here or in {OUTPUTS}: name one, or make it with arsenai generate DESIGN.yml"
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.errors import DocumentError, Problem, listed
 
 from .decode import decode, keep
 from .expansion import INACTIVE, Expansion, Row, RowName, Values
@@ -159,6 +159,5 @@ def _fault(problem: Problem) -> tuple[str, str]:
 
 
 def _shown(values: Values) -> str:
-    active = [(name, value) for name, value in values.items() if value is not INACTIVE]
-    shown: Sequence[str] = [f"{name} = {str(value)[:60]}" for name, value in active[:_FACTORS]]
-    return ", ".join(shown) + (", ..." if len(active) > _FACTORS else "")
+    shown = [f"{name} = {str(value)[:60]}" for name, value in values.items() if value is not INACTIVE]
+    return listed(shown, _FACTORS)

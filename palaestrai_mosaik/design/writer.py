@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Literal
 
-from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.errors import Problem, listed
 from palaestrai_mosaik.experiment import dumps
 
 from . import folder
@@ -103,8 +103,10 @@ def _holds_design(target: Path) -> bool:
     if not entries:
         return False
     if not {folder.MANIFEST, REPLACING, REPLACED}.intersection(entries):
-        shown = ", ".join(entries[:_NAMED]) + (", ..." if len(entries) > _NAMED else "")
-        refuse(target, f"the folder is not empty and no design's folder ({shown}); name another one")
+        refuse(
+            target,
+            f"the folder is not empty and no design's folder ({listed(entries, _NAMED)}); name another one",
+        )
     return True
 
 
@@ -279,11 +281,10 @@ def _settle(scratch: Path, target: Path, spec: DesignSpec, force: bool) -> Outco
         outcome = "updated" if _only_settings(changed, scratch, target) else "replaced"
         former = GENERATED
         if outcome == "replaced" and not force:
-            shown = ", ".join(changed[:_NAMED]) + (", ..." if len(changed) > _NAMED else "")
             refuse(
                 target,
                 f"the folder is of this design, but {len(changed)} of its files are not as it makes them "
-                f"({shown}): edited, or of another version. Replace them with --force",
+                f"({listed(changed, _NAMED)}): edited, or of another version. Replace them with --force",
             )
     with _not_executed(target):
         _exchange(scratch, target, former)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 
 from .models import Agent, Environment, Instance, Phase, RunDocument
 
@@ -85,8 +85,7 @@ class Lookup:
         if len(several) == 1:
             return several[0][0], several[0][1]
         if several:
-            listed = ", ".join(row[1] for row in several[:3]) + (", ..." if len(several) > 3 else "")
-            raise StoreError(f"run {run!r} is not unique: {listed}")
+            raise StoreError(f"run {run!r} is not unique: {listed([row[1] for row in several], 3)}")
         recent = list(session.scalars(select(Instance.uid).order_by(Instance.id.desc()).limit(1000)))
         if not recent:
             raise StoreError(f"the store {self.directory} has no run {run!r}: it has no runs yet")
@@ -149,7 +148,6 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
 def unknown(what: str, name: str, names: Iterable[str], place: str) -> StoreError:
     """Return the error for a name that does not exist, with those that do."""
     known = sorted(names)
-    listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     return StoreError(
-        f"{place} has no {what} {name!r}{did_you_mean(name, known)}; it has: {listed or 'none'}"
+        f"{place} has no {what} {name!r}{did_you_mean(name, known)}; it has: {listed(known, 20) or 'none'}"
     )
