@@ -118,9 +118,8 @@ def _wrong(outcome: OutcomeSpec, message: str) -> StoreError:
 
 
 def _unknown(outcome: OutcomeSpec, what: str, name: str, known: Sequence[str]) -> StoreError:
-    names = list(dict.fromkeys(known))
     return _wrong(
-        outcome, f"no run has the {what} {name!r}{did_you_mean(name, names)}; there are: {_listed(names)}"
+        outcome, f"no run has the {what} {name!r}{did_you_mean(name, known)}; there are: {_listed(known)}"
     )
 
 
