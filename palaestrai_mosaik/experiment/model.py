@@ -77,6 +77,28 @@ class SnapshotSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BodySpec:
+    """Bodies of an agent that are alike: ``count`` incarnations of it in one environment.
+
+    What the document does not give is here as it stands on the agent. In ``sensors`` and
+    ``actuators`` (full ids or patterns) the text ``{body}`` stands for the body's number among
+    these: ``first``, ``first + 1``, ... Where both are empty, they are all channels of
+    ``environment`` (of its incarnation ``{body}``, if it is a batched one). ``name`` is a label
+    for these bodies (``None``: none is given).
+    """
+
+    muscle: ClassSpec
+    objective: ClassSpec | None = None
+    sensors: tuple[str, ...] = ()
+    actuators: tuple[str, ...] = ()
+    filters: tuple[ClassSpec, ...] = ()
+    environment: str | None = None
+    name: str | None = None
+    count: int = 1
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSpec:
     """One agent of a phase.
 
@@ -87,6 +109,10 @@ class AgentSpec:
     ``agent``, ``experiment_run``, ``instance``, ``phase`` (index), ``phase_name`` (a name in
     ``phase`` goes here, too), ``base``, ``snapshot``.
     ``filters`` stand between environment and muscle, the first one next to the environment.
+
+    Without ``bodies`` the agent has one body, with these sensors and actuators, in whatever
+    environments they are. With them, its bodies are numbered from 0 in the document's order,
+    and the agent's own muscle, objective, channels and filters are only what they have in common.
     """
 
     name: str
@@ -99,6 +125,7 @@ class AgentSpec:
     filters: tuple[ClassSpec, ...] = ()
     replay: tuple[ReplaySpec, ...] = ()
     snapshots: SnapshotSpec | None = None
+    bodies: tuple[BodySpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

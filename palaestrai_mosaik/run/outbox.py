@@ -87,6 +87,11 @@ class RemoteBrain:
         """Keep a row."""
         self.rows.append(tuple(getattr(experience, name) for name in _FIELDS))
 
+    def learn_batch(self, experiences: Sequence[Experience]) -> None:
+        """Keep rows."""
+        for experience in experiences:
+            self.learn(experience)
+
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
         """Keep the news of an end."""
         self.end = (muscle, terminated, truncated, final)

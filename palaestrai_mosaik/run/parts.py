@@ -16,9 +16,10 @@ from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
-from palaestrai_mosaik.simulation.body import Body, Learning
+from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
+from palaestrai_mosaik.simulation.learner import Learning
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode
 

@@ -17,10 +17,10 @@ import numpy as np
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.errors import ContractError, RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
-from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.director import ask
+from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.simulation.body import Body, Learning
+from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
 from palaestrai_mosaik.simulation.director import INTERRUPTED, Director
+from palaestrai_mosaik.simulation.learner import Learning
 from palaestrai_mosaik.simulation.ports import AgentStream, EnvironmentPort, EnvironmentStream
 from palaestrai_mosaik.simulation.world import Episode
 from palaestrai_mosaik.types import Mode, SimulationFlowControl

@@ -30,8 +30,13 @@ class EpisodeView(Protocol):
     episode: int
     #: mosaik ticks since the start of the episode
     time: int
-    #: (terminated, truncated) of every environment, by uid
+    #: (terminated, truncated) of every environment's newest state, by uid. The incarnations of a
+    #: batched environment are environments of their own: ``<uid>.<number>``.
     ended: Mapping[str, tuple[bool, bool]]
+    #: how often every environment has ended in this episode, by uid
+    endings: Mapping[str, int]
+    #: environments that have ended begin again (see :attr:`TerminationCondition.environments_reset`)
+    environments_reset: bool
 
     def objectives(self, agent: str) -> npt.NDArray[np.float64]:
         """(n,): the agent's objective values of this episode and worker, oldest first."""
@@ -100,6 +105,9 @@ class TerminationCondition:
 
     #: more about why the condition ended something; recorded with the condition's name
     termination_reason: str | None = None
+    #: An environment that has ended begins again while the episode of the phase goes on. It is
+    #: so where any condition of the phase or the run says it.
+    environments_reset: bool = False
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         """Say how to go on after a step. ``RESET`` ends the episode."""
@@ -123,13 +131,38 @@ class TerminationCondition:
 
 
 class EnvironmentTerminationCondition(TerminationCondition):
-    """Ends the episode when an environment has terminated or was truncated."""
+    """Ends the episode when environments have terminated or were truncated.
+
+    ``when: any`` ends it with the first one that does; it is the default, which gives way where
+    another condition of the phase or the run says ``all``. With ``when: all`` every environment has
+    a timeline of its own: it ends and begins again while the others go on, and the phase's
+    episode is over when each of them has ended at least ``episodes`` times. The incarnations of
+    a batched environment are environments of their own.
+
+    Source: the seed "AEB Design" of SLM Lab (``run_all_episodes``) for ``all``.
+    """
+
+    def __init__(self, when: str | None = None, episodes: int = 1):
+        if when not in (None, "any", "all"):
+            raise ContractError(
+                f"'when' must be 'any' or 'all', not {when!r}" + did_you_mean(str(when), ["any", "all"])
+            )
+        if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
+            raise ContractError(f"'episodes' must be a whole number of at least 1, not {episodes!r}")
+        if episodes > 1 and when != "all":
+            raise ContractError("'episodes' needs 'when: all': otherwise no environment begins again")
+        self.when = when
+        self.episodes = episodes
+        self.environments_reset = when == "all"
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
-        for terminated, truncated in view.ended.values():
-            if terminated or truncated:
-                return SimulationFlowControl.RESET
-        return SimulationFlowControl.CONTINUE
+        if self.when == "all":
+            over = min(view.endings.values()) >= self.episodes
+        elif self.when is None and view.environments_reset:
+            over = False
+        else:
+            over = any(view.endings.values())
+        return SimulationFlowControl.RESET if over else SimulationFlowControl.CONTINUE
 
 
 class MaxEpisodesTerminationCondition(TerminationCondition):

@@ -1,0 +1,85 @@
+"""Muscles and objectives that serve many bodies at once, with arrays.
+
+A muscle that is a :class:`BatchMuscle` acts for all alike bodies of an agent in a batched
+environment with one call; without it, every body has a muscle object of its own that is asked
+one after the other. Both give the same set-points.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.types.vectors import Layout
+
+from .muscle import Muscle
+from .objective import Objective
+
+FloatMatrix = npt.NDArray[np.float64]
+IntVector = npt.NDArray[np.intp]
+
+
+@dataclass(slots=True)
+class BatchReadings:
+    """What ``n`` bodies of a muscle see at one time.
+
+    ``observations`` (n, observations), read-only: a row for each body. ``bodies`` (n,): which
+    bodies they are, as places among those of the muscle (:attr:`BatchMuscle.rngs`), ascending.
+    ``sensors`` and ``actuators`` are the channels of one body (those of the first); the spaces
+    of ``actuators`` are the same for all of them.
+    """
+
+    observations: FloatMatrix
+    bodies: IntVector
+    sensors: Layout
+    actuators: Layout
+
+
+class BatchMuscle(Muscle, ABC):
+    """A muscle that may act for many bodies at once; ``propose_actions`` is there for one.
+
+    The one object then acts for all of them. It has no :attr:`memory` of what they did, and
+    :attr:`rng` is that of the first; :meth:`update` is called once for all.
+    """
+
+    #: one generator for each body, new for every episode of the phase
+    rngs: Sequence[np.random.Generator] = ()
+
+    @abstractmethod
+    def propose_batch(self, batch: BatchReadings) -> tuple[npt.ArrayLike, Sequence[Any] | None]:
+        """Return the set-points (n, set-points), and data for the brain: one for each body, or ``None``.
+
+        NaN: no new set-point. The answer for a body must be what :meth:`propose_actions` would
+        give it, and must not depend on the other bodies; randomness is that of its own
+        generator.
+        """
+
+    def reset_bodies(self, bodies: IntVector) -> None:
+        """Forget what is kept about the last episode of these bodies (places), which begin anew.
+
+        :meth:`reset` is called instead where all of them begin an episode of the phase.
+        """
+
+
+@dataclass(slots=True)
+class BatchRows:
+    """The newest rows of ``n`` bodies: ``readings`` (n, readings), ``setpoints`` (n, set-points),
+    ``rewards`` (n, rewards), and ``bodies`` (n,) as in :class:`BatchReadings`."""
+
+    readings: FloatMatrix
+    setpoints: FloatMatrix
+    rewards: FloatMatrix
+    bodies: IntVector
+
+
+class BatchObjective(Objective, ABC):
+    """An objective that needs no more than the newest row, and computes it for many bodies at once."""
+
+    @abstractmethod
+    def internal_rewards(self, rows: BatchRows) -> npt.ArrayLike:
+        """Return the value of each row: (n,); NaN where there is none."""

@@ -1,0 +1,397 @@
+"""The contract of a batched environment: many incarnations that step together as arrays.
+
+Source: AgentNet's ``BaseEnvironment`` (the seed "Environment"), in numpy: an environment is
+described by the shapes of its states, observations and actions, and by one function from
+``(last_states, actions)`` to ``(new_states, observations)``, all with a leading ``batch_id``
+axis. Rewards, ends, and a reset of some incarnations are added to it here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types import (
+    ActuatorInformation,
+    Box,
+    RewardInformation,
+    SensorInformation,
+    Space,
+)
+
+from .environment import EnvironmentBaseline, World
+
+Array = npt.NDArray[Any]
+Arrays = Sequence[Array]
+FloatMatrix = npt.NDArray[np.float64]
+BoolVector = npt.NDArray[np.bool_]
+IntVector = npt.NDArray[np.intp]
+Shapes = Sequence[tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class BatchState:
+    """One state of all ``B`` incarnations.
+
+    ``readings`` (B, n): all observations of an incarnation, flattened, in the order of the
+    declared ones; ``rewards`` (B, r); ``terminated`` and ``truncated`` (B,). ``recorded``
+    (B, m) is there only in environments that replay: the set-points that were in truth given
+    on these readings. All arrays are new and not written to again.
+    """
+
+    readings: FloatMatrix
+    rewards: FloatMatrix
+    terminated: BoolVector
+    truncated: BoolVector
+    recorded: FloatMatrix | None = None
+
+
+class BatchEnvironment(World):
+    """``batch`` incarnations of one environment that step together as arrays.
+
+    To define one, say its shapes (and, where the defaults do not hold, dtypes, names and
+    spaces) and implement :meth:`get_action_results` and :meth:`get_first_states`; rewards and
+    ends have defaults. A subclass with parameters of its own passes ``batch``, ``first`` and
+    ``max_steps`` on to ``super().__init__``. Shapes are those of one incarnation, without the
+    leading ``batch_id`` axis. The default dtypes are float64 for states and observations and
+    int32 for actions. Every function below is one of its arguments and :attr:`rngs` alone: the
+    framework holds the states.
+
+    In the document, incarnation ``k`` has the sensors ``<uid>.<k>.<observation name>`` and the
+    actuators ``<uid>.<k>.<action name>``, each one channel of the observation's (action's)
+    shape. Every incarnation ends, and starts anew, on its own: see :mod:`.timing` in the docs.
+    """
+
+    state_shapes: Shapes = ((),)
+    observation_shapes: Shapes = ((),)
+    action_shapes: Shapes = ((),)
+    #: ``None``: float64 for all
+    state_dtypes: Sequence[npt.DTypeLike] | None = None
+    #: ``None``: float64 for all
+    observation_dtypes: Sequence[npt.DTypeLike] | None = None
+    #: ``None``: int32 for all
+    action_dtypes: Sequence[npt.DTypeLike] | None = None
+    #: ``None``: ``observation``, ``observation_1``, ...
+    observation_names: Sequence[str] | None = None
+    #: ``None``: ``action``, ``action_1``, ...
+    action_names: Sequence[str] | None = None
+    reward_names: Sequence[str] = ("reward",)
+    #: the environment replays: its states bring the set-points that were in truth given
+    #: (:meth:`get_recorded_actions`), and what an agent chooses has no effect
+    replays: ClassVar[bool] = False
+    #: one generator for each incarnation, new for every episode of the phase
+    rngs: Sequence[np.random.Generator]
+    #: (batch,): the incarnations whose results will be used; the others have ended
+    active: BoolVector
+
+    def __init__(self, batch: int = 1, first: int = 0, max_steps: int | None = None):
+        """Make ``batch`` incarnations, the first of which draws the seeds of number ``first``.
+
+        An incarnation that has made ``max_steps`` steps is truncated (``None``: never).
+        """
+        for name, value, least in (("batch", batch, 1), ("first", first, 0), ("max_steps", max_steps, 1)):
+            if value is None and name == "max_steps":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ContractError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        self.batch = batch
+        self.first = first
+        self.max_steps = max_steps
+
+    @abstractmethod
+    def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
+        """Return ``(new_states, observations)`` after ``actions`` in ``last_states``.
+
+        Each is a list of arrays, one for each declared shape: ``(batch, *shape)``. Called with
+        all incarnations at once; :attr:`active` says whose results will be used.
+        """
+
+    @abstractmethod
+    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+        """Return ``(states, observations)`` with which ``incarnations`` (n,) begin: ``(n, *shape)``.
+
+        ``incarnations`` are their places in the batch: ``self.rngs[k]`` is the generator of ``k``.
+        """
+
+    def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> npt.ArrayLike:
+        """Return the rewards of a step: (batch, rewards), or (batch,) where there is one."""
+        return np.zeros((self.batch, len(self.reward_names)))
+
+    def get_ends(self, new_states: Arrays) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+        """Return ``(terminated, truncated)``, both (batch,) of booleans.
+
+        :attr:`max_steps` is looked after by the framework.
+        """
+        never = np.zeros(self.batch, dtype=bool)
+        return never, never
+
+    def get_recorded_actions(self, states: Arrays) -> Arrays:
+        """Return the actions that were in truth taken in ``states``: ``(batch, *shape)`` each.
+
+        Only asked of environments that replay.
+        """
+        raise NotImplementedError(f"{type(self).__name__} replays, but has no get_recorded_actions")
+
+    def get_observation_spaces(self) -> Sequence[Space]:
+        """Return one space for each observation, of its shape; the default is unbounded."""
+        return [_unbounded(s, t) for s, t in zip(self.observation_shapes, self._observations(), strict=True)]
+
+    def get_action_spaces(self) -> Sequence[Space]:
+        """Return one space for each action, of its shape; the default is all that its dtype holds."""
+        return [_unbounded(s, t) for s, t in zip(self.action_shapes, self._actions(), strict=True)]
+
+    def get_idle_actions(self) -> Arrays:
+        """Return the actions (of one incarnation) that hold until an agent acts.
+
+        The default is 0, or the bound that is nearest to it.
+        """
+        return [
+            np.clip(0.0, space.flat_low, space.flat_high).reshape(shape).astype(dtype)
+            for space, shape, dtype in zip(
+                self.get_action_spaces(), self.action_shapes, self._actions(), strict=True
+            )
+        ]
+
+    def setup(self) -> EnvironmentBaseline:
+        """Tell what one incarnation offers, with uids that lack its number."""
+        observations, actions = self.get_observation_spaces(), self.get_action_spaces()
+        self._fits("observation", self.observation_shapes, observations)
+        self._fits("action", self.action_shapes, actions)
+        sensors = [
+            SensorInformation(space.unflatten(np.clip(0.0, space.flat_low, space.flat_high)), space, name)
+            for name, space in zip(self._names("observation"), observations, strict=True)
+        ]
+        idle = [np.asarray(value).reshape(-1).astype(np.float64) for value in self.get_idle_actions()]
+        actuators = [
+            ActuatorInformation(space.unflatten(value), space, name)
+            for name, space, value in zip(self._names("action"), actions, idle, strict=True)
+        ]
+        anything = Box(-np.inf, np.inf, shape=())
+        rewards = [RewardInformation(0.0, anything, name) for name in self.reward_names]
+        return EnvironmentBaseline(sensors, actuators, rewards)
+
+    def _names(self, kind: str) -> list[str]:
+        shapes = self.observation_shapes if kind == "observation" else self.action_shapes
+        given = self.observation_names if kind == "observation" else self.action_names
+        names = [kind if not i else f"{kind}_{i}" for i in range(len(shapes))] if given is None else given
+        if len(names) != len(shapes):
+            raise ContractError(
+                f"{type(self).__name__} declares {len(shapes)} {kind}_shapes, but {len(names)} {kind}_names"
+            )
+        return list(names)
+
+    def _fits(self, kind: str, shapes: Shapes, spaces: Sequence[Space]) -> None:
+        sizes = [int(np.prod(shape)) for shape in shapes]
+        if [space.size for space in spaces] != sizes:
+            raise ContractError(
+                f"{type(self).__name__}.get_{kind}_spaces: spaces of {[s.size for s in spaces]} numbers do not go "
+                f"with {kind}_shapes {list(shapes)}"
+            )
+
+    def _dtypes(self, kind: str, default: npt.DTypeLike) -> list[np.dtype[Any]]:
+        shapes, given = getattr(self, f"{kind}_shapes"), getattr(self, f"{kind}_dtypes")
+        dtypes = [default] * len(shapes) if given is None else given
+        if len(dtypes) != len(shapes):
+            raise ContractError(
+                f"{type(self).__name__} declares {len(shapes)} {kind}_shapes, but {len(dtypes)} {kind}_dtypes"
+            )
+        return [np.dtype(one) for one in dtypes]
+
+    def _states(self) -> list[np.dtype[Any]]:
+        return self._dtypes("state", np.float64)
+
+    def _observations(self) -> list[np.dtype[Any]]:
+        return self._dtypes("observation", np.float64)
+
+    def _actions(self) -> list[np.dtype[Any]]:
+        return self._dtypes("action", np.int32)
+
+
+class BatchStepper:
+    """Steps a batched environment from state to state: what its mosaik simulator does.
+
+    Holds the states, checks every shape and dtype, counts the steps of every incarnation, and
+    lets those that have ended begin again. Also the way to drive one without a world::
+
+        stepper = BatchStepper(environment)  # after setup, with rngs
+        state = stepper.reset()
+        state = stepper.step(setpoints, resets=True)
+    """
+
+    def __init__(self, environment: BatchEnvironment):
+        self.environment = environment
+        environment.active = np.ones(environment.batch, dtype=bool)
+        self._who = f"{type(environment).__name__} (environment {environment.uid!r})"
+        self._state_kinds = _kinds(environment.state_shapes, environment._states())
+        self._observation_kinds = _kinds(environment.observation_shapes, environment._observations())
+        self._action_kinds = _kinds(environment.action_shapes, environment._actions())
+        self._parts = _slices(environment.action_shapes)
+        self._all = np.arange(environment.batch)
+
+    def reset(self) -> BatchState:
+        """Let all incarnations begin; return their first state."""
+        environment, count = self.environment, self.environment.batch
+        environment.active = np.ones(count, dtype=bool)
+        self._ended = np.zeros(count, dtype=bool)
+        self._ticks = np.zeros(count, dtype=np.int64)
+        states, observations = self._first(self._all)
+        self._states = states
+        self._last = BatchState(
+            _flat(observations, count),
+            np.zeros((count, len(environment.reward_names))),
+            np.zeros(count, dtype=bool),
+            np.zeros(count, dtype=bool),
+            self._recorded(),
+        )
+        return self._last
+
+    def step(self, setpoints: FloatMatrix, *, resets: bool = False) -> BatchState:
+        """Step all incarnations that have not ended, with ``setpoints`` (batch, n_setpoints).
+
+        Those that have: with ``resets`` they begin again, so that this is the first state of
+        another episode of theirs; without, they stay in their last state and give no reward.
+        """
+        environment, count, ended = self.environment, self.environment.batch, self._ended
+        some = bool(ended.any())
+        environment.active = ~ended
+        actions = [
+            setpoints[:, part].reshape(count, *shape).astype(dtype)
+            for part, (shape, dtype) in zip(self._parts, self._action_kinds, strict=True)
+        ]
+        new, observations = self._pair(
+            environment.get_action_results(self._states, actions), "get_action_results", count
+        )
+        rewards = self._rewards(environment.get_rewards(self._states, actions, new))
+        terminated, truncated = self._ends(environment.get_ends(new))
+        readings = _flat(observations, count)
+        self._ticks += 1
+        if environment.max_steps is not None:
+            truncated |= (self._ticks >= environment.max_steps) & ~terminated
+        truncated &= ~terminated
+        if some:
+            rewards[ended] = 0.0
+            terminated[ended] = truncated[ended] = False
+            if resets:
+                self._begin_again(np.flatnonzero(ended), new, readings)
+            else:
+                for one, before in zip(new, self._states, strict=True):
+                    one[ended] = before[ended]
+                readings[ended] = self._last.readings[ended]
+                terminated[ended] = self._last.terminated[ended]
+                truncated[ended] = self._last.truncated[ended]
+        self._states = new
+        self._ended = terminated | truncated
+        self._last = BatchState(readings, rewards, terminated, truncated, self._recorded())
+        return self._last
+
+    def _begin_again(self, places: IntVector, states: list[Array], readings: FloatMatrix) -> None:
+        first, observations = self._first(places)
+        for one, begun in zip(states, first, strict=True):
+            one[places] = begun
+        readings[places] = _flat(observations, len(places))
+        self._ticks[places] = 0
+
+    def _first(self, places: IntVector) -> tuple[list[Array], list[Array]]:
+        return self._pair(self.environment.get_first_states(places), "get_first_states", len(places))
+
+    def _recorded(self) -> FloatMatrix | None:
+        environment = self.environment
+        if not environment.replays:
+            return None
+        given = environment.get_recorded_actions(self._states)
+        what, count = "get_recorded_actions", environment.batch
+        return _flat(self._arrays(given, self._action_kinds, count, f"{what}: action"), count)
+
+    def _pair(self, answer: Any, what: str, count: int) -> tuple[list[Array], list[Array]]:
+        try:
+            states, observations = answer
+        except (TypeError, ValueError):
+            raise ContractError(
+                f"{self._who}: {what} must return (states, observations), not {answer!r}"
+            ) from None
+        return (
+            self._arrays(states, self._state_kinds, count, f"{what}: state", own=True),
+            self._arrays(observations, self._observation_kinds, count, f"{what}: observation"),
+        )
+
+    def _arrays(
+        self,
+        given: Any,
+        kinds: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+        count: int,
+        what: str,
+        *,
+        own: bool = False,
+    ) -> list[Array]:
+        """Return ``given`` as it was declared; ``own``: as arrays that may be written to."""
+        if not isinstance(given, Sequence) or len(given) != len(kinds):
+            found = f"{len(given)}" if isinstance(given, Sequence) else type(given).__name__
+            raise ContractError(f"{self._who}: {what}s must be a list of {len(kinds)} arrays, found {found}")
+        arrays = []
+        for i, (value, (shape, dtype)) in enumerate(zip(given, kinds, strict=True)):
+            array = np.asarray(value)
+            if array.shape != (count, *shape):
+                raise ContractError(
+                    f"{self._who}: {what} {i} has shape {array.shape}, declared is {(count, *shape)}: "
+                    f"a batch of {count}, each {shape}"
+                )
+            if array.dtype != dtype:
+                raise ContractError(f"{self._who}: {what} {i} has dtype {array.dtype}, declared is {dtype}")
+            arrays.append(array.copy() if own else array)
+        return arrays
+
+    def _rewards(self, given: npt.ArrayLike) -> FloatMatrix:
+        count, names = self.environment.batch, self.environment.reward_names
+        rewards = np.array(given)
+        if rewards.shape == (count,) and len(names) == 1:
+            rewards = rewards[:, None]
+        if rewards.shape != (count, len(names)) or rewards.dtype.kind not in "fiub":
+            raise ContractError(
+                f"{self._who}: get_rewards returned {rewards.dtype} of shape {rewards.shape}, expected are numbers "
+                f"of shape {(count, len(names))} for {', '.join(names)}"
+            )
+        return rewards.astype(np.float64)
+
+    def _ends(self, answer: Any) -> tuple[BoolVector, BoolVector]:
+        try:
+            terminated, truncated = (np.array(one) for one in answer)
+        except (TypeError, ValueError):
+            raise ContractError(
+                f"{self._who}: get_ends must return (terminated, truncated), not {answer!r}"
+            ) from None
+        for what, flags in (("terminated", terminated), ("truncated", truncated)):
+            if flags.shape != (self.environment.batch,) or flags.dtype != np.bool_:
+                raise ContractError(
+                    f"{self._who}: {what} is {flags.dtype} of shape {flags.shape}, expected are booleans of shape "
+                    f"{(self.environment.batch,)}"
+                )
+        return terminated, truncated
+
+
+def _kinds(shapes: Shapes, dtypes: Sequence[np.dtype[Any]]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    return [(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+
+
+def _slices(shapes: Shapes) -> list[slice]:
+    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
+    return [slice(start, end) for start, end in pairwise(ends)]
+
+
+def _flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
+    """Return the arrays side by side, each row flattened: a new (count, n) matrix."""
+    if not arrays:
+        return np.empty((count, 0))
+    return np.concatenate([array.reshape(count, -1).astype(np.float64) for array in arrays], axis=1)
+
+
+def _unbounded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Space:
+    if dtype.kind == "b":
+        return Box(0, 1, shape=shape, dtype=np.int8)
+    return Box(-np.inf, np.inf, shape=shape, dtype=dtype)
