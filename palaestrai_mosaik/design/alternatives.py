@@ -225,7 +225,7 @@ class Reader:
         slot = phase.slots.get(("agents", None))
         for agent in possible(self._phases, slot) if slot is not None else ():
             given = self._definitions.agents.get(agent, {})
-            for topic in BY_AGENT:
+            for topic in BY_AGENT if given.get("bodies") is None else ():
                 if (topic, agent) not in phase.slots and topic not in given:
                     self._found.error(
                         at.place,

@@ -8,10 +8,11 @@ from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.experiment import vocabulary as run
+from palaestrai_mosaik.experiment.bodies import has_bodies
 from palaestrai_mosaik.experiment.located import Findings, Located, show
 from palaestrai_mosaik.experiment.readers import class_name, class_spec, identifier, optional_class
 
-from .vocabulary import AGENT, DEFINITIONS, TOPICS
+from .vocabulary import AGENT, AGENT_WITH_BODIES, DEFINITIONS, TOPICS
 
 #: environment uid -> local ids
 IdSet = dict[str, list[str]]
@@ -140,16 +141,17 @@ def _agent(
     found: Findings, at: Located, phases: Sequence[str], loads: dict[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
     parts = found.section(at, AGENT)
-    if parts is None or found.missing(at.place, parts, AGENT):
+    several = parts is not None and has_bodies(parts)
+    if parts is None or found.missing(at.place, parts, AGENT_WITH_BODIES if several else AGENT):
         return None
     name = identifier(found, parts["name"], "an agent's name")
-    muscle = class_spec(found, parts["muscle"], "muscle")
-    for key in ("brain", "objective"):
+    sound = (several or class_spec(found, parts["muscle"], "muscle") is not None) and name is not None
+    for key in ("brain", "objective", *(("muscle",) if several else ())):
         optional_class(found, parts.get(key), key)
     if "load" in parts:
         loads[at.place[-1]] = _loads(found, parts["load"], phases)
     entry = {key: part.value for key, part in parts.items() if key != "load"}
-    return entry if name is not None and muscle is not None else None
+    return entry if sound else None
 
 
 def _loads(found: Findings, at: Located, phases: Sequence[str]) -> dict[str, Any]:

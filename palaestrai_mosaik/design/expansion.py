@@ -264,7 +264,10 @@ def _is_parameter(place: Sequence[Any]) -> bool:
     if place[0] != "schedule":
         return False
     # a phase is below its name, in a list also below its index; an item of a topic below its index
-    topic, _, key, *inside = (*(place[3:] if isinstance(place[1], int) else place[2:]), "", "", "")
+    topic, *below = (*(place[3:] if isinstance(place[1], int) else place[2:]), "")
+    if topic == "agents" and below[1:2] == ["bodies"]:  # an entry has classes as the agent itself has
+        below = below[2:]
+    _, key, *inside = (*below, "", "", "", "")
     if key not in _CLASSES.get(topic, ()):
         return False
     below = inside[1:] if key == "filters" else inside

@@ -50,6 +50,7 @@ PHASE = Section(
 )
 #: an agent among the definitions: its sensors and actuators may come from the schedule
 AGENT = replace(run.AGENT, title="an agent's definition", required=("name", "muscle"))
+AGENT_WITH_BODIES = replace(AGENT, required=run.AGENT_WITH_BODIES.required)
 FACTOR = Section(
     "a factor",
     (

@@ -9,8 +9,10 @@ from .classes import check_classes
 from .describe import describe
 from .load import from_mapping, load, loads
 from .model import (
+    BODY_NUMBER,
     DOCUMENT_VERSION,
     AgentSpec,
+    BodySpec,
     ClassSpec,
     EnvironmentSpec,
     PhaseSpec,
@@ -24,8 +26,10 @@ from .schema import json_schema
 from .yaml_text import dumps
 
 __all__ = [
+    "BODY_NUMBER",
     "DOCUMENT_VERSION",
     "AgentSpec",
+    "BodySpec",
     "ClassSpec",
     "EnvironmentSpec",
     "PhaseSpec",

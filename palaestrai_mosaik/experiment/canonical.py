@@ -19,6 +19,7 @@ from .located import Findings, show
 from .model import (
     DEFAULT_SYNC_EVERY,
     AgentSpec,
+    BodySpec,
     ClassSpec,
     EnvironmentSpec,
     PhaseSpec,
@@ -63,6 +64,20 @@ def copy(value: Any) -> Any:
     if isinstance(value, list):
         return [copy(item) for item in value]
     return value
+
+
+def size_of(value: Any, sizes: dict[int, int]) -> int:
+    """Return the number of nodes of plain data, aliases expanded; each object is looked at once.
+
+    ``sizes`` keeps those of collections, by ``id``.
+    """
+    if not isinstance(value, (dict, list)):
+        return 1
+    known = sizes.get(id(value), 0)
+    if not known:
+        items = value.values() if isinstance(value, dict) else value
+        known = sizes[id(value)] = 1 + sum(size_of(item, sizes) for item in items)
+    return known
 
 
 def sorted_copy(value: Any) -> Any:
@@ -192,7 +207,22 @@ def _agent(spec: AgentSpec, later: _Later) -> dict[str, Any]:
             filters=([canonical_class(item) for item in spec.filters], []),
             replay=([_replay(item) for item in spec.replay], []),
             snapshots=(_snapshots(spec.snapshots), None),
+            bodies=([_body(item) for item in spec.bodies] or None, None),
         ),
+    }
+
+
+def _body(spec: BodySpec) -> dict[str, Any]:
+    return {
+        "actuators": list(spec.actuators),
+        "count": spec.count,
+        "environment": spec.environment,
+        "filters": [canonical_class(item) for item in spec.filters],
+        "first": spec.first,
+        "muscle": canonical_class(spec.muscle),
+        "name": spec.name,
+        "objective": canonical_class(spec.objective),
+        "sensors": list(spec.sensors),
     }
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
 
+from .bodies import taken_by_bodies
+from .canonical import size_of
 from .located import Findings, Located, show
 from .readers import boolean, identifier
 from .vocabulary import (
@@ -161,11 +163,12 @@ def cascade(found: Findings, schedule: Located, definitions: Definitions) -> lis
         phases.append(latest)
         for entry in (*latest.environments.values(), *latest.agents.values()):
             room -= sum(_repeated(part.value, sizes) for part in entry.parts.values())
+        room -= sum(taken_by_bodies(entry.parts, sizes) for entry in latest.agents.values())
         if room < 0:
             found.error(
                 body.place,
-                f"up to here the phases inherit more than {MAX_EXTRA_NODES:,} values beyond those "
-                "that are written; refused",
+                f"up to here the phases inherit more than {MAX_EXTRA_NODES:,} values, or bodies take them from "
+                "their agents, beyond those that are written; refused",
             )
             break
     return phases
@@ -185,18 +188,7 @@ def _repeated(value: Any, sizes: dict[int, int]) -> int:
     if id(value) not in sizes:
         sizes[id(value)] = 0
         return 0
-    return _size(value, sizes)
-
-
-def _size(value: Any, sizes: dict[int, int]) -> int:
-    """Return the number of nodes of ``value``, aliases expanded, each object counted once."""
-    if not isinstance(value, (dict, list)):
-        return 1
-    known = sizes.get(id(value), 0)
-    if not known:
-        items = value.values() if isinstance(value, dict) else value
-        known = sizes[id(value)] = 1 + sum(_size(item, sizes) for item in items)
-    return known
+    return size_of(value, sizes)
 
 
 def _next_phase(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from palaestrai_mosaik.types.mode import Mode
 
 from .agent_conditions import check_agent_keys, warn_of_evaluations
+from .bodies import Common, body_list, channel_list, has_bodies, origins_of
 from .cascade import CascadedPhase, Definitions, Entry
 from .learning import load_section, replay_list, snapshot_section
 from .located import Findings, Located
@@ -15,6 +16,7 @@ from .model import (
     DEFAULT_SYNC_EVERY,
     DOCUMENT_VERSION,
     AgentSpec,
+    BodySpec,
     ClassSpec,
     EnvironmentSpec,
     PhaseSpec,
@@ -35,7 +37,7 @@ from .readers import (
     optional_class,
     parameters,
 )
-from .vocabulary import AGENT, BRIDGES, CONTROLLERS, MODES, RUN_CONFIG, SIMULATION
+from .vocabulary import AGENT, AGENT_WITH_BODIES, BRIDGES, CONTROLLERS, MODES, RUN_CONFIG, SIMULATION
 
 Spec = TypeVar("Spec")
 
@@ -79,6 +81,9 @@ class ModelBuilder:
             for key, part in entry.parts.items():
                 if part.place != (*entry.at.place, key):
                     self.origins[(*place, key)] = part.place
+            if has_bodies(entry.parts):
+                for inside, origin in origins_of(entry.parts):
+                    self.origins[(*place, *inside)] = origin
             if id(entry) not in self._specs:
                 self._specs[id(entry)] = reader(entry, place)
             if self._specs[id(entry)] is not None:
@@ -98,20 +103,29 @@ class ModelBuilder:
 
     def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec | None:
         found, parts = self.found, entry.parts
-        incomplete = "agents" not in phase.faulty and found.missing(entry.at.place, parts, AGENT)
+        several, faulty = has_bodies(parts), "agents" in phase.faulty
+        section = AGENT_WITH_BODIES if several else AGENT
+        incomplete = not faulty and found.missing(entry.at.place, parts, section)
         # With an environment unread, nobody can say which ids are wrong.
         environments = None if "environments" in phase.faulty else phase.environments
         classes = {
             key: optional_class(found, parts.get(key), key) for key in ("muscle", "brain", "objective")
         }
-        ids = {key: id_list(found, parts.get(key), key, environments) for key in ("sensors", "actuators")}
+        channels = channel_list if several else id_list
+        ids = {key: channels(found, parts.get(key), key, environments) for key in ("sensors", "actuators")}
         load = load_section(found, parts.get("load"))
         filters = class_list(found, parts.get("filters"), "filters")
         replay = replay_list(found, parts.get("replay"))
         snapshots = snapshot_section(found, parts.get("snapshots"))
-        if "muscle" in parts and parts["muscle"].value is None:
-            found.error(parts["muscle"].place, "an agent's muscle may not be left out")
         muscle = classes["muscle"]
+        bodies: tuple[BodySpec, ...] = ()
+        if several:
+            common = Common(parts, muscle, classes["objective"], ids, filters, environments, faulty)
+            bodies = body_list(found, parts["bodies"], common)
+            if bodies and muscle is None:
+                muscle = bodies[0].muscle
+        elif "muscle" in parts and parts["muscle"].value is None:
+            found.error(parts["muscle"].place, "an agent's muscle may not be left out")
         if incomplete or muscle is None:
             return None
         return AgentSpec(
@@ -125,6 +139,7 @@ class ModelBuilder:
             filters,
             replay,
             snapshots,
+            bodies,
         )
 
     def _simulation(self, raw: CascadedPhase, here: Place) -> SimulationSpec | None:

@@ -43,6 +43,10 @@ def _classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, Any], 
             place = (*here, "agents", number)
             yield from _optional(agent, ("brain", "muscle", "objective"), place)
             yield from _listed("filter", agent.filters, (*place, "filters"))
+            for body_number, body in enumerate(agent.bodies):
+                there = (*place, "bodies", body_number)
+                yield from _optional(body, ("muscle", "objective"), there)
+                yield from _listed("filter", body.filters, (*there, "filters"))
         yield from _listed("condition", phase.simulation.conditions, (*here, "simulation", "conditions"))
     yield from _listed("condition", document.conditions, ("conditions",))
 

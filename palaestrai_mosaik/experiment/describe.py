@@ -8,7 +8,16 @@ from typing import Any
 
 from palaestrai_mosaik.types.mode import Mode
 
-from .model import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, RunDocument, SnapshotSpec
+from .model import (
+    BODY_NUMBER,
+    AgentSpec,
+    BodySpec,
+    ClassSpec,
+    EnvironmentSpec,
+    PhaseSpec,
+    RunDocument,
+    SnapshotSpec,
+)
 
 _SHOWN = 8
 
@@ -55,13 +64,14 @@ def _agent(agent: AgentSpec, mode: Mode) -> Iterator[str]:
     yield f"  agent {agent.name!r}"
     yield from _classes(agent, ("muscle", "brain", "objective"))
     for title, ids in (("sensors", agent.sensors), ("actuators", agent.actuators)):
-        more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-        yield f"    {title} ({len(ids)}): {', '.join(ids[:_SHOWN]) or 'none'}{more}"
+        if ids or not agent.bodies:
+            yield f"    {title} {_ids(ids)}"
     if agent.load is not None:
         where = ", ".join(f"{key} {value!r}" for key, value in agent.load.items())
         yield f"    load {where or 'itself from the previous phase'}"
     for spec in agent.filters:
         yield f"    filter {_call(spec.name, spec.params)}"
+    yield from _bodies(agent)
     if mode is Mode.TEST:  # nothing is learned
         return
     for source in agent.replay:
@@ -69,6 +79,49 @@ def _agent(agent: AgentSpec, mode: Mode) -> Iterator[str]:
         yield f"    replay {', '.join(f'{key} {value!r}' for key, value in given if value is not None)}"
     if agent.snapshots is not None:
         yield f"    snapshots {' and '.join(_snapshots(agent.snapshots))}"
+
+
+def _bodies(agent: AgentSpec) -> Iterator[str]:
+    """Yield the bodies of an agent, and what they do not have in common with it."""
+    number = 0
+    for body in agent.bodies:
+        numbers = f"number {number}" if body.count == 1 else f"numbers {number} to {number + body.count - 1}"
+        number += body.count
+        label = "" if body.name is None else f" {body.name!r}"
+        bodies = "1 body" if body.count == 1 else f"{body.count} bodies"
+        first = f", {BODY_NUMBER} from {body.first}" if body.first else ""
+        yield f"    {bodies} in {body.environment}:{label} {numbers}{first}"
+        for line in _differences(agent, body):
+            yield f"      {line}"
+
+
+def _differences(agent: AgentSpec, body: BodySpec) -> Iterator[str]:
+    if body.muscle != agent.muscle:
+        yield f"muscle {_call(body.muscle.name, body.muscle.params)}"
+    if body.objective != agent.objective:
+        yield (
+            "no objective"
+            if body.objective is None
+            else (f"objective {_call(body.objective.name, body.objective.params)}")
+        )
+    if not body.sensors and not body.actuators:
+        yield "all sensors and actuators"
+    else:
+        for title, ids, common in (
+            ("sensors", body.sensors, agent.sensors),
+            ("actuators", body.actuators, agent.actuators),
+        ):
+            if ids != common:
+                yield f"{title} {_ids(ids)}"
+    if body.filters != agent.filters:
+        yield from (f"filter {_call(one.name, one.params)}" for one in body.filters)
+        if not body.filters:
+            yield "no filters"
+
+
+def _ids(ids: tuple[str, ...]) -> str:
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return f"({len(ids)}): {', '.join(ids[:_SHOWN]) or 'none'}{more}"
 
 
 def _snapshots(spec: SnapshotSpec) -> Iterator[str]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from palaestrai_mosaik.types.mode import Mode
 
+from .bodies import COMMON
 from .cascade import CascadedPhase
 from .located import Findings, Located
-from .model import AgentSpec, PhaseSpec, Place
+from .model import AgentSpec, ClassSpec, PhaseSpec, Place
 
 _TEST = "the phase is in test mode"
 
 
 def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
-    """Warn of keys of learning that change nothing; what is inherited is told where it is written.
+    """Warn of keys of learning and of bodies that change nothing.
 
-    ``phases`` are those of ``raw``, all of them sound.
+    What is inherited is told where it is written. ``phases`` are those of ``raw``, all of them
+    sound.
     """
     reasons: dict[Place, str] = {}
     useful: set[Place] = set()
@@ -56,3 +59,15 @@ def _of_agent(agent: AgentSpec, parts: dict[str, Located], phase: PhaseSpec) -> 
         yield parts["replay"], reason
     if agent.snapshots is not None:
         yield parts["snapshots"], reason
+    for key in COMMON:
+        common = _named(getattr(agent, key))
+        if common and key in parts and parts[key].value:
+            taken = not agent.bodies or any(_named(getattr(body, key)) == common for body in agent.bodies)
+            yield parts[key], "" if taken else "every body of the agent has its own, or none"
+
+
+def _named(value: Any) -> Any:
+    """Return what tells ids and classes from others; the parameters of a class are no matter of this."""
+    if isinstance(value, tuple):
+        return tuple(map(_named, value))
+    return value.name if isinstance(value, ClassSpec) else value

@@ -18,6 +18,10 @@ from palaestrai_mosaik.types.mode import Mode
 DOCUMENT_VERSION = "3.5"
 #: steps that each of several workers makes before it hears from the brains
 DEFAULT_SYNC_EVERY = 32
+#: stands for the number of a body in the ids of its sensors and actuators
+BODY_NUMBER = "{body}"
+#: the bodies of an agent, and the largest ``first`` among them
+MAX_BODIES = 1_000_000
 
 Controller = Literal["vanilla", "taking_turns"]
 Bridge = Literal["agents", "per_agent"]
@@ -83,8 +87,10 @@ class BodySpec:
     What the document does not give is here as it stands on the agent. In ``sensors`` and
     ``actuators`` (full ids or patterns) the text ``{body}`` stands for the body's number among
     these: ``first``, ``first + 1``, ... Where both are empty, they are all channels of
-    ``environment`` (of its incarnation ``{body}``, if it is a batched one). ``name`` is a label
-    for these bodies (``None``: none is given).
+    ``environment`` (of its incarnation ``{body}``, if it is a batched one). ``environment`` is
+    the one that all sensors and actuators are in, also where the document does not say it; it
+    is ``None`` in no sound document. ``name`` is a label for these bodies (``None``: none is
+    given).
     """
 
     muscle: ClassSpec
@@ -112,7 +118,8 @@ class AgentSpec:
 
     Without ``bodies`` the agent has one body, with these sensors and actuators, in whatever
     environments they are. With them, its bodies are numbered from 0 in the document's order,
-    and the agent's own muscle, objective, channels and filters are only what they have in common.
+    and the agent's own muscle, objective, channels and filters are only what they have in common
+    (the muscle is that of the first body, where the agent gives none).
     """
 
     name: str

@@ -234,10 +234,10 @@ def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
         raise NameResolutionError(
             f"{full_id!r} is an environment; name one of its sensors or actuators: '{full_id}.<id>'"
         )
-    head, _, tail = full_id.rpartition(".")
-    near = did_you_mean(head, uids)
-    if near:
-        near = did_you_mean(full_id, [f"{uid}.{tail}" for uid in uids])
+    near = ""
+    for head, _, tail in (full_id.rpartition("."), full_id.partition(".")):  # local ids may have dots, too
+        if not near and did_you_mean(head, uids):
+            near = did_you_mean(full_id, [f"{uid}.{tail}" for uid in uids])
     raise NameResolutionError(
         f"{full_id!r} must start with the uid of an environment of the phase and a dot{near}; "
         f"environments: {allowed or 'none'}"

@@ -6,9 +6,11 @@ requires what every entry needs, and knows every key, spelling and allowed word.
 
 from __future__ import annotations
 
+from .model import MAX_BODIES
 from .schema_parts import COUNT, FLAG, MAYBE_TEXT, TEXT, Schema, maybe, ref, section_schema
 from .vocabulary import (
     AGENT,
+    BODY,
     BRIDGES,
     CLASS,
     CONTROLLERS,
@@ -28,6 +30,8 @@ from .vocabulary import (
 _INDEX: Schema = {"type": "integer", "minimum": 0}
 _PHASE: Schema = {"anyOf": [_INDEX, {"type": "string", "minLength": 1}, {"type": "null"}]}
 _IDS: Schema = {"type": "array", "items": TEXT, "uniqueItems": True}
+#: ids in which ``{body}`` may stand, and no other braces
+_BODY_IDS: Schema = maybe(_IDS | {"items": TEXT | {"pattern": r"^(\{body\}|[^{}])*$"}})
 
 
 def json_schema() -> Schema:
@@ -40,6 +44,7 @@ def json_schema() -> Schema:
             "class": section_schema(CLASS, {"name": TEXT, "params": _params()}, ("name",)),
             "environment_entry": _environment_entry(),
             "agent": _agent(),
+            "body": _body(),
             "simulation": _simulation(),
             "phase_config": _phase_config(),
             "run_config": _run_config(),
@@ -77,16 +82,33 @@ def _agent() -> Schema:
     properties = {
         "name": TEXT,
         "brain": _optional("class"),
-        "muscle": ref("class"),
+        "muscle": _optional("class"),
         "objective": _optional("class"),
-        "sensors": _IDS,
-        "actuators": _IDS,
+        # null takes away those of a phase before, from an agent with bodies
+        "sensors": maybe(_IDS),
+        "actuators": maybe(_IDS),
         "load": maybe(section_schema(LOAD, load)),
         "filters": maybe({"type": "array", "items": ref("class")}),
         "replay": maybe({"type": "array", "items": _replay()}),
         "snapshots": maybe(section_schema(SNAPSHOTS, {"every": COUNT, "best": FLAG}) | {"minProperties": 1}),
+        "bodies": maybe({"type": "array", "items": ref("body"), "minItems": 1}),
     }
     return section_schema(AGENT, properties, ("name",))
+
+
+def _body() -> Schema:
+    properties: dict[str, Schema] = {
+        "name": MAYBE_TEXT | {"pattern": r"^(?![+-]?\d+$)"},
+        "count": COUNT | {"maximum": MAX_BODIES},
+        "first": COUNT | {"minimum": 0, "maximum": MAX_BODIES},
+        "environment": MAYBE_TEXT,
+        "muscle": ref("class"),
+        "objective": _optional("class"),
+        "filters": maybe({"type": "array", "items": ref("class")}),
+        "sensors": _BODY_IDS,
+        "actuators": _BODY_IDS,
+    }
+    return section_schema(BODY, properties)
 
 
 def _replay() -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .model import Bridge, Controller
 
@@ -56,8 +56,25 @@ AGENT = Section(
         "filters",
         "replay",
         "snapshots",
+        "bodies",
     ),
     required=("name", "muscle", "sensors", "actuators"),
+)
+#: an agent with ``bodies``, each of which may give the rest
+AGENT_WITH_BODIES = replace(AGENT, required=("name",))
+BODY = Section(
+    "an entry of bodies",
+    (
+        "name",
+        "count",
+        "first",
+        "environment",
+        "muscle",
+        "objective",
+        "filters",
+        "sensors",
+        "actuators",
+    ),
 )
 SIMULATION = Section("simulation", ("name", "conditions", "bridge"), required=("name",))
 PHASE_CONFIG = Section(

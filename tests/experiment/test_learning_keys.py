@@ -204,6 +204,16 @@ PARTS = st.fixed_dictionaries(
         "filters": st.sampled_from([[], [{"name": "f:A"}], [{"name": "f:B"}, {"name": "f:A"}]]),
         "replay": st.sampled_from([[], [{"phase": 0}], [{}, {"repeat": 2}]]),
         "snapshots": st.sampled_from([None, {"best": True}, {"every": 2}]),
+        "bodies": st.sampled_from(
+            [
+                None,
+                [{"count": 2}],
+                [
+                    {"sensors": ["world.{body}"], "first": 3},
+                    {"objective": None, "filters": [{"name": "f:C"}]},
+                ],
+            ]
+        ),
     },
 )
 CONFIGS = st.fixed_dictionaries(

@@ -39,7 +39,24 @@ BASE = {
                         "sensors": ["w.1", "w.2"],
                         "actuators": ["w.3"],
                         "load": {"agent": "n", "experiment_run": "other", "phase": 0},
-                    }
+                    },
+                    {
+                        "name": "m",
+                        "muscle": {"name": "palaestrai.agent:DummyMuscle", "params": {"g": 1}},
+                        "objective": {"name": "a:O", "params": {}},
+                        "sensors": ["w.4"],
+                        "bodies": [
+                            {"environment": "w", "count": 3, "first": 2, "actuators": ["w.{body}.u"]},
+                            {
+                                "name": "left",
+                                "muscle": {"name": "a:L", "params": {"g": 0.5}},
+                                "objective": {"name": "a:O", "params": {"sign": -1}},
+                                "filters": [{"name": "a:F", "params": {"clip": 5}}],
+                                "sensors": ["w.5"],
+                                "actuators": ["w.6"],
+                            },
+                        ],
+                    },
                 ],
                 "simulation": {
                     "name": "palaestrai.simulation:Vanilla",
@@ -128,8 +145,11 @@ def changed(value):
     return swaps.get(value, value + "x")
 
 
-# Renaming this alone makes the document unsound: ids name the environment.
-BOUND = {("schedule", 0, "one", "environments", 0, "environment", "uid")}
+# Renaming these alone makes the document unsound: ids name the environment.
+BOUND = {
+    ("schedule", 0, "one", "environments", 0, "environment", "uid"),
+    ("schedule", 0, "one", "agents", 1, "bodies", 0, "environment"),
+}
 LEAVES = [place for place, _ in leaves(BASE) if place not in BOUND]
 
 

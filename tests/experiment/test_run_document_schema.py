@@ -28,6 +28,7 @@ def test_it_accepts_a_document_and_its_canonical_form(minimal) -> None:
     [
         ("class", vocabulary.CLASS),
         ("agent", vocabulary.AGENT),
+        ("body", vocabulary.BODY),
         ("phase", vocabulary.PHASE),
         ("simulation", vocabulary.SIMULATION),
         ("phase_config", vocabulary.PHASE_CONFIG),

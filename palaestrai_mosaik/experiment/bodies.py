@@ -1,0 +1,282 @@
+"""The bodies of an agent: what each entry of ``bodies`` says, and what stands on the agent.
+
+Source of the word: the seed "AEB Design" of SLM Lab. A body is one incarnation of an agent in
+exactly one environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from palaestrai_mosaik.errors import NameResolutionError, did_you_mean, listed
+
+from .canonical import size_of
+from .located import Findings, Located, show
+from .model import BODY_NUMBER, MAX_BODIES, BodySpec, ClassSpec, Place
+from .names import split_id
+from .readers import class_list, id_list, identifier, integer, items_of, optional_class
+from .vocabulary import BODY
+
+#: what an entry takes from the agent if it does not give it itself
+COMMON = ("muscle", "objective", "sensors", "actuators", "filters")
+#: there is one of these for all bodies of an agent
+_OF_THE_AGENT = ("brain", "load", "replay", "snapshots")
+_IDS = ("sensors", "actuators")
+_BRACES = re.compile(r"\{[^{}]*\}|[{}]")
+_INTEGER = re.compile(r"[+-]?\d+")
+
+#: environments that ids are in, each with the first of its ids
+Homes = Mapping[str, Located]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What stands on the agent: the parts as written, and what they say.
+
+    ``environments`` are the uids of the phase's (``None``: not known, as one could not be
+    read). Without a ``muscle`` every entry must give one; ``faulty`` says that the agent's may
+    be one of the keys that could not be read.
+    """
+
+    parts: Mapping[str, Located]
+    muscle: ClassSpec | None
+    objective: ClassSpec | None
+    ids: Mapping[str, tuple[str, ...]]
+    filters: tuple[ClassSpec, ...]
+    environments: Collection[str] | None
+    faulty: bool
+
+
+def has_bodies(parts: Mapping[str, Located]) -> bool:
+    """Whether an agent of these parts has ``bodies``; null means that it has none."""
+    return _given(parts, "bodies")
+
+
+def channel_list(
+    found: Findings, at: Located | None, what: str, uids: Collection[str] | None
+) -> tuple[str, ...]:
+    """Return the ids of bodies at ``at``, in which ``{body}`` may stand; absent or null means none."""
+    if at is None or at.value is None:
+        return ()
+    ids = id_list(found, at, what, uids)
+    for item in items_of(at):
+        wrong = _wrong_braces(item.value) if isinstance(item.value, str) else None
+        if wrong is not None:
+            found.error(
+                item.place,
+                f"{item.value!r} has {wrong!r}{did_you_mean(wrong, [BODY_NUMBER])}; between braces an agent "
+                f"with bodies may have {BODY_NUMBER!r} only, which stands for the body's number",
+            )
+    return ids
+
+
+def _wrong_braces(full_id: str) -> str | None:
+    """Return the first braces of an id that are not ``{body}``."""
+    return next((match[0] for match in _BRACES.finditer(full_id) if match[0] != BODY_NUMBER), None)
+
+
+def body_list(found: Findings, at: Located, common: Common) -> tuple[BodySpec, ...]:
+    """Return the bodies listed at ``at``, each complete with what is ``common``."""
+    if not isinstance(at.value, list):
+        found.error(at.place, f"bodies must be a list, found {show(at.value)}")
+        return ()
+    if not at.value:
+        found.error(
+            at.place,
+            "bodies needs at least one entry; an agent without the key has one body, with its own sensors "
+            "and actuators",
+        )
+    # looked up once: there may be many bodies, and many ids that they have in common
+    homes = {key: _homes(common.parts.get(key), common.environments) for key in _IDS}
+    specs = [_body(found, item, common, homes) for item in items_of(at)]
+    bodies = tuple(spec for spec in specs if spec is not None)
+    _check_names(found, items_of(at))
+    if sum(body.count for body in bodies) > MAX_BODIES:
+        found.error(at.place, f"an agent may have at most {MAX_BODIES:,} bodies; the counts come to more")
+    return bodies
+
+
+def taken_by_bodies(parts: Mapping[str, Located], sizes: dict[int, int]) -> int:
+    """Return how many values the bodies of an agent take from it: its canonical form writes them all out.
+
+    ``sizes``: see :func:`~.canonical.size_of`.
+    """
+    entries = [item.value for item in items_of(parts.get("bodies")) if isinstance(item.value, dict)]
+    common = [key for key in COMMON if key in parts] if entries else []
+    return sum(
+        size_of(parts[key].value, sizes) * sum(key not in entry for entry in entries) for key in common
+    )
+
+
+def origins_of(parts: Mapping[str, Located]) -> Iterator[tuple[Place, Place]]:
+    """Yield where below the agent something is in the model, and where in the text it was written.
+
+    Only what is not written where it is in the model: what bodies take from the agent, and the
+    muscle of an agent that takes it from its first body.
+    """
+    for index, item in enumerate(items_of(parts["bodies"])):
+        for key in COMMON if isinstance(item.value, dict) else ():
+            if key not in item.value and key in parts:
+                yield ("bodies", index, key), parts[key].place
+    if not _given(parts, "muscle"):
+        yield ("muscle",), (*parts["bodies"].place, 0, "muscle")
+
+
+def _body(found: Findings, at: Located, common: Common, homes: Mapping[str, Homes]) -> BodySpec | None:
+    given = at.value
+    if isinstance(given, dict):
+        for key in _OF_THE_AGENT:
+            if key in given:
+                found.error(
+                    (*at.place, key),
+                    f"{key!r} is one for all bodies of an agent; give it beside 'bodies'",
+                )
+        given = {key: value for key, value in given.items() if key not in _OF_THE_AGENT}
+    parts = found.section(Located(given, at.place), BODY)
+    if parts is None:
+        return None
+    errors = found.count
+    muscle = _muscle(found, at, parts, common)
+    objective, filters = common.objective, common.filters
+    if "objective" in parts:
+        objective = optional_class(found, parts["objective"], "objective")
+    if "filters" in parts:
+        filters = class_list(found, parts["filters"], "filters")
+    ids = {
+        key: channel_list(found, parts[key], key, common.environments) if key in parts else common.ids[key]
+        for key in _IDS
+    }
+    count = integer(found, parts.get("count"), "count (of alike bodies)", 1) or 1
+    first = integer(found, parts.get("first"), f"first (the number that {BODY_NUMBER} begins with)", 0) or 0
+    if first > MAX_BODIES:
+        found.error(parts["first"].place, f"first must be at most {MAX_BODIES:,}, found {show(first)}")
+    environment = _environment(found, at, parts, common, homes)
+    if found.count == errors:
+        _warn(found, parts, ids, count)
+    if muscle is None:
+        return None
+    return BodySpec(
+        muscle,
+        objective,
+        ids["sensors"],
+        ids["actuators"],
+        filters,
+        environment,
+        parts["name"].value if "name" in parts else None,
+        count,
+        first,
+    )
+
+
+def _muscle(found: Findings, at: Located, parts: Mapping[str, Located], common: Common) -> ClassSpec | None:
+    if "muscle" not in parts:
+        if common.muscle is None and not common.faulty and not _given(common.parts, "muscle"):
+            found.error(at.place, "the body needs the key 'muscle', which neither it nor its agent gives")
+        return common.muscle
+    if parts["muscle"].value is None:
+        found.error(parts["muscle"].place, "a body's muscle may not be left out")
+    return optional_class(found, parts["muscle"], "muscle")
+
+
+def _given(parts: Mapping[str, Located], key: str) -> bool:
+    return key in parts and parts[key].value is not None
+
+
+def _environment(
+    found: Findings, at: Located, parts: Mapping[str, Located], common: Common, homes: Mapping[str, Homes]
+) -> str | None:
+    """Return the uid of the one environment that the body is in; ``homes`` are those of common ids."""
+    home, why = None, ""
+    uids = common.environments
+    if _given(parts, "environment"):
+        given = parts["environment"]
+        home, why = identifier(found, given, "a body's environment"), "given as its environment"
+        if home is not None and uids is not None and home not in uids:
+            near, allowed = did_you_mean(home, uids), listed([repr(uid) for uid in uids], 5)
+            message = (
+                f"there is no environment {home!r} in the phase{near}; environments: {allowed or 'none'}"
+            )
+            found.error(given.place, message)
+            return None
+    elif not any(_listed(parts.get(key, common.parts.get(key))) for key in _IDS):
+        found.error(
+            at.place,
+            "the body has neither sensors nor actuators, of its own or of its agent's: name them, or give its "
+            "'environment', of which it then has all",
+        )
+    for key in _IDS:
+        for uid, one in (_homes(parts[key], uids) if key in parts else homes[key]).items():
+            if home is None:
+                home, why = uid, f"where {one.value!r} is"
+            elif uid != home:
+                found.error(
+                    one.place if key in parts else at.place,
+                    f"the body is in two environments, {home!r} ({why}) and {uid!r} (where {one.value!r} is); a "
+                    "body is one incarnation of the agent in exactly one environment: give each an entry of its "
+                    "own",
+                )
+                return None
+    return home
+
+
+def _listed(at: Located | None) -> bool:
+    """Whether ids are written at ``at``; what cannot be read are some, as it is told where it stands."""
+    return at is not None and at.value is not None and at.value != []
+
+
+def _homes(at: Located | None, uids: Collection[str] | None) -> Homes:
+    """Return the environments that the ids at ``at`` are in, each with the first one there.
+
+    Ids that are wrong are told when they are read, and left out.
+    """
+    homes: dict[str, Located] = {}
+    for one in items_of(at):
+        if isinstance(one.value, str):
+            with suppress(NameResolutionError):
+                homes.setdefault(split_id(one.value, uids or ())[0], one)
+    return homes
+
+
+def _warn(
+    found: Findings, parts: Mapping[str, Located], ids: Mapping[str, tuple[str, ...]], count: int
+) -> None:
+    """Warn of set-points that go to the same actuators, and of a ``first`` that numbers nothing."""
+    shared = [one for one in ids["actuators"] if BODY_NUMBER not in one] if count > 1 else []
+    if shared:
+        found.warn(
+            parts["count"].place,
+            f"the {count} bodies have the same actuators ({listed(shared, 3)}), as {BODY_NUMBER} is not in them: "
+            "of their set-points at one time, the last one holds",
+        )
+    if "first" in parts and parts["first"].value:
+        channels = [*ids["sensors"], *ids["actuators"]]
+        if channels and not any(BODY_NUMBER in one for one in channels):
+            found.warn(
+                parts["first"].place,
+                f"'first' has no effect: {BODY_NUMBER} is in none of the body's sensors and actuators",
+            )
+
+
+def _check_names(found: Findings, entries: list[Located]) -> None:
+    """Check that labels can be told from one another and from the numbers of bodies."""
+    seen: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        name = entry.value.get("name") if isinstance(entry.value, dict) else None
+        if name is None:
+            continue
+        at = entry.child("name")
+        if not isinstance(name, bool) and _INTEGER.fullmatch(str(name)):
+            found.error(
+                at.place,
+                f"a body's name may not be a whole number, found {show(name)}: numbers count an agent's bodies "
+                "from 0",
+            )
+        elif identifier(found, at, "a body's name") is None:
+            continue
+        elif name in seen:
+            found.error(at.place, f"the body's name {name!r} is given twice: first by entry {seen[name]}")
+        else:
+            seen[name] = index
