@@ -38,12 +38,18 @@ def _check(path: str, environments: bool) -> int:
     print(describe(document), end="")
     # what is on standard output comes first where both streams are one
     sys.stdout.flush()
-    for warning in document.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    from palaestrai_mosaik.run import inspect
+    from palaestrai_mosaik.run.inspect import Inspection
     from palaestrai_mosaik.run.parts import BASES
 
-    problems = inspect(document) if environments else check_classes(document, BASES)
+    warnings: Sequence[Problem] = ()
+    if environments:
+        inspection = Inspection(document)
+        inspection.close()
+        problems, warnings = inspection.problems, inspection.warnings
+    else:
+        problems = list(check_classes(document, BASES))
+    for warning in (*document.warnings, *warnings):
+        print(f"warning: {warning}", file=sys.stderr)
     if problems:
         return _report(path, problems)
     unchecked = "" if environments else " (environments not looked at)"

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import IO, Any
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_process
@@ -158,16 +159,24 @@ class _Child:
 
     def _batch(self, episode: int, steps: int, *, over: bool) -> Batch:
         assert self.worker is not None
-        filters = {b.name: b.filters for b in self.worker.bodies if b.learns and b.filters is not None}
+        filters: dict[str, list[FilterChain]] = {}
+        for body in self.worker.bodies:
+            if body.learns and body.filters is not None:
+                filters.setdefault(body.agent, []).append(body.filters)
         return self.outbox.take(episode, steps, filters, over=over)
 
     def _take(self, message: Go) -> None:
         assert self.worker is not None
         for body in self.worker.bodies:
-            if body.name in message.filters and body.filters is not None:
-                body.filters.set_state(message.filters[body.name])
-            if body.name in message.updates:
-                body.muscle.update(pickle.loads(message.updates[body.name]))
+            if body.agent in message.filters and body.filters is not None:
+                body.filters.set_state(message.filters[body.agent])
+            shared = message.updates.get(("agent", body.agent))
+            if shared is not None:
+                body.muscle.update(pickle.loads(shared))
+            for uid in body.muscles:
+                own = message.updates.get(("muscle", uid))
+                if own is not None:
+                    body.update_of(uid, pickle.loads(own))
 
     def _tell(self, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))

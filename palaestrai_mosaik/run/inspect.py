@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument, check_classes
-from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, check_classes
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
+from palaestrai_mosaik.simulation.embody import Group, embody
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
-from palaestrai_mosaik.simulation.ports import EnvironmentPort, match, match_all, shared_actuators
+from palaestrai_mosaik.simulation.ports import EnvironmentPort, match_all
+from palaestrai_mosaik.simulation.wires import shared_actuators
 from palaestrai_mosaik.types import Mode
 
 from .parts import BASES, make_conditions, make_filters, make_port
@@ -19,7 +20,7 @@ from .parts import BASES, make_conditions, make_filters, make_port
 class Inspection:
     """A run document with its environments set up.
 
-    ``problems`` is empty if the document can be run. ``phases`` are those of the document,
+    ``problems`` is empty if the document can be run; ``warnings`` are what it may not mean. ``phases`` are those of the document,
     with patterns among the sensors and actuators of agents (``grid.bus-*.vm_pu``) replaced
     by what they match, in the order of the environments. The environments that were made for
     looking at them are handed to whoever runs the document (:meth:`take`), or shut down
@@ -29,6 +30,7 @@ class Inspection:
     def __init__(self, document: RunDocument):
         self.document = document
         self.problems: list[Problem] = list(check_classes(document, BASES))
+        self.warnings: list[Problem] = []
         self.phases: list[PhaseSpec] = []
         self._ports: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
         self._spare: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
@@ -92,44 +94,68 @@ class Inspection:
                 self._report(
                     f"several environments offer a {kind[:-1]} {uid!r}; choose other uids", i, "environments"
                 )
-        agents = []
+        agents, owned = [], []
         for j, agent in enumerate(phase.agents):
-            for kind, named in (("sensors", agent.sensors), ("actuators", agent.actuators)):
-                for k, uid in enumerate(named):
-                    if not match(ports, kind, uid):
-                        offered = [u for port in ports for u in getattr(port, kind).uids]
-                        hint = did_you_mean(uid, offered)
-                        told = f"no {kind[:-1]} {uid!r}{hint}; {_offer(ports, kind, uid)}"
-                        self._report(told, i, "agents", j, kind, k)
-            sensors = match_all(ports, "sensors", agent.sensors)
-            actuators = match_all(ports, "actuators", agent.actuators)
-            agents.append(replace(agent, sensors=sensors, actuators=actuators))
-            if not agent.sensors and not agent.actuators:
-                self._report(
-                    f"agent {agent.name!r} has neither sensors nor actuators; it would never act",
-                    i,
-                    "agents",
-                    j,
-                )
-        for j, told in shared_actuators(ports, [(a.name, a.actuators) for a in agents]):
+            groups, faults = embody(agent, ports)
+            for message, place in faults:
+                self._report(message, i, "agents", j, *place)
+            if not agent.bodies:
+                sensors = match_all(ports, "sensors", agent.sensors)
+                actuators = match_all(ports, "actuators", agent.actuators)
+                agents.append(replace(agent, sensors=sensors, actuators=actuators))
+                owned.append((agent.name, actuators))
+            else:
+                agents.append(agent)
+                every = [
+                    uid for g in groups if g.batch is None for k in range(g.count) for uid in g.names(k)[1]
+                ]
+                owned.append((agent.name, tuple(dict.fromkeys(every))))
+            self._warn_of_shared_channels(groups, i, j)
+            for group in groups:
+                if not any(group.names()):
+                    self._report(
+                        f"{_who(agent, group)} has neither sensors nor actuators; it would never act",
+                        i,
+                        "agents",
+                        j,
+                        *(("bodies", group.index) if group.numbered else ()),
+                    )
+        for j, told in shared_actuators(ports, owned):
             self._report(told, i, "agents", j, "actuators")
         self.phases.append(replace(phase, agents=tuple(agents)))
         self._look_at_filters(i, ports)
         self._look_for_the_end(i, phase, ports)
 
+    def _warn_of_shared_channels(self, groups: Sequence[Group], i: int, j: int) -> None:
+        """Warn of bodies that fill themselves with the channels of an environment that is not batched."""
+        for group in groups:
+            spec = group.spec
+            filled = group.numbered and not spec.sensors and not spec.actuators
+            if filled and group.batch is None and group.count > 1 and group.names()[1]:
+                self._report(
+                    f"{group.count} bodies share all actuators of environment {spec.environment!r}, which is not "
+                    "batched; of the set-points of one time, those of the last body hold",
+                    i,
+                    "agents",
+                    j,
+                    "bodies",
+                    group.index,
+                    "count",
+                    into=self.warnings,
+                )
+
     def _look_at_filters(self, i: int, ports: Sequence[EnvironmentPort]) -> None:
         phase = self.phases[-1]
         for j, agent in enumerate(phase.agents):
-            if not agent.filters or not all(
-                match(ports, kind, uid)
-                for kind, uids in (("sensors", agent.sensors), ("actuators", agent.actuators))
-                for uid in uids
-            ):
-                continue
-            try:
-                make_filters(agent, Channels(ports, agent.sensors, agent.actuators), phase.mode)
-            except Exception as error:
-                self._report(f"the filters cannot be set up: {error}", i, "agents", j, "filters")
+            groups, faults = embody(agent, ports)
+            for group in groups if not faults else ():
+                if not group.spec.filters:
+                    continue
+                place = ("bodies", group.index, "filters") if group.numbered else ("filters",)
+                try:
+                    make_filters(replace(agent, filters=group.spec.filters), group.channels(), phase.mode)
+                except Exception as error:
+                    self._report(f"the filters cannot be set up: {error}", i, "agents", j, *place)
 
     def _look_for_the_end(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]) -> None:
         conditions: list[TerminationCondition] = []
@@ -154,6 +180,21 @@ class Inspection:
                 "AgentEvaluationObjectiveTerminationCondition with evaluate_every)",
                 i,
             )
+        together = [
+            c for c in conditions if isinstance(c, EnvironmentTerminationCondition) and c.when != "all"
+        ]
+        if together and not any(condition.environments_reset for condition in conditions):
+            for j, port in enumerate(ports):
+                if len(port.names) > 1 and port.domain.ends:
+                    self._report(
+                        f"environment {port.uid!r} has {len(port.names)} incarnations, and the episode ends for all of "
+                        "them with the first one that ends; with EnvironmentTerminationCondition and 'when: all' each "
+                        "of them begins again on its own",
+                        i,
+                        "environments",
+                        j,
+                        into=self.warnings,
+                    )
         if not any(port.domain.ends for port in ports) and not any(map(_can_end_episode, conditions)):
             names = ", ".join(repr(port.uid) for port in ports)
             self._report(
@@ -162,11 +203,12 @@ class Inspection:
                 i,
             )
 
-    def _report(self, message: str, phase: int, *place: str | int) -> None:
+    def _report(self, message: str, phase: int, *place: str | int, into: list[Problem] | None = None) -> None:
         problem = self.document.problem(message, "phases", phase, *place)
+        known = self.problems if into is None else into
         # what a later phase inherits is told once, where it is written
-        if problem not in self.problems:
-            self.problems.append(problem)
+        if problem not in known:
+            known.append(problem)
 
 
 def _can_end_episode(condition: TerminationCondition) -> bool:
@@ -187,15 +229,8 @@ def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> b
     return type(condition).evaluation_flow_control is not TerminationCondition.evaluation_flow_control
 
 
-def _offer(ports: Sequence[EnvironmentPort], kind: str, uid: str) -> str:
-    def texts() -> Iterator[str]:
-        for port in ports:
-            if uid.startswith(f"{port.uid}."):
-                found = getattr(port, kind).uids
-                shown = ", ".join(found[:12]) + (f", ... ({len(found)} in all)" if len(found) > 12 else "")
-                yield f"environment {port.uid!r} offers {shown or 'none'}"
-
-    return "; ".join(texts()) or f"environments are {', '.join(repr(p.uid) for p in ports)}"
+def _who(agent: AgentSpec, group: Group) -> str:
+    return f"body {group.first} of agent {agent.name!r}" if group.numbered else f"agent {agent.name!r}"
 
 
 def inspect(document: RunDocument) -> list[Problem]:

@@ -3,86 +3,164 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.agent import Brain, BrainDumper, Experience, Memory, Muscle
+from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Experience, Memory, Muscle
 from palaestrai_mosaik.agent.dumper import dump_arrays
 from palaestrai_mosaik.agent.filter import FilterChain
-from palaestrai_mosaik.errors import BrainDumpError, DocumentError, Problem, StoreError
+from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument, resolve
+from palaestrai_mosaik.experiment.model import BodySpec
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .brains import BrainKeeper, Dumpers, find_source
-from .parts import FILTERS, learned, load_filters, make, make_filters
+from .parts import FILTERS, learned, load_filters, make, make_filters, muscle_uid
 from .replay import Standpoint, find_instance, replay
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
 
+#: alike bodies: their entry in the document (``None``: the agent has none), the channels of the
+#: first one, its number among all bodies of the agent, and how many they are
+Group = tuple[BodySpec | None, Channels, int, int]
+
+
 def make_learner(
-    spec: AgentSpec, standpoint: Standpoint, keeper: BrainKeeper, channels: Channels, store: Store | None
+    spec: AgentSpec, standpoint: Standpoint, keeper: BrainKeeper, groups: Sequence[Group], store: Store | None
 ) -> Learner | None:
     """Return the learning side of an agent (``None`` if it has no brain).
 
     The brain is set up, loaded where the document says ``load``, and in train mode
-    pretrained where it says ``replay``.
+    pretrained where it says ``replay``. ``groups`` are the agent's bodies, in order. Raises
+    :class:`ContractError` where it has filters, and they are not the same for all bodies, or the
+    bodies' channels are not of the same sizes: the brain has one chain of them.
     """
     if spec.brain is None:
         return None
     phase, seed = standpoint.phase, standpoint.document.seed
     brain: Brain = make(spec.brain, "brain")
-    filters = make_filters(spec, channels, phase.mode)
+    filters = _common_filters(spec, groups, phase.mode)
     brain.name = spec.name
     brain.mode = phase.mode
     brain.seed = seeding.integer_seed(seed, phase.name, "brain", spec.name)
     brain.rng = seeding.generator(seed, phase.name, "brain", spec.name)
-    brain._memory = Memory()
-    brain._memory.rng = seeding.generator(seed, phase.name, "memory", spec.name)
     brain._dumpers = Dumpers([keeper])
-    sensors, actuators = (
-        (channels.sensors, channels.actuators) if filters is None else (filters.sensors, filters.actuators)
-    )
-    brain.sensors = [SensorInformation(None, s, u) for s, u in zip(sensors.spaces, sensors.uids, strict=True)]
-    bound = actuators.bound(brain.rng)
-    brain.actuators = [ActuatorInformation(None, s, u) for s, u in zip(bound.spaces, bound.uids, strict=True)]
+    brain.bodies = _bodies(brain, groups, filters, phase.workers)
+    brain.sensors, brain.actuators = brain.bodies[0].sensors, brain.bodies[0].actuators
+    _lay_out_memories(brain, groups, seed, phase.name)
     brain.setup()
     if spec.load is not None:
-        muscle: type[Muscle] = resolve(spec.muscle.name, "muscle")
-        if type(brain).load is Brain.load and muscle.prepare_model is Muscle.prepare_model:
+        muscles: list[type[Muscle]] = [
+            resolve((spec if entry is None else entry).muscle.name, "muscle") for entry, *_ in groups
+        ]
+        loads = type(brain).load is not Brain.load
+        if not loads and all(muscle.prepare_model is Muscle.prepare_model for muscle in muscles):
+            names = ", ".join(dict.fromkeys(muscle.__name__ for muscle in muscles))
             raise BrainDumpError(
                 f"agent {spec.name!r} has 'load', but neither {type(brain).__name__}.load nor "
-                f"{muscle.__name__}.prepare_model is there to do it"
+                f"{names}.prepare_model is there to do it"
             )
         brain.load()
         load_filters(filters, keeper, spec.name)
     learner = Learner(brain, filters)
     if spec.replay and phase.mode is Mode.TRAIN:
-        _replay(learner, spec, standpoint, channels, store)
+        _replay(learner, spec, standpoint, groups, store)
         learner.hand_out(brain.pretrain())
     if phase.mode is Mode.TRAIN and not learner.updates:
         learner.hand_out(brain.initial_update())
     return learner
 
 
+def _common_filters(spec: AgentSpec, groups: Sequence[Group], mode: Mode) -> FilterChain | None:
+    """Return the brain's filters, or raise :class:`ContractError` where they cannot be one chain."""
+    wanted = [(spec if entry is None else entry).filters for entry, *_ in groups]
+    if not any(wanted):
+        return None
+    _, first, number, _ = groups[0]
+    for (_, channels, other, _), filters in zip(groups, wanted, strict=True):
+        if filters != wanted[0]:
+            raise ContractError(
+                f"agent {spec.name!r}: body {other} has other filters than body {number}; an agent that learns has "
+                "the same ones for all of its bodies, because its brain has one chain of them"
+            )
+        sizes, expected = _sizes(channels), _sizes(first)
+        if sizes != expected:
+            raise ContractError(
+                f"agent {spec.name!r}: body {other} reads and sets {sizes[0]} and {sizes[1]} numbers, body {number} "
+                f"{expected[0]} and {expected[1]}; an agent that learns through filters has bodies of one size, "
+                "because its brain has one chain of them"
+            )
+    return make_filters(replace(spec, filters=wanted[0]), first, mode)
+
+
+def _bodies(
+    brain: Brain, groups: Sequence[Group], filters: FilterChain | None, workers: int
+) -> list[BodyInformation]:
+    """Return what the brain knows of all bodies; set-points are drawn from its generator."""
+    found = []
+    for group, (entry, channels, first, count) in enumerate(groups):
+        seen = channels if filters is None else filters
+        layout, bound = seen.sensors, seen.actuators.bound(brain.rng)
+        sensors = [SensorInformation(None, s, u) for s, u in zip(layout.spaces, layout.uids, strict=True)]
+        actuators = [ActuatorInformation(None, s, u) for s, u in zip(bound.spaces, bound.uids, strict=True)]
+        uids = tuple(dict.fromkeys(port.root.uid for port in channels.ports))
+        replayed = any(port.replays for port in channels.ports)
+        name = None if entry is None else entry.name
+        for number in range(first, first + count):
+            known_as = None if entry is None else number
+            muscles = tuple(muscle_uid(brain.name, worker, known_as) for worker in range(workers))
+            found.append(
+                BodyInformation(brain.name, uids, number, group, muscles, sensors, actuators, name, replayed)
+            )
+    return found
+
+
+def _lay_out_memories(brain: Brain, groups: Sequence[Group], seed: int, phase: str) -> None:
+    """Give the brain one memory for each size of the bodies' rows."""
+    made: dict[tuple[int, ...], Memory] = {}
+    others: dict[str, Memory] = {}
+    for group, (_, channels, _, _) in enumerate(groups):
+        own = [body for body in brain.bodies if body.group == group]
+        sizes = (*_sizes(channels), len(channels.rewards), *own[0].sizes)
+        memory = made.get(sizes)
+        if memory is None:
+            memory = made[sizes] = Memory()
+            # the first one is named as the only one of an agent whose bodies are all alike
+            below: tuple[str | int, ...] = ("size", len(made) - 1) if len(made) > 1 else ()
+            memory.rng = seeding.generator(seed, phase, "memory", brain.name, *below)
+            if len(made) == 1:
+                brain._memory = memory
+        if memory is not brain._memory:
+            others.update({muscle: memory for body in own for muscle in body.muscles})
+    brain._memories = others
+
+
+def _sizes(channels: Channels) -> tuple[int, int]:
+    """Return how many numbers a body reads and sets."""
+    return channels.sensors.size, channels.actuators.size
+
+
 def _replay(
-    learner: Learner, spec: AgentSpec, standpoint: Standpoint, channels: Channels, store: Store | None
+    learner: Learner, spec: AgentSpec, standpoint: Standpoint, groups: Sequence[Group], store: Store | None
 ) -> None:
     """Fill the brain's memory with what ``replay`` names, as the agent's filters show it.
 
     The filters see all that is replayed twice: first they learn from the readings, then, with
     what they know by now, they show them to the brain.
     """
-    memory, filters = learner.brain.memory, learner.filters
+    brain, filters = learner.brain, learner.filters
     if filters is None:
-        replay(memory, spec, channels, standpoint, store)
+        own = {body.group: brain.memory_of(body.muscles[0]) for body in brain.bodies}
+        replay([own[group] for group in range(len(groups))], spec, groups, standpoint, store)
         return
-    stored = Memory(size_limit=memory.size_limit)
-    replay(stored, spec, channels, standpoint, store)
+    stored = Memory(size_limit=brain.memory.size_limit)
+    replay(stored, spec, groups, standpoint, store)
     for _ in _seen(filters, stored):
         pass
     filters.learn(filters.news())
@@ -90,7 +168,7 @@ def _replay(
     rows = list(_seen(filters, stored))
     filters.mode = Mode.TRAIN
     for row in rows:
-        memory.append_experience(filters.brain_pre(row))
+        brain.memory.append_experience(filters.brain_pre(row))
 
 
 def _seen(filters: FilterChain, stored: Memory) -> Iterator[Experience]:

@@ -9,6 +9,9 @@ from .outbox import Batch
 from .parts import WorkerPlan
 from .worker import EpisodeReport, EpisodeTask
 
+#: whose update it is: ``("muscle", uid)``, or ``("agent", name)`` where it is for all muscles of an agent
+UpdateKey = tuple[str, str]
+
 
 @dataclass(frozen=True)
 class Start:
@@ -21,10 +24,10 @@ class Start:
 
 @dataclass(frozen=True)
 class Go:
-    """Go on, with ``task`` if there is one. ``updates`` (pickled) and ``filters`` are by agent."""
+    """Go on, with ``task`` if there is one. ``updates`` are pickled, ``filters`` are by agent."""
 
     task: EpisodeTask | None = None
-    updates: dict[str, bytes] = field(default_factory=dict)
+    updates: dict[UpdateKey, bytes] = field(default_factory=dict)
     filters: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 

@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.agent.filter import FilterChain
+from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 
 FloatVector = npt.NDArray[np.float64]
 
-#: (``"agent"`` or ``"environment"``, name, whether it is an evaluation)
-StreamKey = tuple[str, str, bool]
+#: (``"agent"`` or ``"environment"``, name, group of bodies, whether it is an evaluation)
+StreamKey = tuple[str, str, int, bool]
 #: (muscle, terminated, truncated, final observations)
 End = tuple[str, bool, bool, FloatVector]
 
@@ -58,17 +59,18 @@ def _column(values: Sequence[Any]) -> tuple[bool, Any]:
 class Batch:
     """All that happened in one worker since the last batch.
 
-    ``rows`` and ``statistics`` are what the store is told, ``experiences`` what the brains
+    ``rows``, ``blocks`` (rows of several bodies) and ``statistics`` are what the store is told, ``experiences`` what the brains
     are told; ``ends``: rows sent before with which an episode has ended since; ``news``:
-    what filters have learned. ``steps``: the steps of the episode that it covers.
+    what the filters of each body have learned. ``steps``: the steps of the episode that it covers.
     """
 
     episode: int
     steps: tuple[int, int]
     rows: dict[StreamKey, Columns] = field(default_factory=dict)
+    blocks: dict[StreamKey, list[AgentRows | EnvironmentRows]] = field(default_factory=dict)
     experiences: dict[str, Columns] = field(default_factory=dict)
-    ends: dict[str, End] = field(default_factory=dict)
-    news: dict[str, list[Any]] = field(default_factory=dict)
+    ends: dict[str, list[End]] = field(default_factory=dict)
+    news: dict[str, list[list[Any]]] = field(default_factory=dict)
     statistics: list[tuple[Any, ...]] = field(default_factory=list)
 
 
@@ -78,10 +80,15 @@ _FIELDS = tuple(f.name for f in fields(Experience))
 class RemoteBrain:
     """Stands for a brain in a worker process: keeps the rows for it."""
 
+    #: what is learned comes from elsewhere, and is not for this object to give
+    shared_updates = True
+
     def __init__(self) -> None:
         self.told: dict[str, Any] = {}
+        self.told_by: dict[str, dict[str, Any]] = {}
+        self.updates = 0
         self.rows: list[tuple[Any, ...]] = []
-        self.end: End | None = None
+        self.ends: list[End] = []
 
     def learn(self, experience: Experience) -> None:
         """Keep a row."""
@@ -94,7 +101,11 @@ class RemoteBrain:
 
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
         """Keep the news of an end."""
-        self.end = (muscle, terminated, truncated, final)
+        self.ends.append((muscle, terminated, truncated, final))
+
+    def update_for(self, muscle: str) -> tuple[int, Any]:
+        """Nothing is learned here."""
+        return 0, None
 
     def exchange(self, filters: FilterChain) -> None:
         """Filters are exchanged with each batch, not with each row."""
@@ -105,9 +116,14 @@ class _Rows:
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
+        #: rows of several bodies at once, in the same order
+        self.blocks: list[AgentRows | EnvironmentRows] = []
 
     def append(self, *row: Any) -> None:
         self.rows.append(row)
+
+    def append_rows(self, rows: AgentRows | EnvironmentRows) -> None:
+        self.blocks.append(rows)
 
 
 class Outbox:
@@ -120,13 +136,13 @@ class Outbox:
         self._statistics: list[tuple[Any, ...]] = []
         self._steps = 0
 
-    def agent(self, name: str, evaluation: bool = False) -> _Rows:
-        """Return the stand-in for an agent's stream."""
-        return self._streams.setdefault(("agent", name, evaluation), _Rows())
+    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> _Rows:
+        """Return the stand-in for a stream of an agent's bodies."""
+        return self._streams.setdefault(("agent", name, group, evaluation), _Rows())
 
     def environment(self, uid: str, evaluation: bool = False) -> _Rows:
         """Return the stand-in for an environment's stream."""
-        return self._streams.setdefault(("environment", uid, evaluation), _Rows())
+        return self._streams.setdefault(("environment", uid, 0, evaluation), _Rows())
 
     def statistic(
         self,
@@ -141,7 +157,7 @@ class Outbox:
         """Keep a figure for the store."""
         self._statistics.append((agent, worker, episode, step, key, value, evaluation))
 
-    def take(self, episode: int, steps: int, filters: dict[str, FilterChain], *, over: bool) -> Batch:
+    def take(self, episode: int, steps: int, filters: dict[str, list[FilterChain]], *, over: bool) -> Batch:
         """Return all since the last call, and forget it.
 
         ``steps`` of the episode are done; ``over``: these are all.
@@ -152,15 +168,18 @@ class Outbox:
             if stream.rows:
                 batch.rows[key] = Columns(stream.rows)
                 stream.rows = []
+            if stream.blocks:
+                batch.blocks[key], stream.blocks = stream.blocks, []
         for name, brain in self.brains.items():
             if brain.rows:
                 batch.experiences[name] = Columns(brain.rows)
                 brain.rows = []
-            if brain.end is not None:
-                batch.ends[name], brain.end = brain.end, None
-        for name, chain in filters.items():
-            news = chain.news()
-            if news is not None:
+            if brain.ends:
+                batch.ends[name], brain.ends = brain.ends, []
+        for name, chains in filters.items():
+            told = [chain.news() for chain in chains]
+            news = [one for one in told if one is not None]
+            if news:
                 batch.news[name] = news
         batch.statistics, self._statistics = self._statistics, []
         return batch

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,9 +16,12 @@ from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
-from palaestrai_mosaik.simulation.body import Body
+from palaestrai_mosaik.simulation.batch_body import BatchBody
+from palaestrai_mosaik.simulation.batch_port import open_port
+from palaestrai_mosaik.simulation.body import Body, Identity
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
+from palaestrai_mosaik.simulation.embody import Group, embody
 from palaestrai_mosaik.simulation.learner import Learning
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode
@@ -77,7 +80,7 @@ def make_port(spec: EnvironmentSpec) -> EnvironmentPort:
         make(spec.state_transformer, "state_transformer") if spec.state_transformer is not None else None
     )
     try:
-        return EnvironmentPort(domain, reward, transformer)
+        return open_port(domain, reward, transformer)
     except BaseException:
         domain.shutdown()
         raise
@@ -121,36 +124,77 @@ def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain
     return chain
 
 
-def make_body(
+def make_bodies(
     spec: AgentSpec, plan: WorkerPlan, ports: Sequence[EnvironmentPort], learner: Learning | None
-) -> Body:
-    """Return the body of an agent in a worker, set up and loaded."""
-    mode = plan.phase.mode
-    channels = Channels(ports, spec.sensors, spec.actuators)
-    muscle: Muscle = make(spec.muscle, "muscle")
-    objective: Objective | None = None
-    if spec.objective is not None:
-        objective = make(spec.objective, "objective")
-    filters = make_filters(spec, channels, mode)
-    body = Body(spec.name, muscle, objective, channels, learner, filters)
-    keeper = plan.keepers[spec.name]
-    muscle.uid = muscle_uid(spec.name, plan.index)
-    muscle.mode = mode
+) -> Iterator[Body | BatchBody]:
+    """Yield the bodies of an agent in a worker, set up and loaded.
+
+    Alike bodies in a batched environment are one object where muscle and objective can serve
+    all of them at once.
+    """
+    groups, faults = embody(spec, ports)
+    if faults:
+        raise ContractError(f"agent {spec.name!r}: {faults[0][0]}")
+    for group in groups:
+        if group.at_once:
+            yield _make_batch(spec, group, plan, learner)
+        else:
+            for place in range(group.count):
+                yield _make_body(spec, group, place, plan, learner)
+
+
+def _make_body(spec: AgentSpec, group: Group, place: int, plan: WorkerPlan, learner: Learning | None) -> Body:
+    mode, channels = plan.phase.mode, group.channels(place)
+    filters = make_filters(replace(spec, filters=group.spec.filters), channels, mode)
+    identity = group.identity(place)
+    muscle, objective = _made(spec, group, plan, identity)
+    body = Body(identity, muscle, objective, channels, learner, filters)
     muscle._memory = body.memory
-    muscle._memory.rng = seeding.generator(plan.seed, plan.phase.name, "memory", spec.name, plan.index)
-    muscle._dumpers = Dumpers([keeper])
-    if objective is not None:
-        objective.setup(body.reward_names)
-    muscle.setup()
-    if spec.load is not None:
-        muscle.prepare_model()
-        load_filters(filters, keeper, spec.name)
+    own = () if identity.number is None else (identity.number,)
+    muscle._memory.rng = seeding.generator(plan.seed, plan.phase.name, "memory", spec.name, plan.index, *own)
+    _set_up(body, spec, plan)
     return body
 
 
-def muscle_uid(agent: str, worker: int) -> str:
-    """Return the uid of an agent's muscle."""
-    return f"{agent}.{worker}"
+def _make_batch(spec: AgentSpec, group: Group, plan: WorkerPlan, learner: Learning | None) -> BatchBody:
+    identity = group.identity()
+    muscle, objective = _made(spec, group, plan, identity)
+    muscles = [muscle_uid(spec.name, plan.index, group.first + i) for i in range(group.count)]
+    body = BatchBody(identity, muscle, objective, group.batch_channels(), muscles, learner)
+    _set_up(body, spec, plan)
+    return body
+
+
+def _made(spec: AgentSpec, group: Group, plan: WorkerPlan, identity: Identity) -> tuple[Any, Any]:
+    muscle: Muscle = make(group.spec.muscle, "muscle")
+    objective: Objective | None = None
+    if group.spec.objective is not None:
+        objective = make(group.spec.objective, "objective")
+    muscle.uid = muscle_uid(spec.name, plan.index, identity.number)
+    muscle.mode = plan.phase.mode
+    muscle._dumpers = Dumpers([plan.keepers[spec.name]])
+    return muscle, objective
+
+
+def _set_up(body: Body | BatchBody, spec: AgentSpec, plan: WorkerPlan) -> None:
+    if body.objective is not None:
+        body.objective.setup(body.reward_names)
+    body.muscle.setup()
+    if spec.load is not None:
+        body.muscle.prepare_model()
+        load_filters(body.filters, plan.keepers[spec.name], spec.name)
+
+
+def muscle_uid(agent: str, worker: int, body: int | None = None) -> str:
+    """Return the uid of an agent's muscle; ``body`` is the body's number, if the agent's have one."""
+    return f"{agent}.{worker}" if body is None else f"{agent}.{worker}.{body}"
+
+
+def muscle_uids(spec: AgentSpec, worker: int) -> list[str]:
+    """Return the uids of all muscles of an agent in a worker."""
+    if not spec.bodies:
+        return [muscle_uid(spec.name, worker)]
+    return [muscle_uid(spec.name, worker, b) for b in range(sum(body.count for body in spec.bodies))]
 
 
 def load_filters(filters: FilterChain | None, dumper: BrainDumper, agent: str) -> None:

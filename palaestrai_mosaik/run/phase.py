@@ -17,9 +17,9 @@ import numpy as np
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.errors import ContractError, RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
-from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.director import ask
+from palaestrai_mosaik.simulation.embody import embody
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
@@ -129,7 +129,13 @@ class PhaseRunner:
         """Make brains and workers, or put those of a checkpoint in place, and begin to record."""
         context, phase = self.context, self.phase
         ports = [context.inspection.port(spec) for spec in phase.environments]
-        channels = {spec.name: Channels(ports, spec.sensors, spec.actuators) for spec in phase.agents}
+        groups = {
+            spec.name: [
+                (g.spec if g.numbered else None, g.channels(), g.first, g.count)
+                for g in embody(spec, ports)[0]
+            ]
+            for spec in phase.agents
+        }
         if state is not None:
             for name in _LASTING:
                 setattr(self, name, state[name])
@@ -140,7 +146,7 @@ class PhaseRunner:
             standpoint = Standpoint(context.document, phase, instance)
             for spec in phase.agents:
                 made = make_learner(
-                    spec, standpoint, self.keepers[spec.name], channels[spec.name], context.store
+                    spec, standpoint, self.keepers[spec.name], groups[spec.name], context.store
                 )
                 if made is not None:
                     self.learners[spec.name] = made
@@ -153,14 +159,14 @@ class PhaseRunner:
             self.team = LocalTeam(plans[0], context, learning, [*self.conditions, *self.run_conditions])
         else:
             self.team = ProcessTeam(plans, context, learning)
-        self.recorder = self._recorder(ports, channels, again=state is not None)
+        self.recorder = self._recorder(ports, groups, again=state is not None)
         self.team.on_report = self._record
         self.team.start(self.recorder)
         if state is not None:
             self.team.restore(state["team"])
 
     def _recorder(
-        self, ports: Sequence[EnvironmentPort], channels: Mapping[str, Channels], *, again: bool
+        self, ports: Sequence[EnvironmentPort], groups: Mapping[str, Sequence[Any]], *, again: bool
     ) -> Any:
         phase, recorder = self.phase, self.context.recorder
         if recorder is None:
@@ -169,7 +175,7 @@ class PhaseRunner:
         from .records import agent_record, environment_record
 
         environments = [environment_record(s, p) for s, p in zip(phase.environments, ports, strict=True)]
-        agents = [agent_record(s, channels[s.name]) for s in phase.agents]
+        agents = [agent_record(s, groups[s.name]) for s in phase.agents]
         if again:
             return recorder.reopen_phase(phase.index, environments, agents)
         return recorder.begin_phase(

@@ -17,9 +17,9 @@ from palaestrai_mosaik.errors import CheckpointError, ContractError, RunInterrup
 from palaestrai_mosaik.simulation.learner import Learner
 
 from .context import Context
-from .messages import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start
-from .outbox import Batch, experiences
-from .parts import WorkerPlan, muscle_uid
+from .messages import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start, UpdateKey
+from .outbox import Batch, StreamKey, experiences
+from .parts import WorkerPlan, muscle_uids
 from .process import WorkerDied
 from .worker import EpisodeReport, EpisodeTask
 
@@ -47,8 +47,8 @@ class ProcessTeam:
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
         self.globals_used = False
         self._told = False
-        #: the number of the update that a worker's muscle got last
-        self._sent: dict[tuple[int, str], int] = {}
+        #: the number of the update that a worker's muscles got last
+        self._sent: dict[tuple[int, UpdateKey], int] = {}
         self._pickled: dict[str, tuple[int, bytes]] = {}
         #: what brains have told about rows of a worker's last batch: (agent, episode, step, key)
         self._brains_told: dict[int, set[tuple[str, int, int, str]]] = {}
@@ -111,8 +111,7 @@ class ProcessTeam:
 
     def rebuild(self, worker: int) -> None:
         """See :class:`Team`."""
-        for name in self._learners:
-            self._sent.pop((worker, name), None)
+        self._sent = {key: number for key, number in self._sent.items() if key[0] != worker}
         self._send(worker, Rebuild())
         self._receive(worker)
 
@@ -160,16 +159,24 @@ class ProcessTeam:
         return answers
 
     def _go(self, worker: int, task: EpisodeTask | None = None) -> None:
-        updates: dict[str, bytes] = {}
+        updates: dict[UpdateKey, bytes] = {}
         filters: dict[str, Any] = {}
         for name, learner in self._learners.items():
-            number, update = learner.update_for(muscle_uid(name, worker))
-            if number > self._sent.get((worker, name), 0):
-                self._sent[worker, name] = number
-                updates[name] = self._pickle(name, number, update)
+            muscles = [("agent", name)]
+            if not learner.shared_updates:
+                muscles = [("muscle", uid) for uid in self._muscles(name, worker)]
+            for key in muscles:
+                number, update = learner.update_for(key[1])
+                if number > self._sent.get((worker, key), 0):
+                    self._sent[worker, key] = number
+                    updates[key] = self._pickle(name, number, update)
             if learner.filters is not None:
                 filters[name] = learner.filters.state()
         self._send(worker, Go(task, updates, filters))
+
+    def _muscles(self, name: str, worker: int) -> list[str]:
+        (spec,) = (spec for spec in self._plans[worker].phase.agents if spec.name == name)
+        return muscle_uids(spec, worker)
 
     def _pickle(self, name: str, number: int, update: Any) -> bytes:
         # one update goes to many workers
@@ -261,8 +268,10 @@ class ProcessTeam:
         }
         before, told = self._brains_told.get(worker, set()), set[tuple[str, int, int, str]]()
         for name, learner in self._learners.items():
-            if name in batch.news and learner.filters is not None:
-                learner.filters.learn(batch.news[name])
+            filters = learner.filters
+            if filters is not None:
+                for news in batch.news.get(name, ()):
+                    filters.learn(news)
             for experience in experiences(batch.experiences[name]) if name in batch.experiences else ():
                 # (0 in asynchronous phases, where nobody counts)
                 learner.brain.rows_waiting = max(learner.brain.rows_waiting - 1, 0)
@@ -271,8 +280,8 @@ class ProcessTeam:
                     told.add((name, batch.episode, experience.step, key))
                     if self._recorder is not None:
                         self._recorder.statistic(name, worker, batch.episode, experience.step, key, value)
-            if name in batch.ends:
-                learner.mark_end(*batch.ends[name])
+            for end in batch.ends.get(name, ()):
+                learner.mark_end(*end)
         twice = (before | told) & muscles
         if twice:
             agent, *_, key = min(twice)
@@ -283,9 +292,20 @@ class ProcessTeam:
         recorder = self._recorder
         if recorder is None:
             return
-        for (kind, name, evaluation), rows in batch.rows.items():
-            stream: Any = (recorder.agent if kind == "agent" else recorder.environment)(name, evaluation)
+        for key, rows in batch.rows.items():
+            stream = _stream(recorder, key)
             for row in rows:
                 stream.append(*row)
+        for key, blocks in batch.blocks.items():
+            stream = _stream(recorder, key)
+            for block in blocks:
+                stream.append_rows(block)
         for told in batch.statistics:
             recorder.statistic(*told)
+
+
+def _stream(recorder: PhaseRecorder, key: StreamKey) -> Any:
+    kind, name, group, evaluation = key
+    if kind == "agent":
+        return recorder.agent(name, evaluation, group)
+    return recorder.environment(name, evaluation)

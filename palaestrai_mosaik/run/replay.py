@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,15 +14,17 @@ from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.experiment.model import ReplaySpec
 from palaestrai_mosaik.simulation.channels import Channels
-from palaestrai_mosaik.types.vectors import Layout
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from palaestrai_mosaik.store import Store
+    from palaestrai_mosaik.store import ChannelRecord, Store
+
+    from .learners import Group
 
 _NO_STORE = "a run without a store has no trajectories to replay"
 _ENDS = ["objective", "terminated", "truncated"]
+_PLACES = ["body", "environment_episode"]
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,27 @@ class Standpoint:
 
 
 def replay(
-    memory: Memory, agent: AgentSpec, channels: Channels, standpoint: Standpoint, store: Store | None
+    memory: Memory | Sequence[Memory],
+    agent: AgentSpec,
+    groups: Sequence[Group] | Channels,
+    standpoint: Standpoint,
+    store: Store | None,
 ) -> int:
     """Append what ``agent.replay`` names to ``memory``; return the number of rows.
 
+    ``memory`` is one for all ``groups`` of the agent's bodies (see :func:`.agent_record`; the
+    channels alone are those of an agent without bodies), or one for each of them.
+
     Training episodes are taken, source after source, ``repeat`` times each, ordered by phase,
-    worker, episode and step. ``channels`` are those of ``agent``: each row has as many
-    readings, set-points and rewards as a row of its own, before any filter. The objective is
-    the stored one. The muscles are called ``replay-<source>.<worker>``. The last row of an
-    episode is marked as its end, also where the recording broke off (truncated). What was
-    seen after it is not stored, so there ``next_observations`` is NaN. The memory keeps its
-    size limit, which a brain may set in its ``setup``.
+    group of bodies, worker, body, episode and step. Each row has as many readings, set-points and
+    rewards as a row of the first of the agent's own groups whose channels the replayed bodies
+    have, before any filter. (In the names of several alike bodies' channels, ``{body}`` stands
+    for the number.) The objective is the stored one. The muscles are called ``replay-<source>.<worker>``, those of an
+    agent with several bodies ``replay-<source>.<worker>.<body>``. The last row of an episode (of
+    the body's environment, where that begins again on its own) is marked as its end, also where
+    the recording broke off (truncated). What was seen after it is not stored, so there
+    ``next_observations`` is NaN. The memory keeps its size limit, which a brain may set in its
+    ``setup``.
 
     A source without ``experiment_run`` and ``instance`` is an earlier phase of this very
     execution, if such a phase is meant; otherwise the newest finished execution of the run.
@@ -55,13 +67,17 @@ def replay(
     not the size of the agent's own.
     """
     document, phase = standpoint.document, standpoint.phase
+    if isinstance(groups, Channels):
+        groups = [(None, groups, 0, 1)]
+    memories = [memory] * len(groups) if isinstance(memory, Memory) else memory
+    places = _places(agent, groups, memories)
     position = [one.name for one in phase.agents].index(agent.name)
     count = 0
     for i, source in enumerate(agent.replay):
         try:
             if store is None:
                 raise StoreError(_NO_STORE)
-            count += _Source(source, agent.name, channels, standpoint, store).append_to(memory, i)
+            count += _Source(source, agent.name, places, standpoint, store).append_to(i)
         except StoreError as error:
             where = ("phases", phase.index, "agents", position, "replay", i)
             raise StoreError(str(document.problem(str(error), *where))) from error
@@ -87,28 +103,43 @@ def find_instance(source: ReplaySpec, document: str, store: Store | None) -> str
     return found.uid
 
 
+@dataclass(frozen=True)
+class _Own:
+    """A group of the agent's own bodies: its memory and its channels."""
+
+    memory: Memory
+    sensors: Sequence[ChannelRecord]
+    actuators: Sequence[ChannelRecord]
+    rewards: Sequence[ChannelRecord]
+
+
 class _Source:
     """One entry of ``replay``."""
 
     def __init__(
-        self, spec: ReplaySpec, agent: str, channels: Channels, standpoint: Standpoint, store: Store
+        self,
+        spec: ReplaySpec,
+        agent: str,
+        own: Sequence[_Own],
+        standpoint: Standpoint,
+        store: Store,
     ):
         self._spec = spec
         self._agent = spec.agent or agent
-        self._channels = channels
+        self._own = own
         self._standpoint = standpoint
         self._store = store
 
-    def append_to(self, memory: Memory, number: int) -> int:
+    def append_to(self, number: int) -> int:
         """Append the rows of this source, which is the ``number``-th."""
         run, phases = self._phases()
-        frames = [self._read(run, phase) for phase in phases]
+        frames = [frame for phase in phases for frame in self._read(run, phase)]
         count = sum(len(frame) for frame in frames)
         if not count:
             raise StoreError(f"agent {self._agent!r} has no training steps in {self._described(run, phases)}")
         for _ in range(self._spec.repeat):
             for frame in frames:
-                frame.append_to(memory, f"replay-{number}")
+                frame.append_to(f"replay-{number}")
         return count * self._spec.repeat
 
     def _phases(self) -> tuple[str, list[int]]:
@@ -154,16 +185,33 @@ class _Source:
                 return here.instance, here.phase.index
         return find_instance(spec, here.document.uid, self._store), None
 
-    def _read(self, run: str, phase: int) -> _Trajectories:
-        table = self._store.channels(run, phase)
-        table = table[table["agent"] == self._agent]
-        sensors, actuators = self._channels.sensors, self._channels.actuators
-        readings = _columns(table, "sensor", self._spec.sensors, sensors)
-        setpoints = _columns(table, "actuator", self._spec.actuators, actuators)
-        rewards = _columns(table, "reward", None, self._channels.rewards)
-        wanted = list(dict.fromkeys([*readings, *setpoints, *rewards, *_ENDS]))
-        frame = self._store.steps(run, phase, self._agent, columns=wanted)
-        return _Trajectories(frame, readings, setpoints, rewards)
+    def _read(self, run: str, phase: int) -> Iterator[_Trajectories]:
+        """Yield the trajectories of each group of the replayed agent's bodies."""
+        channels = self._store.channels(run, phase)
+        channels = channels[channels["agent"] == self._agent]
+        bodies = self._store.bodies(run, phase, self._agent)
+        several = int(bodies["count"].sum()) > 1
+        for number, first, count in bodies[["group", "first", "count"]].itertuples(index=False):
+            memory, names = self._columns(channels[channels["group"] == number])
+            wanted = list(dict.fromkeys([*(name for part in names for name in part), *_ENDS, *_PLACES]))
+            frame = self._store.steps(
+                run, phase, self._agent, columns=wanted, body=range(first, first + count)
+            )
+            yield _Trajectories(memory, frame, names, several)
+
+    def _columns(self, table: pd.DataFrame) -> tuple[Memory, tuple[list[str], list[str], list[str]]]:
+        """Return the columns of readings, set-points and rewards that stand for one of the agent's own groups."""
+        problems = []
+        for own in self._own:
+            try:
+                return own.memory, (
+                    _columns(table, "sensor", self._spec.sensors, own.sensors),
+                    _columns(table, "actuator", self._spec.actuators, own.actuators),
+                    _columns(table, "reward", None, own.rewards),
+                )
+            except StoreError as error:
+                problems.append(error)
+        raise problems[0]
 
     def _described(self, run: str, phases: Sequence[int]) -> str:
         listed = ", ".join(map(str, phases)) or "none"
@@ -171,14 +219,24 @@ class _Source:
 
 
 class _Trajectories:
-    """The steps of one agent in one phase, worker after worker, episode after episode."""
+    """The steps of one group of an agent's bodies in one phase: worker after worker, body after body."""
 
-    def __init__(self, frame: pd.DataFrame, readings: list[str], setpoints: list[str], rewards: list[str]):
-        frame = frame.sort_values(["worker", "episode", "step"], kind="stable")
-        self._values = [frame[names].to_numpy(np.float64) for names in (readings, setpoints, rewards)]
+    def __init__(
+        self,
+        memory: Memory,
+        frame: pd.DataFrame,
+        names: tuple[list[str], list[str], list[str]],
+        several: bool,
+    ):
+        whose = ["worker", "body", "episode", "environment_episode"]
+        frame = frame.sort_values([*whose, "step"], kind="stable")
+        self._memory = memory
+        self._several = several
+        self._values = [frame[part].to_numpy(np.float64) for part in names]
         self._objective: npt.NDArray[np.float64] = frame["objective"].to_numpy(np.float64)
         self._workers: npt.NDArray[np.int64] = frame["worker"].to_numpy(np.int64)
-        episodes = frame[["worker", "episode"]].to_numpy(np.int64)
+        self._bodies: npt.NDArray[np.int64] = frame["body"].to_numpy(np.int64)
+        episodes = frame[whose].to_numpy(np.int64)
         last = np.append((episodes[1:] != episodes[:-1]).any(axis=1), True)[: len(frame)]
         self._terminated: npt.NDArray[np.bool_] = frame["terminated"].to_numpy(np.bool_)
         # an episode that was not recorded to its end was cut there
@@ -189,48 +247,59 @@ class _Trajectories:
     def __len__(self) -> int:
         return len(self._objective)
 
-    def append_to(self, memory: Memory, source: str) -> None:
+    def append_to(self, source: str) -> None:
+        """Append the rows to the memory of bodies that are like these."""
+        memory = self._memory
         ends = self._terminated | self._truncated
-        columns = (self._objective, self._workers, ends, self._terminated)
-        for readings, setpoints, rewards, objective, worker, end, terminated in zip(
+        columns = (self._objective, self._workers, self._bodies, ends, self._terminated)
+        for readings, setpoints, rewards, objective, worker, body, end, terminated in zip(
             *self._values, *(column.tolist() for column in columns), strict=True
         ):
-            muscle = f"{source}.{worker}"
+            muscle = f"{source}.{worker}.{body}" if self._several else f"{source}.{worker}"
             memory.append(readings, setpoints, rewards, None, objective, muscle=muscle)
             if end:
                 memory.mark_end(terminated=terminated, truncated=not terminated, muscle=muscle)
 
 
+def _places(agent: AgentSpec, groups: Sequence[Group], memories: Sequence[Memory]) -> list[_Own]:
+    # here, because a run without a store needs neither
+    from palaestrai_mosaik.store import ChannelRecord
+
+    from .records import body_records
+
+    return [
+        _Own(memory, body.sensors, body.actuators, [ChannelRecord(name, "", 1) for name in body.rewards])
+        for memory, body in zip(memories, body_records(agent, groups), strict=True)
+    ]
+
+
 def _columns(
-    table: pd.DataFrame, kind: str, projection: Sequence[str] | None, own: Layout | Sequence[str]
+    table: pd.DataFrame, kind: str, projection: Sequence[str] | None, own: Sequence[ChannelRecord]
 ) -> list[str]:
     """Return the stored columns that stand for the agent's ``own`` channels of a ``kind``.
 
-    ``table`` lists the channels of the agent that is replayed; ``projection`` names those to
+    ``table`` lists the channels of the bodies that are replayed; ``projection`` names those to
     take (``None``: the ones called as the agent's own).
     """
-    from palaestrai_mosaik.store import ChannelRecord
     from palaestrai_mosaik.store.records import channel_columns
 
-    uids, sizes = (
-        (own.uids, [s.size for s in own.spaces]) if isinstance(own, Layout) else (own, [1] * len(own))
-    )
-    wanted = uids if projection is None else projection
-    if len(wanted) != len(uids):
-        raise StoreError(f"replay names {len(wanted)} {kind}s, but the agent has {len(uids)}: {list(uids)}")
+    wanted = [channel.uid for channel in own] if projection is None else projection
+    if len(wanted) != len(own):
+        names = [channel.uid for channel in own]
+        raise StoreError(f"replay names {len(wanted)} {kind}s, but the agent has {len(own)}: {names}")
     of_kind = table[table["kind"] == kind]
     stored = dict(zip(of_kind["uid"], of_kind["size"].tolist(), strict=True))
     prefix = {"sensor": "reading", "actuator": "setpoint", "reward": "reward"}[kind]
-    names: list[str] = []
-    for uid, own_uid, size in zip(wanted, uids, sizes, strict=True):
+    names = []
+    for uid, channel in zip(wanted, own, strict=True):
         if uid not in stored:
             hint = did_you_mean(uid, stored)
             raise StoreError(
                 f"no {kind} {uid!r} was recorded{hint}; there are: {', '.join(stored) or 'none'}"
             )
-        if stored[uid] != size:
+        if stored[uid] != channel.size:
             raise StoreError(
-                f"{kind} {uid!r} was recorded with {stored[uid]} numbers, but {own_uid!r} has {size}"
+                f"{kind} {uid!r} was recorded with {stored[uid]} numbers, but {channel.uid!r} has {channel.size}"
             )
-        names += channel_columns(prefix, [ChannelRecord(uid, "", size)])
+        names += channel_columns(prefix, [replace(channel, uid=uid)])
     return names

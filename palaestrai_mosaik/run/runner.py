@@ -96,7 +96,7 @@ def execute(
             document.uid,
             recorder.uid if recorder else None,
             directory if recorder else None,
-            warnings=[str(warning) for warning in document.warnings],
+            warnings=[str(warning) for warning in (*document.warnings, *inspection.warnings)],
         )
         try:
             if recorder is not None and state is None:

@@ -100,13 +100,20 @@ class LocalTeam:
     def _deliver(self, worker: Worker) -> None:
         """Give new muscles what the brains have learned before."""
         for body in worker.bodies:
-            learner = self._learners.get(body.name)
-            if learner is not None and body.learns:
-                number, update = learner.update_for(body.muscle.uid)
+            learner = self._learners.get(body.agent)
+            if learner is None or not body.learns:
+                continue
+            if learner.shared_updates:
+                number, update = learner.update_for(body.agent)
                 if number:
                     body.muscle.update(update)
-                if body.filters is not None and learner.filters is not None:
-                    body.filters.set_state(learner.filters.state())
+            else:
+                for muscle in body.muscles:
+                    number, update = learner.update_for(muscle)
+                    if number:
+                        body.update_of(muscle, update)
+            if body.filters is not None and learner.filters is not None:
+                body.filters.set_state(learner.filters.state())
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
         """See :class:`Team`."""

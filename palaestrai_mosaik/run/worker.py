@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,16 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
-from palaestrai_mosaik.simulation.director import INTERRUPTED, Director
+from palaestrai_mosaik.simulation.director import INTERRUPTED, AnyBody, Director
 from palaestrai_mosaik.simulation.learner import Learning
 from palaestrai_mosaik.simulation.ports import AgentStream, EnvironmentPort, EnvironmentStream
 from palaestrai_mosaik.simulation.world import Episode
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .interrupt import Interrupt
-from .parts import WorkerPlan, all_of, make_body
+from .parts import WorkerPlan, all_of, make_bodies
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,11 @@ class EpisodeTask:
 
 @dataclass
 class EpisodeReport:
-    """How an episode went; ``outcomes`` are those of :meth:`Body.outcome`, by agent."""
+    """How an episode went.
+
+    ``outcomes`` gives for each agent sum, mean, min and max of its objective and rewards, over
+    all steps of all its bodies.
+    """
 
     worker: int
     number: int
@@ -56,8 +60,8 @@ class EpisodeReport:
 class Recording(Protocol):
     """Where a worker's rows go: the store's recorder of the phase, or a message to it."""
 
-    def agent(self, name: str, evaluation: bool = False) -> AgentStream:
-        """Return the stream of an agent."""
+    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
+        """Return the stream of a group of alike bodies of an agent."""
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
         """Return the stream of an environment."""
@@ -100,8 +104,10 @@ class Worker:
         self._interrupt = interrupt
         self._used = self._closed = False
         try:
-            self.bodies: list[Body] = [
-                make_body(spec, plan, ports, learners.get(spec.name)) for spec in plan.phase.agents
+            self.bodies: list[AnyBody] = [
+                body
+                for spec in plan.phase.agents
+                for body in make_bodies(spec, plan, ports, learners.get(spec.name))
             ]
         except BaseException:
             for port in ports:
@@ -180,8 +186,19 @@ class Worker:
             for port in self.ports:
                 port.stream = recording.environment(port.uid, evaluation)
             for body in self.bodies:
-                body.stream = recording.agent(body.name, evaluation)
-                body.statistic = partial(recording.statistic, body.name, evaluation=evaluation)
+                body.stream = recording.agent(body.agent, evaluation, body.identity.group)
+                body.statistic = partial(recording.statistic, body.agent, evaluation=evaluation)
+
+    def _outcome(self, agent: str) -> dict[str, Any]:
+        """Sum, mean, min and max of objective and rewards over this episode."""
+        rows = self.director.history(agent)
+        names = list(
+            dict.fromkeys(name for body in self.director.agents[agent] for name in body.reward_names)
+        )
+        rewards: dict[str, Any] = {}
+        for name in names:
+            rewards[name] = _aggregate(self.director.rewards(agent, name))
+        return {"objective": _aggregate(rows[:, 2]), "rewards": rewards}
 
     def _report(self, task: EpisodeTask, duration: float) -> EpisodeReport:
         director = self.director
@@ -194,10 +211,22 @@ class Worker:
             director.flow,
             director.ended_by,
             duration,
-            {body.name: body.outcome() for body in self.bodies},
-            {body.name: director.objectives(body.name).copy() for body in self.bodies},
+            {agent: self._outcome(agent) for agent in director.agents},
+            {agent: director.objectives(agent).copy() for agent in director.agents},
             director.interrupted,
         )
+
+
+def _aggregate(values: npt.NDArray[np.float64]) -> dict[str, float]:
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return dict.fromkeys(("sum", "mean", "min", "max"), math.nan)
+    return {
+        "sum": float(values.sum()),
+        "mean": float(values.mean()),
+        "min": float(values.min()),
+        "max": float(values.max()),
+    }
 
 
 def event_loop() -> asyncio.AbstractEventLoop:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -12,14 +13,14 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Experience, Memory, Muscle, Objective
 from palaestrai_mosaik.agent.filter import FilterChain
-from palaestrai_mosaik.environment.cosimulation import CoSimulationPlan
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, collect_setpoints
 
 from .channels import Channels
 from .learner import Learning
-from .ports import AgentStream, EnvironmentPort, read, wire_actuators, wire_sensors
+from .ports import AgentStream, EnvironmentPort
+from .wires import Link, Sockets, read, wire_actuators, wire_sensors
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -28,8 +29,26 @@ FloatVector = npt.NDArray[np.float64]
 MUSCLE_MEMORY = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose body it is: the agent's name, the body's number, and the group of alike bodies it is in.
+
+    ``rewards`` are the names of the rewards as they stand for all of the group (``None``: as they are).
+    """
+
+    agent: str
+    number: int | None = None
+    group: int = 0
+    rewards: Sequence[str] | None = None
+
+    @property
+    def name(self) -> str:
+        """What the body is called in the mosaik world; with the sign it is no name of an agent."""
+        return self.agent if self.number is None else f"{self.agent}@{self.number}"
+
+
 class Body:
-    """One agent in one world: its muscle, memory, objective and wires.
+    """One incarnation of an agent in one world: its muscle, memory, objective and wires.
 
     A *row* is opened by :meth:`act`, closed by the reward that follows (:meth:`close`), and
     settled, which means that it can be recorded, when it is known whether the episode
@@ -38,14 +57,16 @@ class Body:
 
     def __init__(
         self,
-        name: str,
+        identity: Identity,
         muscle: Muscle,
         objective: Objective | None,
         channels: Channels,
         learner: Learning | None = None,
         filters: FilterChain | None = None,
     ):
-        self.name = name
+        self.identity = identity
+        self.name, self.agent = identity.name, identity.agent
+        self.number = identity.number or 0
         self.muscle = muscle
         self.objective = objective
         self.learner = learner
@@ -54,11 +75,16 @@ class Body:
         self.filters = filters
         self.channels = channels
         self.ports, self.around, self.watched = channels.ports, channels.around, channels.watched
-        self.reward_names = channels.rewards
+        self.reward_names = channels.rewards if identity.rewards is None else list(identity.rewards)
         self.sensors, self.actuators = channels.sensors, channels.actuators
         #: what the muscle sees of them
         self.seen = self.sensors if filters is None else filters.sensors
         self._offered = self.offered = self.actuators if filters is None else filters.actuators
+        #: takes what the brain learned from a row of this body (``None``: its muscle)
+        self.hand_on: Callable[[Any], None] | None = None
+        #: how often its environment has begun again
+        self.episodes = 0
+        self.proposed: FloatVector | None = None
         self.memory = Memory(size_limit=MUSCLE_MEMORY)
         self.stream: AgentStream | None = None
         self.statistic: Callable[[int, int, int, str, Any], None] | None = None
@@ -77,7 +103,18 @@ class Body:
         self.told: dict[str, Any] = {}
         #: what the muscle sees next, where that was needed before it acts
         self.ahead: FloatVector | None = None
-        self._history = np.empty((256, 1 + len(self.reward_names)))
+        #: what is replayed: it does what was recorded, whatever it proposes
+        self._replayed = [port for port in self.ports if port.replays]
+        self._history = np.empty((256, 2 + len(self.reward_names)))
+
+    @property
+    def muscles(self) -> Sequence[str]:
+        """The uid of its muscle."""
+        return (self.muscle.uid,)
+
+    def update_of(self, muscle: str, update: Any) -> None:
+        """Give ``muscle`` what was learned for it alone."""
+        self.muscle.update(update)
 
     def switch(self, mode: Mode) -> None:
         """Train (and learn) or test in the episodes to come."""
@@ -94,26 +131,51 @@ class Body:
         self.muscle.teardown()
         self.muscle, self.objective, self.memory, self.filters = muscle, objective, memory, filters
 
-    def wire(self, ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None]) -> list[Any]:
-        """Lay the wires of a new world; return ``[input links, output links]``."""
-        self.inputs, inward = wire_sensors(ports, plans, self.sensors.uids)
+    def wire(self, sockets: Sockets) -> tuple[list[Link], list[Link]]:
+        """Lay the wires of a new world; return the links of its inputs and of its outputs."""
+        self.inputs, inward = wire_sensors(sockets, self.ports, self.sensors.uids)
         #: the only input, where taking its places is all that reading means
         self.alone = self.inputs[0] if len(self.inputs) == 1 and self.inputs[0].alone else None
-        self.outputs, outward = wire_actuators(ports, plans, self.actuators.uids)
-        return [inward, outward]
+        self.outputs, outward = wire_actuators(sockets, self.ports, self.actuators.uids)
+        return inward, outward
 
-    def begin(self, worker: int, episode: int, rng: np.random.Generator) -> None:
-        """Start an episode."""
+    def wired(self) -> dict[str, int]:
+        """Return the number of floats behind each attribute that is wired."""
+        readings, setpoints = np.arange(self.sensors.size), np.arange(self.actuators.size)
+        found = {wire.attribute: readings[wire.put].size for wire in self.inputs}
+        return found | {wire.attribute: setpoints[wire.take].size for wire in self.outputs}
+
+    def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
+        """Start an episode. ``rng`` makes the generator for a name below the agent's."""
         self.worker, self.episode = worker, episode
-        self.muscle.rng = rng
-        self.offered = self._offered.bound(rng)
+        generator = rng() if self.identity.number is None else rng(self.number)
+        self.muscle.rng = generator
+        self.offered = self._offered.bound(generator)
         if self.filters is not None:
             self.filters.reset()
-        self.rows = 0
+        self.rows = self.episodes = 0
         self.open = self.pending = self.out = False
         self.settled = None
         self.ahead = None
         self.values: dict[str, Any] = {wire.attribute: wire.initial for wire in self.outputs}
+
+    def has_ended(self, resets: bool) -> bool:
+        """Return whether the episode is over for this body: what it watches has ended.
+
+        With ``resets``, where environments begin again, one of several is enough.
+        """
+        if resets and any(port.done and port.begins_again for port in self.watched):
+            return True
+        return all(port.done for port in self.watched)
+
+    def begin_again(self) -> None:
+        """Begin the next episode of an environment that has ended, if it is there now."""
+        if self.out and not self.has_ended(True):
+            self.out = False
+            self.episodes += 1
+            self.muscle.reset()
+            if self.filters is not None:
+                self.filters.reset()
 
     def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask the muscle for set-points at ``time`` and lay them out for mosaik."""
@@ -145,6 +207,11 @@ class Body:
         chosen = setpoints = collect_setpoints(self.offered, actions)
         if filters is not None:
             setpoints = filters.post(chosen)
+        if self._replayed:
+            self.proposed = setpoints
+            chosen = setpoints = self._recorded(setpoints)
+            if filters is not None:
+                chosen = filters.undo(setpoints)
         self.time, self.readings, self.setpoints = time, readings, setpoints
         self.observations, self.actions = seen, chosen
         self.open, self.collected = True, None
@@ -164,6 +231,16 @@ class Body:
             else:
                 values[wire.attribute] = wire.unflatten(sent)
         self.values = values
+
+    def _recorded(self, proposed: FloatVector) -> FloatVector:
+        """Return what was in truth done, where that is known."""
+        done = proposed.copy()
+        for i, uid in enumerate(self.actuators.uids):
+            for port in self._replayed:
+                place = port.actuators.index.get(uid)
+                if place is not None and port.recorded is not None:
+                    done[self.actuators.slices[i]] = port.recorded[port.actuators.slices[place]]
+        return done
 
     def collect(self, fresh: Sequence[EnvironmentPort]) -> FloatVector:
         """Add the rewards of the ``fresh`` environments to those of the open row; return the sum.
@@ -195,8 +272,9 @@ class Body:
         if self.rows == len(history):
             history = self._history = np.concatenate([history, np.empty_like(history)])
         row = history[self.rows]
-        row[0] = value
-        row[1:] = rewards
+        row[0] = self.time
+        row[1] = value
+        row[2:] = rewards
         self.rows += 1
         self.rewards, self.value = rewards, value
         self.row = (
@@ -211,6 +289,9 @@ class Body:
             False,
             False,
             self.wall,
+            self.number,
+            self.episodes,
+            self.proposed,
         )
         self.open, self.pending = False, True
 
@@ -220,7 +301,24 @@ class Body:
         self.ahead = readings if self.filters is None else self.filters.pre(readings)
         return self.ahead
 
-    def learn(
+    def think(self, ahead: bool) -> None:
+        """Let the brain think about the row that was closed last; the episode goes on.
+
+        ``ahead``: it is told what the muscle sees next.
+        """
+        self._learn(final=self.look_ahead() if ahead else None)
+
+    def depart(self, closed: list[Any]) -> None:
+        """End the episode: what this body watches has ended. ``closed``: whose row was closed now."""
+        self.out = True
+        if self.open:
+            self.close(())
+            closed.append(self)
+        self.finish(learns=self in closed)
+        if self in closed:
+            closed.remove(self)
+
+    def _learn(
         self, terminated: bool = False, truncated: bool = False, final: FloatVector | None = None
     ) -> None:
         """Let the brain think about the row that was closed last, and take its update."""
@@ -247,7 +345,7 @@ class Body:
         if self.filters is not None:
             learner.exchange(self.filters)
         if update is not None:
-            self.muscle.update(update)
+            (self.hand_on or self.muscle.update)(update)
 
     def finish(self, *, learns: bool) -> None:
         """End the episode with the row that was closed last, and record it.
@@ -268,10 +366,10 @@ class Body:
             if self.filters is not None:
                 final = self.filters.pre(final)
             if learns:
-                self.learn(terminated, truncated, final)
+                self._learn(terminated, truncated, final)
             else:
                 self.learner.mark_end(self.muscle.uid, terminated, truncated, final)
-        row = (*self.row[:8], terminated, truncated, self.row[10])
+        row = (*self.row[:8], terminated, truncated, *self.row[10:])
         self.settled, self.pending = (row, self.told), False
         self.record()
 
@@ -306,24 +404,9 @@ class Body:
 
     def objectives(self) -> FloatVector:
         """(n,): the objective of this episode's closed rows."""
-        return self._history[: self.rows, 0]
+        return self._history[: self.rows, 1]
 
-    def outcome(self) -> dict[str, Any]:
-        """Sum, mean, min and max of objective and rewards over this episode."""
+    def history(self) -> npt.NDArray[np.float64]:
+        """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
         rows = self._history[: self.rows]
-        return {
-            "objective": _aggregate(rows[:, 0]),
-            "rewards": {name: _aggregate(rows[:, 1 + i]) for i, name in enumerate(self.reward_names)},
-        }
-
-
-def _aggregate(values: FloatVector) -> dict[str, float]:
-    values = values[~np.isnan(values)]
-    if not len(values):
-        return dict.fromkeys(("sum", "mean", "min", "max"), math.nan)
-    return {
-        "sum": float(values.sum()),
-        "mean": float(values.mean()),
-        "min": float(values.min()),
-        "max": float(values.max()),
-    }
+        return np.insert(rows, 1, self.number, axis=1)

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 import mosaik_api_v3
 import numpy as np
 
+from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import SimulationError
 
-from .body import Body
-from .director import Director
+from .batch_port import BatchPort
+from .director import AnyBody, Director
 from .ports import EnvironmentPort
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -117,15 +118,20 @@ class EnvironmentSimulator(Shell):
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         port, director = self.port, self.director
-        if director.over or port.done:
+        if director.over or not director.runs(port):
             return None
         try:
-            state = self.environment.reset() if time == 0 else self.environment.step(self._apply(inputs))
+            held = self._apply(inputs)
+            if time == 0 or port.done:
+                self.setpoints = port.initial_setpoints()
+                state = self.environment.reset()
+            else:
+                state = self.environment.step(held)
             vector = director.pack(port, state)
         except BaseException as error:
             raise self.keep(error) from None
         self.outputs = {port.uid: {"state": vector}}
-        if vector[-2] or vector[-1]:
+        if (vector[-2] or vector[-1]) and not director.environments_reset:
             return None
         return time + port.step_size
 
@@ -150,6 +156,83 @@ class EnvironmentSimulator(Shell):
         held.flags.writeable = False
         self.setpoints = held
         return held
+
+
+class BatchSimulator(Shell):
+    """Steps all incarnations of a batched environment: set-points in, state vectors out.
+
+    One entity stands for all of them, for bodies that are stepped as arrays; every incarnation
+    in which a body sits alone is a child of it.
+    """
+
+    def __init__(self, port: BatchPort, director: Director):
+        super().__init__(
+            {"Batch": ("states", "setpoints", CLOCK), "Incarnation": ("state", "setpoints")},
+            f"environment {port.uid!r}",
+        )
+        self.port = port
+        self.director = director
+        self.stepper = BatchStepper(port.domain)
+        self.setpoints = port.initial_setpoints()
+        self.accepted: dict[tuple[str, str], int] = {}
+        #: the incarnations that are entities of their own, by entity id
+        self.seats = {f"{port.uid}.{seat.number}": seat.number for seat in port.parts()}
+
+    def create(self, num: int, model: str, **params: Any) -> Any:
+        (entity,) = super().create(num, model, **params)
+        children = [{"eid": eid, "type": "Incarnation"} for eid in self.seats]
+        return [{**entity, "children": children}]
+
+    def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
+        port, director = self.port, self.director
+        if director.over or not director.runs(port):
+            return None
+        try:
+            if time == 0:
+                state = self.stepper.reset()
+            else:
+                state = self.stepper.step(self._apply(inputs), resets=director.environments_reset)
+            matrix = port.pack(state)
+        except BaseException as error:
+            raise self.keep(error) from None
+        self.outputs = {port.uid: {"states": matrix}}
+        for eid, number in self.seats.items():
+            self.outputs[eid] = {"state": matrix[number]}
+        if not director.environments_reset and matrix[:, -2:].any(axis=1).all():
+            return None
+        return time + port.step_size
+
+    def _apply(self, inputs: Inputs) -> np.ndarray[Any, Any]:
+        port = self.port
+        held = self.setpoints.copy()
+        if port.dones.any():
+            # who begins again begins without what was set before
+            held[port.dones] = port.initial_setpoints()[port.dones]
+        packets = []
+        for eid, attributes in inputs.items():
+            for source, packet in attributes.get("setpoints", {}).items():
+                key = (eid, source)
+                if packet and packet[0] > self.accepted.get(key, -1):
+                    self.accepted[key] = packet[0]
+                    packets.append((packet[0], packet[1], self._places(eid, packet[2]), packet[3]))
+        if len(packets) > 1:
+            # as in an environment of one class
+            packets.sort(key=lambda packet: packet[:2])
+        for _, _, put, values in packets:
+            missing = np.isnan(values)
+            if missing.any():
+                values = np.where(missing, held[put], values)
+            held[put] = values
+        held.flags.writeable = False
+        self.setpoints = held
+        return held
+
+    def _places(self, eid: str, put: Any) -> Any:
+        """Return where the values belong in the matrix of all set-points."""
+        if eid in self.seats:
+            return self.seats[eid], put
+        rows, columns = put
+        return (rows, columns) if isinstance(columns, slice) else np.ix_(rows, columns)
 
 
 class AgentsSimulator(Shell):
@@ -203,21 +286,22 @@ class DirectorSimulator(Shell):
 
 
 class AgentSimulator(Shell):
-    """One agent as a simulator of its own."""
+    """One agent, with all its bodies, as a simulator of its own."""
 
-    def __init__(self, body: Body, attributes: Sequence[str]):
-        super().__init__({"Agent": [*attributes, TURN]}, f"agent {body.name!r}")
-        self.body = body
+    def __init__(self, agent: str, bodies: Sequence[AnyBody], attributes: Sequence[str]):
+        super().__init__({"Agent": [*attributes, TURN]}, f"agent {agent!r}")
+        self.bodies = bodies
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        body = self.body
-        mine = inputs.get(body.name, {})
-        (turn,) = mine[TURN].values()
-        at, acts, following = turn
-        if acts and at == time:
-            try:
-                body.act(time, mine)
-            except BaseException as error:
-                raise self.keep(error) from None
-        self.outputs = {body.name: body.values}
+        following: int | None = None
+        for body in self.bodies:
+            mine = inputs.get(body.name, {})
+            (turn,) = mine[TURN].values()
+            at, acts, following = turn
+            if acts and at == time:
+                try:
+                    body.act(time, mine)
+                except BaseException as error:
+                    raise self.keep(error) from None
+        self.outputs = {body.name: body.values for body in self.bodies}
         return following

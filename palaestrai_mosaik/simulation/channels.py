@@ -10,7 +10,8 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types.vectors import Layout
 
-from .ports import EnvironmentPort, Places, places
+from .ports import EnvironmentPort
+from .wires import Places, places
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -21,8 +22,8 @@ class Channels:
     def __init__(self, ports: Sequence[EnvironmentPort], sensors: Sequence[str], actuators: Sequence[str]):
         read = [self._port_of(ports, uid) for uid in sensors]
         used = {*read, *(self._port_of(ports, uid) for uid in actuators)}
-        #: the environments that it reads or acts in, in the document's order
-        self.ports = tuple(p for p in ports if p in used)
+        #: the environments (or incarnations) that it reads or acts in, in the document's order
+        self.ports = tuple(sorted(used, key=lambda p: (ports.index(p.root), p.number)))
         self.around = frozenset(used)
         #: the environments whose new readings make this agent act
         self.watched = frozenset(read) or self.around
@@ -48,14 +49,17 @@ class Channels:
     @staticmethod
     def _port_of(ports: Sequence[EnvironmentPort], uid: str) -> EnvironmentPort:
         for port in ports:
-            if uid in port.sensors.index or uid in port.actuators.index:
-                return port
+            seat = port.seat_of(uid)
+            if seat is not None:
+                return seat
         raise ContractError(f"no environment offers {uid!r}")
 
     def _select(self, ports: Sequence[EnvironmentPort], kind: str, uids: Sequence[str]) -> Layout:
         spaces = []
         for uid in uids:
-            layout = getattr(self._port_of(ports, uid), kind)
+            layout: Layout = getattr(self._port_of(ports, uid), kind)
+            if uid not in layout.index:
+                raise ContractError(f"{uid!r} is none of the {kind}")
             spaces.append(layout.spaces[layout.index[uid]])
         return Layout(uids, spaces)
 

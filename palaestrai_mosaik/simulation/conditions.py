@@ -142,6 +142,10 @@ class EnvironmentTerminationCondition(TerminationCondition):
     Source: the seed "AEB Design" of SLM Lab (``run_all_episodes``) for ``all``.
     """
 
+    #: for subclasses that do not call ``super().__init__()``
+    when: str | None = None
+    episodes: int = 1
+
     def __init__(self, when: str | None = None, episodes: int = 1):
         if when not in (None, "any", "all"):
             raise ContractError(

@@ -11,8 +11,12 @@ At every time at which an environment has a new state, in this order:
 5. the agents whose turn it is act, in document order.
 
 *Vanilla*: every agent acts that watches an environment with a new state. *Taking turns*:
-agents act one after the other, in document order; the next one acts as soon as every
-environment has been stepped since the last turn.
+agents act one after the other, in document order, each with all its bodies that have
+something new to see; the next one acts as soon as every environment has been stepped since
+the last turn.
+
+Where a condition says so, an environment that has ended begins again at its next step, while
+the others go on (``environments_reset``).
 """
 
 from __future__ import annotations
@@ -29,11 +33,15 @@ from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import SimulationFlowControl
 
+from .batch_body import BatchBody
 from .body import Body
 from .conditions import TerminationCondition
-from .ports import EnvironmentPort, InputWire, read
+from .ports import EnvironmentPort
+from .wires import InputWire, read
 
 FloatVector = npt.NDArray[np.float64]
+
+AnyBody = Body | BatchBody
 
 #: the reason of an episode that the user ended
 INTERRUPTED = "interrupted"
@@ -51,7 +59,7 @@ class Director:
     def __init__(
         self,
         ports: Sequence[EnvironmentPort],
-        bodies: Sequence[Body],
+        bodies: Sequence[AnyBody],
         conditions: Sequence[TerminationCondition],
         *,
         taking_turns: bool,
@@ -61,6 +69,7 @@ class Director:
         self.ports = tuple(ports)
         self.bodies = tuple(bodies)
         self.conditions = tuple(conditions)
+        self.environments_reset = False
         self.taking_turns = taking_turns
         self.interrupt = interrupt
         #: called after every step with the number of environment steps done (progress)
@@ -70,12 +79,20 @@ class Director:
         self.over = self.interrupted = False
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
-        #: (terminated, truncated) of every environment, by uid
+        #: (terminated, truncated) of every environment's newest state, and how often it has ended
         self.ended: dict[str, tuple[bool, bool]] = {}
+        self.endings: dict[str, int] = {}
         self.fresh: Sequence[EnvironmentPort] = ()
-        self._by_name = {body.name: body for body in self.bodies}
+        #: the bodies of every agent
+        self.agents: dict[str, list[AnyBody]] = {}
+        #: what brains have learned, for all bodies of the agent
+        self._news: dict[str, Any] = {}
         for order, body in enumerate(self.bodies):
             body.order = order
+            self.agents.setdefault(body.agent, []).append(body)
+        for mates in self.agents.values():
+            if len(mates) > 1:
+                self._share(mates)
 
     def begin(self, worker: int, episode: int, wires: Sequence[Sequence[InputWire]]) -> None:
         """Start an episode. ``wires``: for each environment, those to the director."""
@@ -96,26 +113,25 @@ class Director:
         self.interrupted = False
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
-        self.ended = {port.uid: (False, False) for port in self.ports}
+        names = [name for port in self.ports for name in port.names]
+        self.ended = dict.fromkeys(names, (False, False))
+        self.endings = dict.fromkeys(names, 0)
         self.some_done = False
+        self.environments_reset = any(condition.environments_reset for condition in self.conditions)
+        self._news.clear()
 
-    def observe(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[Body]:
+    def runs(self, port: EnvironmentPort) -> bool:
+        """Return whether the environment goes on, or will begin again."""
+        return not port.done or (self.environments_reset and port.begins_again)
+
+    def observe(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[AnyBody]:
         """Take in the states of ``time``; return the agents that act now, in order."""
         self.time = time
-        fresh = self.fresh = [p for p in self.ports if not p.done and time % p.step_size == 0]
-        for port in fresh:
-            attribute, make = self.sources[port]
-            if make is None:
-                (vector,) = inputs[attribute].values()
-            else:
-                vector = make(time, inputs)
-            port.vector = vector
-            port.steps += 1
-            if vector[-2] or vector[-1]:
-                self.ended[port.uid] = port.end()
-                self.some_done = True
-        everyone = len(fresh) == len(self.ports)
-        closed = []
+        # what agents with simulators of their own have settled since the last time
+        self._record()
+        fresh = self._take(time, inputs)
+        everyone = len(self.fresh) == len(self.ports)
+        closed: list[AnyBody] = []
         for body in self.bodies:
             if body.open:
                 if everyone or not body.watched.isdisjoint(fresh):
@@ -128,19 +144,42 @@ class Director:
         interrupted = self.interrupt is not None and self.interrupt.requested
         if (self.flow or self.some_done or interrupted) and self._ends(interrupted):
             self._finish(fresh, closed)
+            self._spread()
             return ()
         if self.some_done:
             self._let_go(closed)
         for body in closed:
             if body.learns:
                 # taking turns, it acts on states that are still to come
-                ahead = body.muscle.looks_ahead and not self.taking_turns
-                body.learn(final=body.look_ahead() if ahead else None)
+                body.think(ahead=body.muscle.looks_ahead and not self.taking_turns)
+        if self._news:
+            self._spread()
         if self.taking_turns:
             return self._turn(fresh)
         if everyone and not self.some_done:
             return self.bodies
         return [body for body in self.bodies if not body.out and not body.watched.isdisjoint(fresh)]
+
+    def _take(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[EnvironmentPort]:
+        """Take the new states over; return what has one, with the parts in which bodies sit."""
+        found = self.fresh = [p for p in self.ports if time % p.step_size == 0 and self.runs(p)]
+        begun = False
+        for port in self.fresh:
+            attribute, make = self.sources[port]
+            if make is None:
+                (vector,) = inputs[attribute].values()
+            else:
+                vector = make(time, inputs)
+            changed = port.take(vector)
+            if changed is not None:
+                begun = self._changed(changed) or begun
+            parts = port.parts()
+            if parts:
+                found = [*found, *parts]
+        if begun:
+            for body in self.bodies:
+                body.begin_again()
+        return found
 
     def _ends(self, interrupted: bool) -> bool:
         """Return whether the episode is over, now that the conditions were asked; keep why."""
@@ -149,20 +188,49 @@ class Director:
             self.ended_by = INTERRUPTED
         elif self.flow:
             self.over = True
-        elif all(port.done for port in self.ports):
+        elif not any(map(self.runs, self.ports)):
             # an environment that has ended cannot be stepped, whatever the conditions say
             self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
         return self.over
 
+    def _changed(self, changed: Mapping[str, tuple[bool, bool]]) -> bool:
+        """Count the environments that have ended; return whether some have begun again."""
+        begun = False
+        for name, flags in changed.items():
+            self.ended[name] = flags
+            if flags[0] or flags[1]:
+                self.endings[name] += 1
+                self.some_done = True
+            else:
+                begun = True
+        return begun
+
+    def _share(self, mates: Sequence[AnyBody]) -> None:
+        """Let an agent's bodies have what is learned from any of them, if it is for all."""
+        learner = mates[0].learner
+        if learner is not None and learner.shared_updates:
+            for body in mates:
+                body.hand_on = partial(self._news.__setitem__, body.agent)
+
+    def _spread(self) -> None:
+        """Give the newest update of every brain to all bodies of its agent."""
+        for agent, update in self._news.items():
+            for body in self.agents[agent]:
+                body.muscle.update(update)
+        self._news.clear()
+
     def settle(self) -> None:
         """Record what can be recorded, and show progress; once all have acted."""
-        for body in self.bodies:
-            if body.settled is not None:
-                body.record()
+        self._record()
         for port in self.fresh:
             port.record(self.time)
         if self.on_step is not None:
             self.on_step(self.steps)
+
+    def _record(self) -> None:
+        for body in self.bodies:
+            if body.settled:
+                body.record()
 
     def pack(self, port: EnvironmentPort, state: EnvironmentState) -> FloatVector:
         """Return ``state`` as a state vector (:class:`EnvironmentPort`); compute the reward."""
@@ -206,20 +274,37 @@ class Director:
         self.ended_by = reason
         for body in self.bodies:
             body.finish(learns=False)
+        self._news.clear()
 
     def next_time(self) -> int | None:
         """The next time at which an environment has a new state."""
-        times = [self.time - self.time % p.step_size + p.step_size for p in self.ports if not p.done]
+        times = [self.time - self.time % p.step_size + p.step_size for p in self.ports if self.runs(p)]
         return min(times, default=None)
 
     def objectives(self, agent: str) -> npt.NDArray[np.float64]:
         """(n,): the agent's objective values of this episode, without those that are NaN."""
-        body = self._by_name.get(agent)
-        if body is None:
+        bodies = self.agents.get(agent, ())
+        if not bodies:
             return np.empty(0)
-        values = body.objectives()
+        values = bodies[0].objectives() if len(bodies) == 1 else self.history(agent)[:, 2]
         missing = np.isnan(values)
         return values[~missing] if missing.any() else values
+
+    def history(self, agent: str) -> npt.NDArray[np.float64]:
+        """(n, 3): time, body and objective of an agent's closed rows.
+
+        They are in the order of time and, at one time, of the bodies.
+        """
+        return _in_order([body.history()[:, :3] for body in self.agents[agent]])
+
+    def rewards(self, agent: str, name: str) -> npt.NDArray[np.float64]:
+        """(n,): the reward ``name`` in the closed rows of the agent's bodies that have it, as in :meth:`history`."""
+        tables = []
+        for body in self.agents[agent]:
+            if name in body.reward_names:
+                table = body.history()
+                tables.append(table[:, [0, 1, 3 + body.reward_names.index(name)]])
+        return _in_order(tables)[:, 2]
 
     def _judged(
         self,
@@ -231,36 +316,39 @@ class Director:
     ) -> FloatVector:
         return self.pack(port, domain.judge(time, read(wires, inputs, port.n_readings)))
 
-    def _turn(self, fresh: Sequence[EnvironmentPort]) -> Sequence[Body]:
-        self.stepped.update(fresh)
-        if not self.bodies or any(p not in self.stepped and not p.done for p in self.ports):
+    def _turn(self, fresh: Sequence[EnvironmentPort]) -> Sequence[AnyBody]:
+        self.stepped.update(self.fresh)
+        if not self.bodies or any(p not in self.stepped and self.runs(p) for p in self.ports):
             return ()
         self.stepped.clear()
-        for _ in self.bodies:
-            body = self.bodies[self.turn % len(self.bodies)]
+        names = list(self.agents)
+        for _ in names:
+            mates = self.agents[names[self.turn % len(names)]]
             self.turn += 1
-            if not body.out:
-                return (body,)
+            acting = [body for body in mates if not body.out]
+            if acting:
+                return acting
         return ()
 
-    def _let_go(self, closed: list[Body]) -> None:
-        """End the episode for the agents who watch only environments that have ended."""
+    def _let_go(self, closed: list[AnyBody]) -> None:
+        """End the episode for the bodies that watch only environments that have ended."""
         for body in self.bodies:
-            if not body.out and all(port.done for port in body.watched):
-                body.out = True
-                if body.open:
-                    body.close(())
-                    closed.append(body)
-                body.finish(learns=body in closed)
-                if body in closed:
-                    closed.remove(body)
+            if not body.out and body.has_ended(self.environments_reset):
+                body.depart(closed)
 
-    def _finish(self, fresh: Sequence[EnvironmentPort], closed: list[Body]) -> None:
+    def _finish(self, fresh: Sequence[EnvironmentPort], closed: list[AnyBody]) -> None:
         for body in self.bodies:
             if body.open:
                 body.close(fresh)
                 closed.append(body)
             body.finish(learns=body in closed)
+
+
+def _in_order(tables: Sequence[FloatVector]) -> npt.NDArray[np.float64]:
+    if len(tables) == 1:
+        return tables[0]
+    rows = np.concatenate(tables)
+    return rows[np.lexsort((rows[:, 1], rows[:, 0]))]
 
 
 def ask(

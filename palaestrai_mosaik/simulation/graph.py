@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,16 +18,18 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from palaestrai_mosaik.agent import Muscle
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean
-from palaestrai_mosaik.experiment import EnvironmentSpec, PhaseSpec, RunDocument, resolve
+from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
 
 from . import mosaik_internals as internals
+from .batch_body import BatchBody
+from .batch_port import open_port
 from .body import Body
-from .channels import Channels
-from .director import Director
-from .ports import EnvironmentPort, match_all
+from .director import AnyBody, Director
+from .embody import embody
+from .ports import EnvironmentPort
 from .world import Episode, WorldBuilder
 
 # Of one model in one simulator, more entities than this are shown as one group.
@@ -34,11 +37,14 @@ _SINGLE = 8
 _NAMED_ATTRIBUTES = 3
 
 
-class _Still(Muscle):
+class _Still(BatchMuscle):
     """Stands for an agent's muscle in a world that is never run."""
 
     def propose_actions(self, sensors: Any, actuators_available: Any) -> Any:
         return actuators_available, None
+
+    def propose_batch(self, batch: BatchReadings) -> Any:
+        return np.full((len(batch.bodies), batch.actuators.size), np.nan), None
 
 
 def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
@@ -57,19 +63,7 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
     try:
         for environment in spec.environments:
             ports.append(_port(environment))
-        bodies = [
-            Body(
-                agent.name,
-                _Still(),
-                None,
-                Channels(
-                    ports,
-                    match_all(ports, "sensors", agent.sensors),
-                    match_all(ports, "actuators", agent.actuators),
-                ),
-            )
-            for agent in spec.agents
-        ]
+        bodies = [body for agent in spec.agents for body in _bodies(agent, ports)]
         director = Director(ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns")
         episode = Episode(director, 0, 0, document.seed, (spec.name,), spec.simulation.bridge)
         graph = asyncio.run(_build(episode, spec))
@@ -80,6 +74,18 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
         f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller}, bridge {spec.simulation.bridge})"
     )
     return graph
+
+
+def _bodies(agent: AgentSpec, ports: Sequence[EnvironmentPort]) -> Iterator[AnyBody]:
+    groups, faults = embody(agent, ports)
+    if faults:
+        raise ContractError(f"agent {agent.name!r}: {faults[0][0]}")
+    for group in groups:
+        if group.at_once:
+            yield BatchBody(group.identity(), _Still(), None, group.batch_channels(), ())
+        else:
+            for place in range(group.count):
+                yield Body(group.identity(place), _Still(), None, group.channels(place))
 
 
 def graph_text(graph: nx.MultiDiGraph) -> str:
@@ -237,7 +243,7 @@ def _port(spec: EnvironmentSpec) -> EnvironmentPort:
     domain.uid = spec.uid
     if spec.step_size is not None:
         domain.step_size = spec.step_size
-    return EnvironmentPort(domain)
+    return open_port(domain)
 
 
 async def _build(episode: Episode, spec: PhaseSpec) -> nx.MultiDiGraph:
@@ -269,9 +275,7 @@ def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
     """Return the number of floats behind each attribute of an agent, by (full id, attribute)."""
     wired: dict[str, dict[str, int]] = {}
     for body in builder.episode.director.bodies:
-        readings, setpoints = np.arange(body.sensors.size), np.arange(body.actuators.size)
-        wired[body.name] = {wire.attribute: readings[wire.put].size for wire in body.inputs}
-        wired[body.name] |= {wire.attribute: setpoints[wire.take].size for wire in body.outputs}
+        wired[body.name] = body.wired()
     return {
         (node, attribute): size
         for node, data in builder.world.entity_graph.nodes(data=True)

@@ -19,15 +19,26 @@ class Learning(Protocol):
 
     #: what the brain told about itself when it took the last row
     told: dict[str, Any]
+    #: by muscle: what it told when it took the rows of the last batch
+    told_by: dict[str, dict[str, Any]]
+    #: the number of updates so far
+    updates: int
+
+    @property
+    def shared_updates(self) -> bool:
+        """Whether what is learned from one body is for all bodies of the agent."""
 
     def learn(self, experience: Experience) -> Any:
         """Take a row; return the update for the muscle, or ``None``."""
 
     def learn_batch(self, experiences: Sequence[Experience]) -> Any:
-        """Take the rows of several bodies at one time; return the newest update, or ``None``."""
+        """Take the rows of alike bodies at one time, one each; return the newest update, or ``None``."""
 
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
         """Take note that the episode ended with the muscle's newest row, which was learned before."""
+
+    def update_for(self, muscle: str) -> tuple[int, Any]:
+        """Return the newest update that ``muscle`` shall have, and its number (0: none)."""
 
     def exchange(self, filters: FilterChain) -> None:
         """Take what a muscle's filters have learned, and give them what all have learned."""
@@ -40,6 +51,10 @@ class Learner:
         self.brain = brain
         self.filters = filters
         self.told: dict[str, Any] = {}
+        self.told_by: dict[str, dict[str, Any]] = {}
+        self._thinks_in_batches = (
+            type(brain).thinking_batch is not Brain.thinking_batch and brain.shared_updates
+        )
         #: the number of updates so far; what came before the first row, the newest for each
         #: muscle, and the newest of all, with their numbers
         self.updates = 0
@@ -47,11 +62,16 @@ class Learner:
         self.first: tuple[int, Any] = (0, None)
         self.shared: tuple[int, Any] = (0, None)
 
+    @property
+    def shared_updates(self) -> bool:
+        """See :class:`Learning`."""
+        return self.brain.shared_updates
+
     def learn(self, experience: Experience) -> Any:
         """Let the brain think about ``experience``; return its update, or ``None``."""
         brain, filters = self.brain, self.filters
         row = experience if filters is None else filters.brain_pre(experience)
-        memory = brain._memory
+        memory = brain._memories.get(row.muscle, brain._memory)
         memory.append(
             row.readings,
             row.setpoints,
@@ -79,13 +99,38 @@ class Learner:
         return update
 
     def learn_batch(self, experiences: Sequence[Experience]) -> Any:
-        """See :class:`Learning`."""
-        newest = None
-        for experience in experiences:
-            update = self.learn(experience)
-            if update is not None:
-                newest = update
-        return newest
+        """Let the brain think about rows, as :meth:`learn` does about one after the other.
+
+        At once if the brain can (:meth:`Brain.thinking_batch`); all are of one memory.
+        """
+        self.told_by = {}
+        if not experiences:
+            return None
+        brain, filters = self.brain, self.filters
+        memory = brain._memories.get(experiences[0].muscle, brain._memory)
+        if not self._thinks_in_batches or memory.size_limit < len(experiences):
+            newest = None
+            for experience in experiences:
+                update = self.learn(experience)
+                if self.told:
+                    self.told_by[experience.muscle] = self.told
+                if update is not None:
+                    newest = update
+            return newest
+        rows = experiences if filters is None else [filters.brain_pre(one) for one in experiences]
+        muscles = [row.muscle for row in rows]
+        memory.append_experiences(rows)
+        brain.next_observations = _following(rows)
+        update = brain.thinking_batch(muscles, [row.data for row in rows])
+        if brain._statistics or brain._reported:
+            self.told_by = brain.pop_batch_statistics(muscles)
+        if not (hasattr(update, "__array__") or update):
+            return None
+        if filters is not None:
+            update = filters.brain_post(update)
+        self.updates += 1
+        self.shared = (self.updates, update)
+        return update
 
     def hand_out(self, update: Any) -> None:
         """Keep what the brain learned before the first row, for all muscles."""
@@ -97,7 +142,7 @@ class Learner:
 
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
         """See :class:`Learning`."""
-        self.brain._memory.mark_end(
+        self.brain.memory_of(muscle).mark_end(
             terminated=terminated, truncated=truncated, muscle=muscle, final_observations=final
         )
 
@@ -111,3 +156,12 @@ class Learner:
     def update_for(self, muscle: str) -> tuple[int, Any]:
         """Return the newest update that ``muscle`` shall have, and its number (0: none)."""
         return self.shared if self.brain.shared_updates else self.newest.get(muscle, self.first)
+
+
+def _following(rows: Sequence[Experience]) -> npt.NDArray[np.float64] | None:
+    """Return what the muscles of ``rows`` see next, (n, observations); NaN where it is not known."""
+    known = [row.final_observations for row in rows]
+    if all(one is None for one in known):
+        return None
+    unknown = np.full(len(rows[0].observations), np.nan)
+    return np.array([unknown if one is None else one for one in known])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.environment.cosimulation import CoSimulation, CoSimulationPlan
 from palaestrai_mosaik.environment.environment import (
     Environment,
     EnvironmentState,
@@ -18,8 +16,9 @@ from palaestrai_mosaik.environment.environment import (
     Reward,
     World,
 )
-from palaestrai_mosaik.errors import ContractError, SpaceError
+from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import RewardInformation
+from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 from palaestrai_mosaik.types.vectors import Layout
 
 FloatVector = npt.NDArray[np.float64]
@@ -39,8 +38,13 @@ class EnvironmentStream(Protocol):
         terminated: bool,
         truncated: bool,
         state: Any,
+        incarnation: int,
+        environment_episode: int,
     ) -> None:
         """Add a row."""
+
+    def append_rows(self, rows: EnvironmentRows) -> None:
+        """Add a row for each incarnation."""
 
 
 class AgentStream(Protocol):
@@ -59,8 +63,14 @@ class AgentStream(Protocol):
         terminated: bool,
         truncated: bool,
         wall: float,
+        body: int,
+        environment_episode: int,
+        proposed: FloatVector | None,
     ) -> None:
         """Add a row."""
+
+    def append_rows(self, rows: AgentRows) -> None:
+        """Add the rows of several bodies."""
 
 
 class EnvironmentPort:
@@ -69,6 +79,13 @@ class EnvironmentPort:
     What an environment says at one time is a *state vector*: all readings (flattened, in
     the baseline's order), all rewards, then terminated and truncated as 0 or 1.
     """
+
+    #: its entity at mosaik's side, of those that the environment has ("": the only one)
+    entity = ""
+    #: its place among the parts of the environment
+    number = 0
+    #: what a body in this environment did in truth, where it replays
+    recorded: FloatVector | None = None
 
     def __init__(
         self,
@@ -93,7 +110,42 @@ class EnvironmentPort:
         self.n_readings = self.sensors.size
         self.n_rewards = len(self.rewards)
         self.stream: EnvironmentStream | None = None
+        #: whether it can begin again while the episode of the phase goes on
+        self.begins_again = isinstance(domain, Environment)
         self.begin()
+
+    @property
+    def root(self) -> EnvironmentPort:
+        """The environment that this is, or a part of."""
+        return self
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The uids of the environments that end on their own: of this one, or its incarnations."""
+        return (self.uid,)
+
+    @property
+    def replays(self) -> bool:
+        """Whether it replays what was recorded, whatever is set."""
+        return False
+
+    def match(self, kind: str, name: str) -> list[str]:
+        """Return the full ids of ``kind`` (sensors, actuators) that ``name`` means, in order.
+
+        ``name`` is an id, or a pattern of the shell (``grid.bus-*.vm_pu``, ``myenv.[0-4]``).
+        """
+        offered: Layout = getattr(self, kind)
+        if name in offered.index:
+            return [name]
+        return [uid for uid in offered.uids if fnmatchcase(uid, name)] if set(name) & set("*?[") else []
+
+    def seat_of(self, uid: str) -> EnvironmentPort | None:
+        """Return where a body sits that reads or sets the channel ``uid`` (a full id), if it is here."""
+        return self if uid in self.sensors.index or uid in self.actuators.index else None
+
+    def parts(self) -> Sequence[EnvironmentPort]:
+        """Return the parts of this environment in which a body sits."""
+        return ()
 
     def _layout(self, channels: Sequence[Any], kind: str) -> Layout:
         layout = Layout([f"{self.uid}.{c.uid}" for c in channels], [c.space for c in channels])
@@ -107,6 +159,8 @@ class EnvironmentPort:
         self.vector = np.zeros(self.n_readings + self.n_rewards + 2)
         self.state: EnvironmentState | None = None
         self.steps = -1
+        #: how often it has begun again
+        self.episodes = 0
         self.terminated = self.truncated = self.done = False
 
     def initial_setpoints(self) -> FloatVector:
@@ -117,10 +171,23 @@ class EnvironmentPort:
                 vector[part] = actuator.space.flatten(actuator.value)
         return vector
 
-    def end(self) -> tuple[bool, bool]:
-        """Take note that the environment ended with its newest state; (terminated, truncated)."""
-        self.terminated, self.truncated, self.done = bool(self.vector[-2]), bool(self.vector[-1]), True
-        return self.terminated, self.truncated
+    def take(self, vector: FloatVector) -> Mapping[str, tuple[bool, bool]] | None:
+        """Take the newest state over.
+
+        Returns (terminated, truncated) by name of what has ended with it or, after an end, begun
+        again; ``None``: nothing has.
+        """
+        begun = self.done
+        if begun:
+            self.episodes += 1
+            self.terminated = self.truncated = self.done = False
+        self.vector = vector
+        self.steps += 1
+        if vector[-2] or vector[-1]:
+            self.terminated, self.truncated, self.done = bool(vector[-2]), bool(vector[-1]), True
+        elif not begun:
+            return None
+        return {self.uid: (self.terminated, self.truncated)}
 
     def record(self, time: int) -> None:
         """Record the newest state."""
@@ -140,243 +207,16 @@ class EnvironmentPort:
             self.terminated,
             self.truncated,
             state.world_state,
+            0,
+            self.episodes,
         )
 
 
-#: places in a vector: a slice where they are neighbours, which is faster
-Places = npt.NDArray[np.intp] | slice
-
-
-def places(indices: Sequence[int]) -> Places:
-    """Return ``indices`` as a slice, where they are consecutive, or as an array."""
-    first = indices[0] if indices else 0
-    if list(indices) == list(range(first, first + len(indices))):
-        return slice(first, first + len(indices))
-    return np.array(indices, dtype=np.intp)
-
-
-@dataclass(frozen=True, slots=True)
-class InputWire:
-    """Takes places of a mosaik input and puts them into a vector.
-
-    ``attribute`` is the input's name at the receiving entity; ``take`` the places of the
-    source vector (``None``: the source is one plain value, flattened by ``flatten``),
-    ``put`` the places in the receiver's vector.
-    """
-
-    attribute: str
-    take: Places | None
-    put: Places
-    flatten: Any = None
-    #: reading is no more than ``source[take]``: this wire fills the vector in its order
-    alone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OutputWire:
-    """Sends an agent's set-points to one mosaik input.
-
-    ``take`` are the places in the agent's set-point vector (``whole``: all). ``put``: their places in the
-    environment's set-point vector, or in a vector attribute of length ``size``, or
-    (``None``) the attribute takes the plain value that ``unflatten`` makes.
-    """
-
-    attribute: str
-    take: Places
-    whole: bool
-    put: Places | None
-    kind: str
-    size: int = 0
-    unflatten: Any = None
-    initial: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A mosaik connection between an environment's entity and an agent or the director.
-
-    ``entity`` is an entity uid of the environment (``""``: its own simulator).
-    """
-
-    environment: int
-    entity: str
-    source: str
-    target: str
-    initial: Any = None
-
-
 def match(ports: Sequence[EnvironmentPort], kind: str, name: str) -> list[str]:
-    """Return the full ids of ``kind`` (sensors, actuators) that ``name`` means, in order.
-
-    ``name`` is an id, or a pattern of the shell (``grid.bus-*.vm_pu``, ``myenv.[0-4]``).
-    """
-    offered = [uid for port in ports for uid in getattr(port, kind).uids]
-    if name in offered:
-        return [name]
-    return [uid for uid in offered if fnmatchcase(uid, name)] if set(name) & set("*?[") else []
+    """Return the full ids that ``name`` means (:meth:`EnvironmentPort.match`), of all environments."""
+    return [uid for port in ports for uid in port.match(kind, name)]
 
 
 def match_all(ports: Sequence[EnvironmentPort], kind: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return what all ``names`` mean (:func:`match`), each id once; unknown names stay."""
     return tuple(dict.fromkeys(uid for name in names for uid in match(ports, kind, name) or [name]))
-
-
-def shared_actuators(
-    ports: Sequence[EnvironmentPort], owned: Sequence[tuple[str, Sequence[str]]]
-) -> list[tuple[int, str]]:
-    """Return what is wrong with the actuators of co-simulations that several agents own.
-
-    ``owned``: name and actuators of every agent. Each problem comes with the place in
-    ``owned`` of the agent that is one too many.
-    """
-    in_groups = {u for p in ports if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
-    owners: dict[str, str] = {}
-    problems = []
-    for place, (name, uids) in enumerate(owned):
-        shared = [uid for uid in uids if uid in owners]
-        if shared:
-            more = f" (and {len(shared) - 1} more)" if len(shared) > 1 else ""
-            problems.append(
-                (
-                    place,
-                    f"actuator {shared[0]!r}{more} belongs to {owners[shared[0]]!r} and to {name!r}; in a co-simulation "
-                    "an actuator has one owner, because mosaik gives both values to the entity without an order",
-                )
-            )
-        owners |= dict.fromkeys((uid for uid in uids if uid in in_groups), name)
-    return problems
-
-
-def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:
-    """Gather a vector of length ``size`` from mosaik's inputs of one entity; not to be written to."""
-    vector = np.empty(size)
-    for wire in wires:
-        (value,) = inputs[wire.attribute].values()
-        try:
-            if wire.take is None:
-                vector[wire.put] = wire.flatten(value)
-            else:
-                vector[wire.put] = np.asarray(value, dtype=np.float64)[wire.take]
-        except (SpaceError, TypeError, ValueError, IndexError) as error:
-            raise ContractError(
-                f"what came from {wire.attribute!r} is no reading: {value!r} ({error})"
-            ) from error
-    vector.flags.writeable = False
-    return vector
-
-
-def wire_sensors(
-    ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None], uids: Sequence[str]
-) -> tuple[list[InputWire], list[Link]]:
-    """Lay the wires from the sensors ``uids`` (full ids) to a vector in their order."""
-    groups: dict[tuple[int, str, str], tuple[list[int], list[int], Any]] = {}
-    position = 0
-    for uid in uids:
-        e, i = _find(ports, uid, "sensors")
-        part, space = ports[e].sensors.slices[i], ports[e].sensors.spaces[i]
-        put = list(range(position, position + space.size))
-        position += space.size
-        plan = plans[e]
-        if plan is None:
-            key, take, flatten = (e, "", "state"), list(range(part.start, part.stop)), None
-        else:
-            sensor = plan.sensors[i]
-            if sensor.index is None:
-                # a plain value has its own wire, whatever else comes from that attribute
-                groups[e, sensor.entity, sensor.attribute + "\0" + uid] = ([], put, space.flatten)
-                continue
-            key, take, flatten = (e, sensor.entity, sensor.attribute), [sensor.index], None
-        taken, placed, _ = groups.setdefault(key, ([], [], flatten))
-        taken += take
-        placed += put
-    wires: list[InputWire] = []
-    links: list[Link] = []
-    for (e, entity, attribute), (take, put, flatten) in groups.items():
-        source = attribute.split("\0")[0]
-        # with the index, because uids and entities may contain dots themselves
-        target = ".".join(part for part in (f"{e}-{ports[e].uid}", entity, source) if part)
-        if not take:
-            target += f"#{len(wires)}"
-        wires.append(
-            InputWire(
-                target,
-                places(take) if take else None,
-                places(put),
-                flatten,
-                alone=bool(take) and put == list(range(position)),
-            )
-        )
-        links.append(Link(e, entity, source, target))
-    return wires, links
-
-
-def wire_actuators(
-    ports: Sequence[EnvironmentPort], plans: Sequence[CoSimulationPlan | None], uids: Sequence[str]
-) -> tuple[list[OutputWire], list[Link]]:
-    """Lay the wires from a set-point vector in the order of ``uids`` to the actuators."""
-    groups: dict[tuple[int, str, str], tuple[list[int], list[int], Any]] = {}
-    wires: list[OutputWire] = []
-    links: list[Link] = []
-    position = 0
-    for uid in uids:
-        e, i = _find(ports, uid, "actuators")
-        part, space = ports[e].actuators.slices[i], ports[e].actuators.spaces[i]
-        take = list(range(position, position + space.size))
-        position += space.size
-        plan = plans[e]
-        if plan is None:
-            key, put, size = (e, "", "setpoints"), list(range(part.start, part.stop)), 0
-        else:
-            actuator = plan.actuators[i]
-            if actuator.index is None:
-                name, value = (
-                    f"{ports[e].uid}.{actuator.entity}.{actuator.attribute}",
-                    actuator.information.value,
-                )
-                wires.append(OutputWire(name, places(take), False, None, "value", 0, space.unflatten, value))
-                links.append(Link(e, actuator.entity, name, actuator.attribute, value))
-                continue
-            key, put, size = (e, actuator.entity, actuator.attribute), [actuator.index], actuator.size
-        taken, placed, _ = groups.setdefault(key, ([], [], size))
-        taken += take
-        placed += put
-    for (e, entity, attribute), (taken, placed, size) in groups.items():
-        name = ".".join(part for part in (f"{e}-{ports[e].uid}", entity, attribute) if part)
-        kind = "vector" if entity else "packet"
-        initial = np.full(size, np.nan) if entity else ()
-        wires.append(
-            OutputWire(
-                name, places(taken), taken == list(range(position)), places(placed), kind, size, None, initial
-            )
-        )
-        links.append(Link(e, entity, name, attribute, initial))
-    return wires, links
-
-
-def _find(ports: Sequence[EnvironmentPort], uid: str, kind: str) -> tuple[int, int]:
-    for e, port in enumerate(ports):
-        i = getattr(port, kind).index.get(uid)
-        if i is not None:
-            return e, i
-    raise ContractError(f"no environment offers the {kind[:-1]} {uid!r}")
-
-
-def plans_of(ports: Sequence[EnvironmentPort]) -> list[CoSimulationPlan | None]:
-    """Return the plan of every co-simulation (``None`` for an environment of one class)."""
-    plans: list[CoSimulationPlan | None] = []
-    for port in ports:
-        if isinstance(port.domain, CoSimulation):
-            plan = port.domain.plan()
-            for what, ported, offered in (
-                ("sensors", plan.sensors, port.sensors.uids),
-                ("actuators", plan.actuators, port.actuators.uids),
-            ):
-                planned = tuple(f"{port.uid}.{p.information.uid}" for p in ported)
-                if planned != offered:
-                    raise ContractError(f"environment {port.uid!r}: {what} of plan() and setup() differ")
-            plans.append(plan)
-        else:
-            if not isinstance(port.domain, Environment):
-                raise ContractError(f"environment {port.uid!r} is neither an Environment nor a CoSimulation")
-            plans.append(None)
-    return plans

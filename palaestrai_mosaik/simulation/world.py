@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import networkx
@@ -19,6 +20,7 @@ import numpy as np
 from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.environment.cosimulation import (
     CoSimulation,
     CoSimulationPlan,
@@ -29,19 +31,21 @@ from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import ContractError, SimulationError, SimulatorError, did_you_mean
 
 from . import mosaik_internals as internals
+from .batch_port import BatchPort
 from .bridge import (
     CLOCK,
     DIRECTOR,
     TURN,
     AgentSimulator,
     AgentsSimulator,
+    BatchSimulator,
     DirectorSimulator,
     EnvironmentSimulator,
     Shell,
     guarded,
 )
 from .director import Director
-from .ports import InputWire, Link, plans_of, shared_actuators, wire_sensors
+from .wires import InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
 
 _OURS = "ours"
 #: seconds that a process may take to start, however short the time-out of its answers is
@@ -79,7 +83,7 @@ class Episode:
                 raise SimulationError(f"a simulator raised {error!r}") from error
             raise
 
-    def generator(self, *names: str) -> np.random.Generator:
+    def generator(self, *names: str | int) -> np.random.Generator:
         """Return the generator of a part of this episode."""
         return seeding.generator(self.seed, *self.seed_path, *names)
 
@@ -147,13 +151,20 @@ class WorldBuilder:
             port.domain.rng = episode.generator("environment", port.uid)
             if isinstance(port.domain, CoSimulation):
                 port.domain.reset()
+            elif isinstance(port.domain, BatchEnvironment):
+                first = port.domain.first
+                port.domain.rngs = [
+                    episode.generator("environment", port.uid, first + k) for k in range(port.domain.batch)
+                ]
         self.plans = plans_of(self.ports)
         for problem in shared_actuators(self.ports, [(b.name, b.actuators.uids) for b in director.bodies]):
             raise ContractError(problem[1])
         links = []
+        sockets = Sockets(self.ports, self.plans)
         for body in director.bodies:
-            links.append(body.wire(self.ports, self.plans))
-            body.begin(episode.worker, episode.number, episode.generator("agent", body.name))
+            links.append(body.wire(sockets))
+            rng = partial(episode.generator, "agent", body.agent)
+            body.begin(episode.worker, episode.number, rng)
         wires, watching = self._director_wires()
         director.begin(episode.worker, episode.number, wires)
         for e, plan in enumerate(self.plans):
@@ -184,10 +195,11 @@ class WorldBuilder:
         for e, port in enumerate(self.ports):
             if self.plans[e] is None:
                 everything = slice(0, len(port.vector))
-                wires.append([InputWire(f"{port.uid}.state", everything, everything, True)])
-                links.append(Link(e, "", "state", f"{port.uid}.state"))
+                source = "states" if isinstance(port.domain, BatchEnvironment) else "state"
+                wires.append([InputWire(f"{port.uid}.{source}", everything, everything, True)])
+                links.append(Link(e, "", source, f"{port.uid}.{source}"))
             else:
-                laid, wanted = wire_sensors(self.ports, self.plans, port.sensors.uids)
+                laid, wanted = wire_sensors(Sockets(self.ports, self.plans), [port], port.sensors.uids)
                 wires.append(laid)
                 links += wanted
         return wires, links
@@ -242,8 +254,15 @@ class WorldBuilder:
 
     async def _build_environment(self, e: int) -> None:
         port = self.ports[e]
+        director = self.episode.director
+        if isinstance(port, BatchPort):
+            factory = await self._start_ours(self.sids[e, ""], BatchSimulator(port, director))
+            whole = self.entities[e, ""] = await factory.Batch(eid=port.uid)
+            for seat, child in zip(port.parts(), whole.children, strict=True):
+                self.entities[e, seat.entity] = child
+            return
         assert isinstance(port.domain, Environment)
-        shell = EnvironmentSimulator(port, port.domain, self.episode.director)
+        shell = EnvironmentSimulator(port, port.domain, director)
         factory = await self._start_ours(self.sids[e, ""], shell)
         self.entities[e, ""] = await factory.Environment(eid=port.uid)
 
@@ -294,10 +313,11 @@ class WorldBuilder:
         else:
             factory = await self._start_ours("director", DirectorSimulator(director, stop, targets))
             lead = await factory.Director(eid=DIRECTOR)
-            for i, body in enumerate(director.bodies):
-                shell = AgentSimulator(body, sorted({*targets, *sources}))
+            for i, (name, bodies) in enumerate(director.agents.items()):
+                shell = AgentSimulator(name, bodies, sorted({*targets, *sources}))
                 factory = await self._start_ours(f"agent-{i}", shell)
-                agents.append((body, await factory.Agent(eid=body.name)))
+                for body in bodies:
+                    agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
             self._connect(self.entities[link.environment, link.entity], lead, (link.source, link.target), 0)
         for clocked in self._clocked(links):

@@ -49,7 +49,10 @@ class _View:
         self.worker, self.episode, self.time = worker, episode, step
         values = story.objectives[worker, episode]
         self.values = {a: values[:step, i].copy() for i, a in enumerate(story.agents)}
-        self.ended = dict.fromkeys(story.environments, (step == len(values), False))
+        over = step == len(values)
+        self.ended = dict.fromkeys(story.environments, (over, False))
+        self.endings = dict.fromkeys(story.environments, int(over))
+        self.environments_reset = False
 
     def objectives(self, agent: str) -> FloatArray:
         return self.values.get(agent, np.empty(0))

@@ -48,18 +48,30 @@ class Layout:
         self.low = np.concatenate([s.flat_low for s in self.spaces] or [np.empty(0)])
         self.high = np.concatenate([s.flat_high for s in self.spaces] or [np.empty(0)])
 
+    def renamed(self, uids: Sequence[str]) -> Layout:
+        """Return the same layout under other ids."""
+        layout = copy(self)
+        layout.uids = tuple(uids)
+        layout.index = {uid: i for i, uid in enumerate(layout.uids)}
+        return layout
+
     def bound(self, rng: np.random.Generator) -> Layout:
         """Return the same layout with spaces that sample from ``rng``."""
         layout = copy(self)
         layout.spaces = tuple(space.bound(rng) for space in self.spaces)
         return layout
 
-    def check(self, vector: FloatVector) -> None:
-        """Raise :class:`ActionError` naming the first set-point outside its space (NaN: none)."""
-        # every comparison with NaN is false, so that it is never outside
-        wrong = (vector < self.low) | (vector > self.high)
+    def outside(self, vector: FloatVector) -> npt.NDArray[np.bool_]:
+        """Return where ``vector``, or each row of a matrix, is outside the spaces (NaN never is)."""
+        # every comparison with NaN is false
+        wrong: npt.NDArray[np.bool_] = (vector < self.low) | (vector > self.high)
         if self.any_integral:
             wrong |= self.integral & (vector != np.rint(vector)) & ~np.isnan(vector)
+        return wrong
+
+    def check(self, vector: FloatVector) -> None:
+        """Raise :class:`ActionError` naming the first set-point outside its space (NaN: none)."""
+        wrong = self.outside(vector)
         if wrong.any():
             place = int(np.argmax(wrong))
             channel = next(i for i, part in enumerate(self.slices) if part.start <= place < part.stop)

@@ -213,9 +213,9 @@ def test_a_pickled_condition_goes_on_as_if_nothing_had_been(rules, cut) -> None:
 
 def test_it_is_a_vanilla_condition_besides() -> None:
     subject = of_a(success=success())
-    running = SimpleNamespace(ended={"w": (False, False)})
+    running = SimpleNamespace(endings={"w": 0}, environments_reset=False)
     assert subject.episode_flow_control(running) is SimulationFlowControl.CONTINUE
-    running.ended["w"] = (False, True)
+    running.endings["w"] = 1
     assert subject.episode_flow_control(running) is SimulationFlowControl.RESET
     last = SimpleNamespace(worker=0)
     over = SimpleNamespace(episodes=2, history=[[{}]], last=last)

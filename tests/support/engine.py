@@ -10,7 +10,7 @@ import numpy as np
 
 from palaestrai_mosaik.agent import Muscle, Objective
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.simulation.body import Body
+from palaestrai_mosaik.simulation.body import Body, Identity
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.director import Director
@@ -103,7 +103,7 @@ def make_director(
     bodies = []
     for name, muscle, objective, sensors, actuators in agents:
         muscle.uid = name
-        body = Body(name, muscle, objective, Channels(ports, sensors, actuators))
+        body = Body(Identity(name), muscle, objective, Channels(ports, sensors, actuators))
         muscle._memory = body.memory
         if objective is not None:
             objective.setup(body.reward_names)

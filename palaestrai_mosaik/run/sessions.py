@@ -1,0 +1,305 @@
+"""Sessions out of a store: what agents of earlier runs and phases lived through, to be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.environment.environment import World
+from palaestrai_mosaik.environment.replay import SessionPool, SessionPoolEnvironment
+from palaestrai_mosaik.environment.replay.sources import (
+    ANY_BODY,
+    STORE_KEYS,
+    Channel,
+    RecordedRows,
+    check_keys,
+    plain_name,
+)
+from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.types import Space
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import InstanceRecorder, Store
+
+#: what tells the episodes of bodies apart, in the order in which they become sessions
+_SESSION = ("phase", "worker", "episode", "body", "environment_episode")
+
+
+@dataclass(frozen=True)
+class StoredSessions:
+    """Reads the sources of a document that mean a store; can be sent to other processes.
+
+    ``location`` and ``directory`` are those of the :class:`Store` that is meant where the source
+    names none (``None``: the default one), ``instance`` is the execution that runs now, which is
+    meant where the source names none.
+    """
+
+    # it may hold a password
+    location: str | None = field(default=None, repr=False)
+    directory: str | None = None
+    instance: str | None = None
+
+    @classmethod
+    def of(cls, store: Store | None, recorder: InstanceRecorder | None = None) -> StoredSessions:
+        """Return what reads from ``store``, for the execution that ``recorder`` records."""
+        instance = None if recorder is None else recorder.uid
+        if store is None:
+            return cls(instance=instance)
+        location = store.database.engine.url.render_as_string(hide_password=False)
+        return cls(location, str(store.directory), instance)
+
+    def __call__(self, source: Mapping[str, Any]) -> SessionPool:
+        """Return the sessions that ``source`` means: see :func:`read_sessions`."""
+        from palaestrai_mosaik.store import Store
+
+        check_keys(source, STORE_KEYS)
+        asked = {key: value for key, value in source.items() if key != "store"}
+        if "run" not in asked and "instance" not in asked:
+            if self.instance is None:
+                raise StoreError(
+                    "source: it names neither run nor instance, so it means an earlier phase of the run itself; declare "
+                    "observations and actions, so that it is not read before that phase has been recorded"
+                )
+            asked["instance"] = self.instance
+        location, directory = self.location, self.directory
+        if source.get("store") is not None:
+            location, directory = str(source["store"]), None
+        with Store(location, directory=directory, create=False) as store:
+            return read_sessions(store, **asked)
+
+
+def connect(domain: World, stored: StoredSessions) -> None:
+    """Let an environment that replays read from stores; others are left alone."""
+    if isinstance(domain, SessionPoolEnvironment):
+        domain.read_store = stored
+
+
+def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
+    store: Store,
+    run: str | None = None,
+    instance: str | None = None,
+    phase: int | str | None = None,
+    agent: str | None = None,
+    body: int | str | Sequence[int | str] | None = None,
+    mode: str | None = None,
+    evaluation: bool | None = False,
+) -> SessionPool:
+    """Return what an agent lived through: each episode of each of its bodies is a session.
+
+    ``run`` is the uid of a document: its newest execution that has finished is meant;
+    ``instance`` means an execution as everywhere in the store. ``phase`` (number or name), ``mode``
+    (train or test), ``body`` (a number, a label, or several) and ``evaluation`` (``None``: training
+    and evaluation) narrow it down. ``agent`` may be left out where there was only one.
+
+    Observations and actions are called as the agent's sensors and actuators (without the
+    number of an incarnation, where several bodies share a name), and have their spaces. All
+    are float64. After the last action comes the last state of the environment, if all sensors are
+    in one. Sessions are ordered by phase, worker, episode and body.
+
+    Raises :class:`StoreError` where something is not there, or the bodies are not alike.
+    """
+    uid = store.find_run(instance) if instance is not None else _finished(store, run)
+    name, phases = recorded_phases(store, uid, agent, phase, mode)
+    both = [False, True] if evaluation is None else [evaluation]
+    pieces = [_Piece(store, uid, number, name, body, flag) for number in phases for flag in both]
+    pieces = [piece for piece in pieces if len(piece.frame)]
+    if not pieces:
+        raise StoreError(f"agent {name!r} has no steps in phases {phases} of instance {uid}")
+    for piece in pieces[1:]:
+        if piece.channels() != pieces[0].channels():
+            raise StoreError(
+                f"agent {name!r} has other channels in phase {piece.phase} than in phase {pieces[0].phase}: name "
+                "one phase"
+            )
+    rows = _joined([piece.rows() for piece in pieces])
+    pool = rows.pool()
+    finals: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
+    for piece in pieces:
+        finals.update(piece.last_states())
+    return _with_finals(pool, [finals.get(key) for key in rows.session_keys()])
+
+
+def recorded_phases(
+    store: Store, instance: str, agent: str | None, phase: int | str | None, mode: str | None
+) -> tuple[str, list[int]]:
+    """Return the agent and the numbers of the phases of ``instance`` that are meant and have it."""
+    table = store.phases(instance)
+    if phase is not None:
+        known = ", ".join(f"{i} {name!r}" for i, name in zip(table["phase"], table["name"], strict=True))
+        hint = did_you_mean(str(phase), table["name"])
+        table = table[(table["phase"] == phase) | (table["name"] == phase)]
+        if table.empty:
+            raise StoreError(f"instance {instance} has no phase {phase!r}{hint}; it has: {known or 'none'}")
+    if mode is not None:
+        modes = sorted(set(table["mode"]))
+        table = table[table["mode"] == mode]
+        if table.empty:
+            raise StoreError(f"no such phase of instance {instance} is in {mode} mode, only {modes}")
+    agents = store.agents(instance)
+    agents = agents[agents["phase"].isin(table["phase"])]
+    names = sorted(set(agents["agent"]))
+    if agent is None and len(names) == 1:
+        agent = names[0]
+    numbers = agents.loc[agents["agent"] == agent, "phase"].tolist()
+    if agent is None or not numbers:
+        told = "name one of its agents" if agent is None else f"it has no agent {agent!r}"
+        raise StoreError(
+            f"instance {instance}: {told}{did_you_mean(agent or '', names)}; there are: {', '.join(names) or 'none'}"
+        )
+    return agent, numbers
+
+
+def _finished(store: Store, run: str | None) -> str:
+    found = store.find_instance(run)
+    if found.status != "finished":
+        raise StoreError(
+            f"no instance of the experiment run {run!r} has finished: the newest one, {found.uid}, is {found.status}"
+        )
+    return found.uid
+
+
+class _Piece:
+    """The steps of one agent in one phase: of training or of evaluation."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        phase: int,
+        agent: str,
+        body: int | str | Sequence[int | str] | None,
+        evaluation: bool,
+    ):
+        self.phase = phase
+        self._store, self._run, self._agent, self._evaluation = store, run, agent, evaluation
+        places = ["body", "environment_episode"]
+        everything = store.steps(run, phase, agent, evaluation=evaluation, body=body)
+        numbers = store.steps(run, phase, agent, evaluation=evaluation, body=body, columns=places)
+        self.frame = everything.assign(phase=phase, **{name: numbers[name] for name in places})
+        present = set(self.frame["body"])
+        groups = store.bodies(run, phase, agent)
+        stop = groups["first"] + groups["count"]
+        self._groups = groups[
+            [any(a <= b < z for b in present) for a, z in zip(groups["first"], stop, strict=True)]
+        ]
+        channels = store.channels(run, phase)
+        self._offered = channels[channels["environment"].notna()]
+        self._owned = channels[channels["agent"] == agent]
+
+    def channels(self) -> dict[str, list[tuple[str, str, int]]]:
+        """Return name, space and size of the agent's channels by their kind."""
+        found = []
+        for group in self._groups["group"]:
+            own = self._owned[self._owned["group"] == group]
+            found.append(
+                {
+                    kind: list(
+                        own.loc[own["kind"] == kind, ["uid", "space", "size"]].itertuples(
+                            index=False, name=None
+                        )
+                    )
+                    for kind in ("sensor", "actuator", "reward")
+                }
+            )
+        for other in found[1:]:
+            if other != found[0]:
+                firsts = ", ".join(map(str, self._groups["first"]))
+                raise StoreError(
+                    f"the bodies of agent {self._agent!r} in phase {self.phase} have different channels: pick some that "
+                    f"are alike with 'body' (they begin with {firsts})"
+                )
+        return found[0]
+
+    def rows(self) -> RecordedRows:
+        """Return the steps as rows of sessions."""
+        channels = self.channels()
+        observed, acted = (
+            [_channel(prefix, *one) for one in channels[kind]]
+            for prefix, kind in (("reading", "sensor"), ("setpoint", "actuator"))
+        )
+        rewards = {plain_name(uid): f"reward.{uid}" for uid, _, _ in channels["reward"]}
+        columns = [c for one in (*observed, *acted) for c in one.columns]
+        columns += [*rewards.values(), *_SESSION, "step", "terminated"]
+        return RecordedRows(
+            {name: self.frame[name].to_numpy() for name in columns},
+            *(observed, acted, rewards),
+            *(_SESSION, "step", "terminated"),
+        )
+
+    def last_states(self) -> dict[tuple[Any, ...], npt.NDArray[np.float64]]:
+        """Return all readings after the last action, for each session for which they were recorded."""
+        result: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
+        lasts = self.frame.groupby(list(_SESSION))["time"].max()
+        group: Any
+        for group in self._groups.itertuples(index=False):
+            first = group.number if self._batched(group) else 0
+            for key, row in self._states_of(group).items():
+                worker, episode, incarnation, turn = key
+                place = int(incarnation - first)
+                session = (self.phase, worker, episode, int(group.first) + place, turn)
+                if 0 <= place < group.count and session in lasts.index and row[0] > lasts[session]:
+                    result[session] = row[1:]
+        return result
+
+    def _batched(self, group: Any) -> bool:
+        environments = self._store.environments(self._run, self.phase)
+        return bool(
+            (environments.loc[environments["environment"] == group.environment, "incarnations"] > 1).any()
+        )
+
+    def _states_of(self, group: Any) -> dict[tuple[int, ...], npt.NDArray[np.float64]]:
+        """Return time and readings of the last state of each episode around a group of bodies."""
+        offered = self._offered[self._offered["kind"] == "sensor"]
+        owners = dict(zip(offered["uid"], offered["environment"], strict=True))
+        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
+        uids = [uid if uid in owners else uid.replace(f".{group.number}.", ANY_BODY, 1) for uid in own["uid"]]
+        if len({owners.get(uid) for uid in uids}) != 1 or owners.get(uids[0]) is None:
+            return {}
+        columns = [
+            c
+            for uid, size in zip(uids, own["size"], strict=True)
+            for c in _channel("reading", uid, "", size).columns
+        ]
+        places = ["incarnation", "environment_episode"]
+        states = self._store.environment_states(
+            *(self._run, self.phase, owners[uids[0]]),
+            evaluation=self._evaluation,
+            columns=[*columns, *places],
+        )
+        keys = ["worker", "episode", *places]
+        last = states.sort_values("step", kind="stable").groupby(keys).tail(1)
+        values = last[["time", *columns]].to_numpy(np.float64)
+        return {tuple(key): row for key, row in zip(last[keys].to_numpy().tolist(), values, strict=True)}
+
+
+def _channel(prefix: str, uid: str, space: str, size: int) -> Channel:
+    from palaestrai_mosaik.store import ChannelRecord
+    from palaestrai_mosaik.store.records import channel_columns
+
+    columns = channel_columns(prefix, [ChannelRecord(uid, space, size)])
+    return Channel(plain_name(uid), tuple(columns), Space.from_string(space) if space else None)
+
+
+def _joined(pieces: Sequence[RecordedRows]) -> RecordedRows:
+    first = pieces[0]
+    return replace(
+        first, columns={name: np.concatenate([one.columns[name] for one in pieces]) for name in first.columns}
+    )
+
+
+def _with_finals(pool: SessionPool, finals: Sequence[npt.NDArray[np.float64] | None]) -> SessionPool:
+    """Return the pool with what was seen after the last action, where it is known."""
+    sessions = pool.sessions
+    known = {i: one for i, one in enumerate(finals) if one is not None}
+    if not known:
+        return pool
+    # all observations are float64, so they lie in one column
+    after = sessions.by_session["final.0"].copy()
+    after[list(known)] = np.stack(list(known.values()))
+    return SessionPool.of(
+        pool.signature, replace(sessions, by_session={**sessions.by_session, "final.0": after})
+    )

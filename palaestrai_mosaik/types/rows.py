@@ -1,0 +1,60 @@
+"""Rows of many bodies or incarnations at one time, on their way from the engine to the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatVector = npt.NDArray[np.float64]
+FloatMatrix = npt.NDArray[np.float64]
+IntVector = npt.NDArray[np.integer]
+BoolVector = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRows:
+    """One closed row of each of ``n`` bodies of an agent, which are alike.
+
+    ``worker`` and ``episode`` (of the phase) are common to them. ``time`` (in mosaik ticks),
+    ``step``, ``body``, ``environment_episode``, ``objective``, ``terminated`` and ``truncated``
+    are (n,); ``readings`` (n, readings), ``setpoints`` (n, set-points), ``rewards`` (n, rewards).
+    ``wall``: seconds that the muscle took for each. ``proposed`` (n, set-points): what the agent
+    would have done, where its environment replays.
+    """
+
+    worker: int
+    episode: int
+    time: IntVector
+    step: IntVector
+    body: IntVector
+    environment_episode: IntVector
+    readings: FloatMatrix
+    setpoints: FloatMatrix
+    rewards: FloatMatrix
+    objective: FloatVector
+    terminated: BoolVector
+    truncated: BoolVector
+    wall: float
+    proposed: FloatMatrix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRows:
+    """One state of each of ``n`` incarnations of an environment.
+
+    ``incarnation``, ``environment_episode``, ``terminated`` and ``truncated`` are (n,);
+    ``readings`` (n, readings), ``rewards`` (n, rewards). ``time`` is in mosaik ticks.
+    """
+
+    worker: int
+    episode: int
+    time: int
+    step: int
+    incarnation: IntVector
+    environment_episode: IntVector
+    readings: FloatMatrix
+    rewards: FloatMatrix
+    terminated: BoolVector
+    truncated: BoolVector
