@@ -195,6 +195,7 @@ class Inspection:
                         j,
                         into=self.warnings,
                     )
+        self._look_for_those_who_never_end(i, ports, conditions)
         if not any(port.domain.ends for port in ports) and not any(map(_can_end_episode, conditions)):
             names = ", ".join(repr(port.uid) for port in ports)
             self._report(
@@ -202,6 +203,28 @@ class Inspection:
                 "does it",
                 i,
             )
+
+    def _look_for_those_who_never_end(
+        self, i: int, ports: Sequence[EnvironmentPort], conditions: Sequence[TerminationCondition]
+    ) -> None:
+        """Look for an environment that ``when: all`` would wait for in vain."""
+        own = [c for c in conditions if isinstance(c, EnvironmentTerminationCondition)]
+        wanted = max((c.episodes for c in own if c.when == "all"), default=0)
+        sooner = any(c.when == "any" for c in own) and any(port.domain.ends for port in ports)
+        if not wanted or sooner or any(map(_can_end_episode, conditions)):
+            return
+        for j, port in enumerate(ports):
+            why = "never ends" if not port.domain.ends else ""
+            if not why and wanted > 1 and not port.begins_again:
+                why = f"ends once and cannot begin again, but is to end {wanted} times"
+            if why:
+                self._report(
+                    f"environment {port.uid!r} {why}, so that 'when: all' would wait for ever; give a condition that "
+                    "ends the episode, or 'when: any'",
+                    i,
+                    "environments",
+                    j,
+                )
 
     def _report(self, message: str, phase: int, *place: str | int, into: list[Problem] | None = None) -> None:
         problem = self.document.problem(message, "phases", phase, *place)

@@ -208,7 +208,7 @@ class BatchBody:
         begun = self._outs & self.port.begun_now[self._rows]
         if begun.any():
             self._outs = self._outs & ~begun
-            self._episodes = self._episodes + begun
+            self._episodes = self.port.counts[self._rows]
             self.muscle.reset_bodies(np.flatnonzero(begun))
             self.out = False
 
@@ -271,7 +271,10 @@ class BatchBody:
         rows, self._open = self._open, None
         assert rows is not None
         port = self.port
-        rewards = port.vector[self.channels.rows[rows.places], port.n_readings : -2]
+        if port in fresh:
+            rewards = port.vector[self.channels.rows[rows.places], port.n_readings : -2]
+        else:
+            rewards = np.zeros((len(rows.places), port.n_rewards))
         rows.rewards = rewards
         if self.objective is None:
             rows.value = rewards.sum(axis=1)

@@ -37,6 +37,7 @@ class BatchPort(EnvironmentPort):
     """
 
     domain: BatchEnvironment
+    alone = False
 
     def __init__(
         self,
@@ -102,10 +103,8 @@ class BatchPort(EnvironmentPort):
         """Return incarnation ``number``, for a body to sit in."""
         if number not in self._seats:
             self._seats[number] = Seat(self, number)
+            self.parts = [self._seats[k] for k in sorted(self._seats)]
         return self._seats[number]
-
-    def parts(self) -> Sequence[EnvironmentPort]:
-        return [self._seats[k] for k in sorted(self._seats)]
 
     def begin(self) -> None:
         width = self.n_readings + self.n_rewards + 2
@@ -113,7 +112,7 @@ class BatchPort(EnvironmentPort):
         self.recorded = None
         self.state = None
         self.steps = -1
-        self.done = False
+        self.done = self.stopped = False
         #: (batch,): which have ended with their newest state, which ended with this one, which
         #: began again with it, and how often they have begun again
         self.dones = np.zeros(self.batch, dtype=bool)
@@ -152,7 +151,7 @@ class BatchPort(EnvironmentPort):
             )
         return rewards
 
-    def take(self, vector: FloatVector) -> Mapping[str, tuple[bool, bool]] | None:
+    def take(self, vector: FloatVector) -> Mapping[str, tuple[bool, bool]]:
         before, self.vector = self.dones, vector
         self.steps += 1
         flags = vector[:, -2:] != 0
@@ -165,8 +164,6 @@ class BatchPort(EnvironmentPort):
             self.done = bool(dones.all())
         for seat in self._seats.values():
             seat.see(vector, flags)
-        if not len(changed):
-            return None
         names = self._names
         return {names[k]: (bool(flags[k, 0]), bool(flags[k, 1])) for k in changed.tolist()}
 
@@ -223,6 +220,7 @@ class Seat(EnvironmentPort):
         self.vector = matrix[self.number]
         self.terminated, self.truncated = bool(flags[self.number, 0]), bool(flags[self.number, 1])
         self.done = self.terminated or self.truncated
+        self.episodes = int(self._root.counts[self.number])
         recorded = self._root.recorded
         self.recorded = None if recorded is None else recorded[self.number]
 

@@ -172,7 +172,8 @@ class Body:
         """Begin the next episode of an environment that has ended, if it is there now."""
         if self.out and not self.has_ended(True):
             self.out = False
-            self.episodes += 1
+            # of one environment, what counts is how often it has begun, even if it ended at once
+            self.episodes = self.ports[0].episodes if len(self.ports) == 1 else self.episodes + 1
             self.muscle.reset()
             if self.filters is not None:
                 self.filters.reset()
@@ -301,13 +302,6 @@ class Body:
         self.ahead = readings if self.filters is None else self.filters.pre(readings)
         return self.ahead
 
-    def think(self, ahead: bool) -> None:
-        """Let the brain think about the row that was closed last; the episode goes on.
-
-        ``ahead``: it is told what the muscle sees next.
-        """
-        self._learn(final=self.look_ahead() if ahead else None)
-
     def depart(self, closed: list[Any]) -> None:
         """End the episode: what this body watches has ended. ``closed``: whose row was closed now."""
         self.out = True
@@ -318,10 +312,20 @@ class Body:
         if self in closed:
             closed.remove(self)
 
-    def _learn(
-        self, terminated: bool = False, truncated: bool = False, final: FloatVector | None = None
+    def think(
+        self,
+        ahead: bool = False,
+        terminated: bool = False,
+        truncated: bool = False,
+        final: FloatVector | None = None,
     ) -> None:
-        """Let the brain think about the row that was closed last, and take its update."""
+        """Let the brain think about the row that was closed last, and take its update.
+
+        ``ahead``: it is told what the muscle sees next. ``final``: the episode ended with the row,
+        and this is what the muscle would have seen.
+        """
+        if ahead:
+            final = self.look_ahead()
         learner = self.learner
         assert learner is not None
         update = learner.learn(
@@ -366,7 +370,7 @@ class Body:
             if self.filters is not None:
                 final = self.filters.pre(final)
             if learns:
-                self._learn(terminated, truncated, final)
+                self.think(False, terminated, truncated, final)
             else:
                 self.learner.mark_end(self.muscle.uid, terminated, truncated, final)
         row = (*self.row[:8], terminated, truncated, *self.row[10:])

@@ -118,7 +118,7 @@ class EnvironmentSimulator(Shell):
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         port, director = self.port, self.director
-        if director.over or not director.runs(port):
+        if director.over or port.stopped:
             return None
         try:
             held = self._apply(inputs)
@@ -176,7 +176,7 @@ class BatchSimulator(Shell):
         self.setpoints = port.initial_setpoints()
         self.accepted: dict[tuple[str, str], int] = {}
         #: the incarnations that are entities of their own, by entity id
-        self.seats = {f"{port.uid}.{seat.number}": seat.number for seat in port.parts()}
+        self.seats = {f"{port.uid}.{seat.number}": seat.number for seat in port.parts}
 
     def create(self, num: int, model: str, **params: Any) -> Any:
         (entity,) = super().create(num, model, **params)
@@ -185,7 +185,7 @@ class BatchSimulator(Shell):
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         port, director = self.port, self.director
-        if director.over or not director.runs(port):
+        if director.over or port.stopped:
             return None
         try:
             if time == 0:
@@ -205,9 +205,6 @@ class BatchSimulator(Shell):
     def _apply(self, inputs: Inputs) -> np.ndarray[Any, Any]:
         port = self.port
         held = self.setpoints.copy()
-        if port.dones.any():
-            # who begins again begins without what was set before
-            held[port.dones] = port.initial_setpoints()[port.dones]
         packets = []
         for eid, attributes in inputs.items():
             for source, packet in attributes.get("setpoints", {}).items():
@@ -223,6 +220,9 @@ class BatchSimulator(Shell):
             if missing.any():
                 values = np.where(missing, held[put], values)
             held[put] = values
+        if port.dones.any():
+            # who begins again begins without what was set before, and what is set now is too late
+            held[port.dones] = port.initial_setpoints()[port.dones]
         held.flags.writeable = False
         self.setpoints = held
         return held
@@ -273,6 +273,8 @@ class DirectorSimulator(Shell):
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         director = self.director
         try:
+            # what the agents have settled since the last time
+            director.record()
             acting = director.observe(time, inputs.get(DIRECTOR, {}))
             director.settle()
         except BaseException as error:

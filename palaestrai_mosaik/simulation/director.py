@@ -120,15 +120,9 @@ class Director:
         self.environments_reset = any(condition.environments_reset for condition in self.conditions)
         self._news.clear()
 
-    def runs(self, port: EnvironmentPort) -> bool:
-        """Return whether the environment goes on, or will begin again."""
-        return not port.done or (self.environments_reset and port.begins_again)
-
     def observe(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[AnyBody]:
         """Take in the states of ``time``; return the agents that act now, in order."""
         self.time = time
-        # what agents with simulators of their own have settled since the last time
-        self._record()
         fresh = self._take(time, inputs)
         everyone = len(self.fresh) == len(self.ports)
         closed: list[AnyBody] = []
@@ -162,23 +156,20 @@ class Director:
 
     def _take(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[EnvironmentPort]:
         """Take the new states over; return what has one, with the parts in which bodies sit."""
-        found = self.fresh = [p for p in self.ports if time % p.step_size == 0 and self.runs(p)]
-        begun = False
+        found = self.fresh = [p for p in self.ports if not p.stopped and time % p.step_size == 0]
         for port in self.fresh:
             attribute, make = self.sources[port]
             if make is None:
                 (vector,) = inputs[attribute].values()
             else:
                 vector = make(time, inputs)
-            changed = port.take(vector)
-            if changed is not None:
-                begun = self._changed(changed) or begun
-            parts = port.parts()
-            if parts:
-                found = [*found, *parts]
-        if begun:
-            for body in self.bodies:
-                body.begin_again()
+            if port.parts:
+                found = [*found, *port.parts]
+            if port.alone and not (port.done or vector[-2] or vector[-1]):
+                port.vector = vector
+                port.steps += 1
+            else:
+                self._changed(port, port.take(vector))
         return found
 
     def _ends(self, interrupted: bool) -> bool:
@@ -188,13 +179,14 @@ class Director:
             self.ended_by = INTERRUPTED
         elif self.flow:
             self.over = True
-        elif not any(map(self.runs, self.ports)):
+        elif all(port.stopped for port in self.ports):
             # an environment that has ended cannot be stepped, whatever the conditions say
             self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
         return self.over
 
-    def _changed(self, changed: Mapping[str, tuple[bool, bool]]) -> bool:
-        """Count the environments that have ended; return whether some have begun again."""
+    def _changed(self, port: EnvironmentPort, changed: Mapping[str, tuple[bool, bool]]) -> None:
+        """Count what has ended of ``port``; let bodies begin again where their environment has."""
+        port.stopped = port.done and not (self.environments_reset and port.begins_again)
         begun = False
         for name, flags in changed.items():
             self.ended[name] = flags
@@ -203,7 +195,9 @@ class Director:
                 self.some_done = True
             else:
                 begun = True
-        return begun
+        if begun:
+            for body in self.bodies:
+                body.begin_again()
 
     def _share(self, mates: Sequence[AnyBody]) -> None:
         """Let an agent's bodies have what is learned from any of them, if it is for all."""
@@ -221,13 +215,14 @@ class Director:
 
     def settle(self) -> None:
         """Record what can be recorded, and show progress; once all have acted."""
-        self._record()
+        self.record()
         for port in self.fresh:
             port.record(self.time)
         if self.on_step is not None:
             self.on_step(self.steps)
 
-    def _record(self) -> None:
+    def record(self) -> None:
+        """Record the rows that are settled."""
         for body in self.bodies:
             if body.settled:
                 body.record()
@@ -278,7 +273,7 @@ class Director:
 
     def next_time(self) -> int | None:
         """The next time at which an environment has a new state."""
-        times = [self.time - self.time % p.step_size + p.step_size for p in self.ports if self.runs(p)]
+        times = [self.time - self.time % p.step_size + p.step_size for p in self.ports if not p.stopped]
         return min(times, default=None)
 
     def objectives(self, agent: str) -> npt.NDArray[np.float64]:
@@ -318,7 +313,7 @@ class Director:
 
     def _turn(self, fresh: Sequence[EnvironmentPort]) -> Sequence[AnyBody]:
         self.stepped.update(self.fresh)
-        if not self.bodies or any(p not in self.stepped and self.runs(p) for p in self.ports):
+        if not self.bodies or any(p not in self.stepped and not p.stopped for p in self.ports):
             return ()
         self.stepped.clear()
         names = list(self.agents)

@@ -84,6 +84,10 @@ class EnvironmentPort:
     entity = ""
     #: its place among the parts of the environment
     number = 0
+    #: the parts of it in which a body sits alone
+    parts: Sequence[EnvironmentPort] = ()
+    #: it is one environment, not a batch of them
+    alone = True
     #: what a body in this environment did in truth, where it replays
     recorded: FloatVector | None = None
 
@@ -143,10 +147,6 @@ class EnvironmentPort:
         """Return where a body sits that reads or sets the channel ``uid`` (a full id), if it is here."""
         return self if uid in self.sensors.index or uid in self.actuators.index else None
 
-    def parts(self) -> Sequence[EnvironmentPort]:
-        """Return the parts of this environment in which a body sits."""
-        return ()
-
     def _layout(self, channels: Sequence[Any], kind: str) -> Layout:
         layout = Layout([f"{self.uid}.{c.uid}" for c in channels], [c.space for c in channels])
         if len(layout.index) != len(layout.uids):
@@ -162,6 +162,8 @@ class EnvironmentPort:
         #: how often it has begun again
         self.episodes = 0
         self.terminated = self.truncated = self.done = False
+        #: it has ended, and does not begin again in this episode
+        self.stopped = False
 
     def initial_setpoints(self) -> FloatVector:
         """Return the set-points that hold until an agent acts (NaN where there is none)."""
@@ -171,23 +173,20 @@ class EnvironmentPort:
                 vector[part] = actuator.space.flatten(actuator.value)
         return vector
 
-    def take(self, vector: FloatVector) -> Mapping[str, tuple[bool, bool]] | None:
+    def take(self, vector: FloatVector) -> Mapping[str, tuple[bool, bool]]:
         """Take the newest state over.
 
         Returns (terminated, truncated) by name of what has ended with it or, after an end, begun
-        again; ``None``: nothing has.
+        again.
         """
-        begun = self.done
-        if begun:
+        if self.done:
             self.episodes += 1
-            self.terminated = self.truncated = self.done = False
         self.vector = vector
         self.steps += 1
-        if vector[-2] or vector[-1]:
-            self.terminated, self.truncated, self.done = bool(vector[-2]), bool(vector[-1]), True
-        elif not begun:
-            return None
-        return {self.uid: (self.terminated, self.truncated)}
+        before = self.done
+        self.terminated, self.truncated = bool(vector[-2]), bool(vector[-1])
+        self.done = self.terminated or self.truncated
+        return {self.uid: (self.terminated, self.truncated)} if self.done or before else {}
 
     def record(self, time: int) -> None:
         """Record the newest state."""

@@ -258,7 +258,7 @@ class WorldBuilder:
         if isinstance(port, BatchPort):
             factory = await self._start_ours(self.sids[e, ""], BatchSimulator(port, director))
             whole = self.entities[e, ""] = await factory.Batch(eid=port.uid)
-            for seat, child in zip(port.parts(), whole.children, strict=True):
+            for seat, child in zip(port.parts, whole.children, strict=True):
                 self.entities[e, seat.entity] = child
             return
         assert isinstance(port.domain, Environment)
