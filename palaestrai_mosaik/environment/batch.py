@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from palaestrai_mosaik.types import (
     Space,
 )
 
+from .batch_arrays import actions_of, checked_arrays, checked_ends, checked_rewards, flat, kinds_of, slices_of
 from .environment import EnvironmentBaseline, World
 
 Array = npt.NDArray[Any]
@@ -83,6 +83,11 @@ class BatchEnvironment(World):
     #: ``None``: ``action``, ``action_1``, ...
     action_names: Sequence[str] | None = None
     reward_names: Sequence[str] = ("reward",)
+    #: wherever a list of observations is returned, it holds one float64 array (batch, numbers): all
+    #: declared ones side by side, whatever their dtypes. Faster where there are many small ones.
+    flat_observations: ClassVar[bool] = False
+    #: the same for actions, where they are given and where they are returned
+    flat_actions: ClassVar[bool] = False
     #: the environment replays: its states bring the set-points that were in truth given
     #: (:meth:`get_recorded_actions`), and what an agent chooses has no effect
     replays: ClassVar[bool] = False
@@ -104,6 +109,10 @@ class BatchEnvironment(World):
         self.batch = batch
         self.first = first
         self.max_steps = max_steps
+        # unless the class says that it never does
+        self.ends = self.ends and (
+            max_steps is not None or type(self).get_ends is not BatchEnvironment.get_ends
+        )
 
     @abstractmethod
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
@@ -150,13 +159,14 @@ class BatchEnvironment(World):
     def get_idle_actions(self) -> Arrays:
         """Return the actions (of one incarnation) that hold until an agent acts.
 
-        The default is 0, or the bound that is nearest to it.
+        The default is 0, or the bound that is nearest to it. NaN: none holds.
         """
+        nearest = [np.clip(0.0, space.flat_low, space.flat_high) for space in self.get_action_spaces()]
+        if self.flat_actions:
+            return [np.concatenate([np.empty(0), *nearest])]
         return [
-            np.clip(0.0, space.flat_low, space.flat_high).reshape(shape).astype(dtype)
-            for space, shape, dtype in zip(
-                self.get_action_spaces(), self.action_shapes, self._actions(), strict=True
-            )
+            value.reshape(shape).astype(dtype)
+            for value, shape, dtype in zip(nearest, self.action_shapes, self._actions(), strict=True)
         ]
 
     def setup(self) -> EnvironmentBaseline:
@@ -168,10 +178,11 @@ class BatchEnvironment(World):
             SensorInformation(space.unflatten(np.clip(0.0, space.flat_low, space.flat_high)), space, name)
             for name, space in zip(self._names("observation"), observations, strict=True)
         ]
-        idle = [np.asarray(value).reshape(-1).astype(np.float64) for value in self.get_idle_actions()]
+        idle = flat([np.asarray(value) for value in self.get_idle_actions()], 1)[0]
+        parts = [idle[part] for part in slices_of(self.action_shapes)]
         actuators = [
-            ActuatorInformation(space.unflatten(value), space, name)
-            for name, space, value in zip(self._names("action"), actions, idle, strict=True)
+            ActuatorInformation(None if np.isnan(value).any() else space.unflatten(value), space, name)
+            for name, space, value in zip(self._names("action"), actions, parts, strict=True)
         ]
         anything = Box(-np.inf, np.inf, shape=())
         rewards = [RewardInformation(0.0, anything, name) for name in self.reward_names]
@@ -229,11 +240,20 @@ class BatchStepper:
         self.environment = environment
         environment.active = np.ones(environment.batch, dtype=bool)
         self._who = f"{type(environment).__name__} (environment {environment.uid!r})"
-        self._state_kinds = _kinds(environment.state_shapes, environment._states())
-        self._observation_kinds = _kinds(environment.observation_shapes, environment._observations())
-        self._action_kinds = _kinds(environment.action_shapes, environment._actions())
-        self._parts = _slices(environment.action_shapes)
+        self._state_kinds = kinds_of(environment.state_shapes, environment._states())
+        self._observation_kinds = kinds_of(
+            environment.observation_shapes, environment._observations(), environment.flat_observations
+        )
+        self._action_kinds = kinds_of(
+            environment.action_shapes, environment._actions(), environment.flat_actions
+        )
+        self._parts = slices_of([shape for shape, _ in self._action_kinds])
         self._all = np.arange(environment.batch)
+
+    @property
+    def states(self) -> Arrays:
+        """The states of all incarnations, as the environment declares them; not to be written to."""
+        return self._states
 
     def reset(self) -> BatchState:
         """Let all incarnations begin; return their first state."""
@@ -244,7 +264,7 @@ class BatchStepper:
         states, observations = self._first(self._all)
         self._states = states
         self._last = BatchState(
-            _flat(observations, count),
+            flat(observations, count),
             np.zeros((count, len(environment.reward_names))),
             np.zeros(count, dtype=bool),
             np.zeros(count, dtype=bool),
@@ -261,16 +281,14 @@ class BatchStepper:
         environment, count, ended = self.environment, self.environment.batch, self._ended
         some = bool(ended.any())
         environment.active = ~ended
-        actions = [
-            setpoints[:, part].reshape(count, *shape).astype(dtype)
-            for part, (shape, dtype) in zip(self._parts, self._action_kinds, strict=True)
-        ]
+        actions = actions_of(setpoints, self._action_kinds, self._parts, environment.active, self._who)
         new, observations = self._pair(
             environment.get_action_results(self._states, actions), "get_action_results", count
         )
-        rewards = self._rewards(environment.get_rewards(self._states, actions, new))
-        terminated, truncated = self._ends(environment.get_ends(new))
-        readings = _flat(observations, count)
+        given = environment.get_rewards(self._states, actions, new)
+        rewards = checked_rewards(given, count, environment.reward_names, self._who)
+        terminated, truncated = checked_ends(environment.get_ends(new), count, self._who)
+        readings = flat(observations, count)
         self._ticks += 1
         if environment.max_steps is not None:
             truncated |= (self._ticks >= environment.max_steps) & ~terminated
@@ -291,11 +309,16 @@ class BatchStepper:
         self._last = BatchState(readings, rewards, terminated, truncated, self._recorded())
         return self._last
 
+    def end(self, places: IntVector) -> None:
+        """Cut the running episodes of ``places`` short: the next step that resets begins others."""
+        self._ended = self._ended.copy()
+        self._ended[places] = True
+
     def _begin_again(self, places: IntVector, states: list[Array], readings: FloatMatrix) -> None:
         first, observations = self._first(places)
         for one, begun in zip(states, first, strict=True):
             one[places] = begun
-        readings[places] = _flat(observations, len(places))
+        readings[places] = flat(observations, len(places))
         self._ticks[places] = 0
 
     def _first(self, places: IntVector) -> tuple[list[Array], list[Array]]:
@@ -306,89 +329,19 @@ class BatchStepper:
         if not environment.replays:
             return None
         given = environment.get_recorded_actions(self._states)
-        what, count = "get_recorded_actions", environment.batch
-        return _flat(self._arrays(given, self._action_kinds, count, f"{what}: action"), count)
+        what, count = f"{self._who}: get_recorded_actions: action", environment.batch
+        return flat(checked_arrays(given, self._action_kinds, count, what), count)
 
     def _pair(self, answer: Any, what: str, count: int) -> tuple[list[Array], list[Array]]:
+        what = f"{self._who}: {what}"
         try:
             states, observations = answer
         except (TypeError, ValueError):
-            raise ContractError(
-                f"{self._who}: {what} must return (states, observations), not {answer!r}"
-            ) from None
+            raise ContractError(f"{what} must return (states, observations), not {answer!r}") from None
         return (
-            self._arrays(states, self._state_kinds, count, f"{what}: state", own=True),
-            self._arrays(observations, self._observation_kinds, count, f"{what}: observation"),
+            checked_arrays(states, self._state_kinds, count, f"{what}: state", own=True),
+            checked_arrays(observations, self._observation_kinds, count, f"{what}: observation"),
         )
-
-    def _arrays(
-        self,
-        given: Any,
-        kinds: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
-        count: int,
-        what: str,
-        *,
-        own: bool = False,
-    ) -> list[Array]:
-        """Return ``given`` as it was declared; ``own``: as arrays that may be written to."""
-        if not isinstance(given, Sequence) or len(given) != len(kinds):
-            found = f"{len(given)}" if isinstance(given, Sequence) else type(given).__name__
-            raise ContractError(f"{self._who}: {what}s must be a list of {len(kinds)} arrays, found {found}")
-        arrays = []
-        for i, (value, (shape, dtype)) in enumerate(zip(given, kinds, strict=True)):
-            array = np.asarray(value)
-            if array.shape != (count, *shape):
-                raise ContractError(
-                    f"{self._who}: {what} {i} has shape {array.shape}, declared is {(count, *shape)}: "
-                    f"a batch of {count}, each {shape}"
-                )
-            if array.dtype != dtype:
-                raise ContractError(f"{self._who}: {what} {i} has dtype {array.dtype}, declared is {dtype}")
-            arrays.append(array.copy() if own else array)
-        return arrays
-
-    def _rewards(self, given: npt.ArrayLike) -> FloatMatrix:
-        count, names = self.environment.batch, self.environment.reward_names
-        rewards = np.array(given)
-        if rewards.shape == (count,) and len(names) == 1:
-            rewards = rewards[:, None]
-        if rewards.shape != (count, len(names)) or rewards.dtype.kind not in "fiub":
-            raise ContractError(
-                f"{self._who}: get_rewards returned {rewards.dtype} of shape {rewards.shape}, expected are numbers "
-                f"of shape {(count, len(names))} for {', '.join(names)}"
-            )
-        return rewards.astype(np.float64)
-
-    def _ends(self, answer: Any) -> tuple[BoolVector, BoolVector]:
-        try:
-            terminated, truncated = (np.array(one) for one in answer)
-        except (TypeError, ValueError):
-            raise ContractError(
-                f"{self._who}: get_ends must return (terminated, truncated), not {answer!r}"
-            ) from None
-        for what, flags in (("terminated", terminated), ("truncated", truncated)):
-            if flags.shape != (self.environment.batch,) or flags.dtype != np.bool_:
-                raise ContractError(
-                    f"{self._who}: {what} is {flags.dtype} of shape {flags.shape}, expected are booleans of shape "
-                    f"{(self.environment.batch,)}"
-                )
-        return terminated, truncated
-
-
-def _kinds(shapes: Shapes, dtypes: Sequence[np.dtype[Any]]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-    return [(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-
-
-def _slices(shapes: Shapes) -> list[slice]:
-    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
-    return [slice(start, end) for start, end in pairwise(ends)]
-
-
-def _flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
-    """Return the arrays side by side, each row flattened: a new (count, n) matrix."""
-    if not arrays:
-        return np.empty((count, 0))
-    return np.concatenate([array.reshape(count, -1).astype(np.float64) for array in arrays], axis=1)
 
 
 def _unbounded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Space:

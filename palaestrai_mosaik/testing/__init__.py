@@ -11,6 +11,7 @@ everything found. It can be called from any test framework, or from none::
 """
 
 from .agents import check_brain, check_muscle, check_objective
+from .batches import check_batch_environment
 from .conditions import check_termination_condition
 from .environments import check_environment, check_reward, check_state_transformer
 from .filters import check_filter
@@ -18,6 +19,7 @@ from .findings import ConformanceError
 
 __all__ = [
     "ConformanceError",
+    "check_batch_environment",
     "check_brain",
     "check_environment",
     "check_filter",

@@ -16,6 +16,7 @@ from palaestrai_mosaik.environment.environment import (
     EnvironmentState,
     EnvironmentStateTransformer,
     Reward,
+    World,
 )
 
 from .findings import Findings, build, check_channels, check_flat_values, same, sample_flat, twin
@@ -53,8 +54,8 @@ def check_environment(
             environment.rng = _generator(seed, 0)
             with findings.calling("setup"):
                 baselines.append(environment.setup())
-        _check_baseline(findings, first, baselines[0])
-        if not all(same(_described(baselines[0], k), _described(baselines[1], k)) for k in _KINDS):
+        check_baseline(findings, first, baselines[0])
+        if not all(same(described(baselines[0], k), described(baselines[1], k)) for k in KINDS):
             findings.add("two instances differ", "their baselines are not the same")
         opening = None
         for episode in range(episodes):
@@ -160,17 +161,20 @@ def _generator(seed: int, episode: int) -> np.random.Generator:
     return seeding.generator(seed, "environment", episode)
 
 
-_KINDS = ("sensors", "actuators", "rewards")
+#: what a baseline offers
+KINDS = ("sensors", "actuators", "rewards")
 
 
-def _described(baseline: EnvironmentBaseline, kind: str) -> list[tuple[Any, ...]]:
+def described(baseline: EnvironmentBaseline, kind: str) -> list[tuple[Any, ...]]:
+    """Return what the baseline says about its channels of one of :data:`KINDS`."""
     return [(c.uid, c.space, c.value) for c in getattr(baseline, kind)]
 
 
-def _check_baseline(findings: Findings, environment: Environment, baseline: Any) -> None:
+def check_baseline(findings: Findings, environment: World, baseline: Any) -> None:
+    """Check the uids, spaces and values of all channels, and the step size."""
     if not isinstance(baseline, EnvironmentBaseline):
         raise findings.stop("setup returns no EnvironmentBaseline", f"a {type(baseline).__name__}")
-    for kind in _KINDS:
+    for kind in KINDS:
         check_channels(findings, kind[:-1], getattr(baseline, kind))
     size = environment.step_size
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:

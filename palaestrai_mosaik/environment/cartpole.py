@@ -1,0 +1,100 @@
+"""Many carts with poles that step together: Gymnasium's ``CartPole-v1`` as arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from palaestrai_mosaik.types import Box, Discrete, Space
+
+from .batch import Arrays, BatchEnvironment, BoolVector, IntVector
+from .environment import FloatVector
+
+
+class BatchCartPole(BatchEnvironment):
+    """Balance a pole on a cart, with the equations and numbers of ``CartPole-v1``.
+
+    Sensor ``observation`` (4,), float32: position (m) and velocity (m/s) of the cart, angle (rad)
+    and angular velocity (rad/s) of the pole. Actuator ``action``: push to the left (0) or to the
+    right (1). It terminates where the cart leaves 2.4 m or the pole 12 degrees, and is truncated
+    after ``max_steps``. Reward: 1 for every step; with ``sutton_barto_reward`` 0, and -1 where
+    it terminates. The first state is uniform: each number within 0.05.
+
+    Sources: Barto, Sutton and Anderson 1983, "Neuronlike adaptive elements that can solve
+    difficult learning control problems"; Florian 2007, "Correct equations for the dynamics of
+    the cart-pole system"; Gymnasium's documentation of the environment.
+    """
+
+    #: position (m), velocity (m/s), angle (rad), angular velocity (rad/s)
+    state_shapes = ((), (), (), ())
+    observation_shapes = ((4,),)
+    observation_dtypes = (np.float32,)
+    action_shapes = ((),)
+
+    #: m/s**2, kg, kg, m (half the pole's length), N, s
+    GRAVITY, CART, POLE, LENGTH, FORCE, STEP = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
+    TOTAL, MOMENT = CART + POLE, POLE * LENGTH
+    #: m, rad
+    FARTHEST, STEEPEST = 2.4, 12 * 2 * math.pi / 360
+
+    def __init__(
+        self,
+        batch: int = 1,
+        first: int = 0,
+        max_steps: int | None = 500,
+        sutton_barto_reward: bool = False,
+    ):
+        super().__init__(batch, first, max_steps)
+        self.sutton_barto_reward = bool(sutton_barto_reward)
+
+    def get_observation_spaces(self) -> Sequence[Space]:
+        highest = np.array([2 * self.FARTHEST, np.inf, 2 * self.STEEPEST, np.inf])
+        return [Box(-highest, highest, dtype=np.float32)]
+
+    def get_action_spaces(self) -> Sequence[Space]:
+        return [Discrete(2)]
+
+    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+        drawn = 0.1 * np.array([self.rngs[k].random(4) for k in incarnations.tolist()]) - 0.05
+        states = [drawn[:, i].copy() for i in range(4)]
+        return states, _observed(states)
+
+    def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
+        place, speed, angle, turn = last_states
+        force = np.where(actions[0] == 1, self.FORCE, -self.FORCE)
+        cosine, sine = np.cos(angle), np.sin(angle)
+        push = (force + self.MOMENT * turn**2 * sine) / self.TOTAL
+        turning = (self.GRAVITY * sine - cosine * push) / (
+            self.LENGTH * (4.0 / 3.0 - self.POLE * cosine**2 / self.TOTAL)
+        )
+        moving = push - self.MOMENT * turning * cosine / self.TOTAL
+        # Euler: the old velocities move cart and pole
+        states = [
+            place + self.STEP * speed,
+            speed + self.STEP * moving,
+            angle + self.STEP * turn,
+            turn + self.STEP * turning,
+        ]
+        return states, _observed(states)
+
+    def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> FloatVector:
+        if self.sutton_barto_reward:
+            return -self._fallen(new_states).astype(np.float64)
+        return np.ones(self.batch)
+
+    def get_ends(self, new_states: Arrays) -> tuple[BoolVector, BoolVector]:
+        return self._fallen(new_states), np.zeros(self.batch, dtype=bool)
+
+    def _fallen(self, states: Arrays) -> BoolVector:
+        place, _, angle, _ = states
+        fallen: BoolVector = (np.abs(place) > self.FARTHEST) | (np.abs(angle) > self.STEEPEST)
+        return fallen
+
+
+def _observed(states: Arrays) -> Arrays:
+    seen = np.empty((len(states[0]), 4), dtype=np.float32)
+    for i, one in enumerate(states):
+        seen[:, i] = one
+    return [seen]

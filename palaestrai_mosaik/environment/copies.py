@@ -1,0 +1,181 @@
+"""Copies of an ordinary environment behind the contract of a batched one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
+
+from .batch import Arrays, BatchEnvironment, BoolVector, FloatMatrix, IntVector
+from .environment import Environment, EnvironmentBaseline, EnvironmentState
+
+
+class Copies(BatchEnvironment):
+    """``batch`` environments of the class ``name``, each made with ``params``, side by side.
+
+    For environments that are not written with arrays (Gymnasium's, say): their agents are
+    asked as one batch, but the copies are stepped one after the other. Sensors, actuators,
+    rewards and step size are those of a copy; copy ``k`` draws from ``rngs[k]``. What it says as
+    ``world_state`` is not kept.
+
+    ``name``: ``package.module:Class``, or the class itself. The copies hold their states
+    themselves, so that the state of this environment is no more than the number of the copy
+    and what it has said last; a copy cannot be set back to an earlier state.
+
+    An exception of a copy comes with a note that says which one it was. Raises
+    :class:`NameResolutionError` if there is no such class, :class:`ContractError` if it is no
+    ``Environment``, or if its copies offer different things.
+    """
+
+    #: number of the copy; its last rewards; whether it has terminated, or was truncated
+    state_dtypes = (np.int64, np.float64, np.bool_, np.bool_)
+    flat_observations = True
+    flat_actions = True
+
+    def __init__(
+        self,
+        name: str | Callable[..., Environment],
+        params: Mapping[str, Any] | None = None,
+        batch: int = 1,
+        first: int = 0,
+        max_steps: int | None = None,
+    ):
+        super().__init__(batch, first, max_steps)
+        make = _named(name) if isinstance(name, str) else name
+        self.copies: list[Environment] = []
+        for k in range(self.batch):
+            with self._noted(k):
+                copy = make(**deepcopy(dict(params or {})))
+            if not isinstance(copy, Environment):
+                raise ContractError(f"{name!r} makes a {type(copy).__name__}, which is no Environment")
+            if not copy.hold_setpoints:
+                raise ContractError(
+                    f"{name!r} wants to know which set-points are new (hold_setpoints is false): in a batch they hold"
+                )
+            self.copies.append(copy)
+        self.step_size = self.copies[0].step_size
+        self.ends = self.copies[0].ends or max_steps is not None
+
+    def setup(self) -> EnvironmentBaseline:
+        """Set all copies up; what the first one offers holds for all."""
+        described = []
+        for k, copy in enumerate(self.copies):
+            copy.uid, copy.step_size = f"{self.uid}.{k}", self.step_size
+            with self._noted(k):
+                copy.baseline = copy.setup()
+            channels = (copy.baseline.sensors, copy.baseline.actuators, copy.baseline.rewards)
+            described.append([[(one.uid, one.space) for one in kind] for kind in channels])
+            if described[k] != described[0]:
+                raise ContractError(f"{self._where(k)} does not offer the same as the first one")
+        baseline = self.copies[0].baseline
+        assert baseline is not None
+        self.observation_shapes = [(sensor.space.size,) for sensor in baseline.sensors]
+        self.observation_names = [sensor.uid for sensor in baseline.sensors]
+        self.action_shapes = [(actuator.space.size,) for actuator in baseline.actuators]
+        self.action_names = [actuator.uid for actuator in baseline.actuators]
+        self.action_dtypes = [np.float64] * len(self.action_shapes)
+        self.reward_names = [reward.uid for reward in baseline.rewards]
+        self.state_shapes = ((), (len(self.reward_names),), (), ())
+        self._n_readings = sum(sensor.space.size for sensor in baseline.sensors)
+        return baseline
+
+    def shutdown(self) -> None:
+        """Shut all copies down, also where one of them fails; raises what the first one raised."""
+        failed: Exception | None = None
+        for k, copy in enumerate(self.copies):
+            try:
+                with self._noted(k):
+                    copy.shutdown()
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+        said = []
+        for k in incarnations.tolist():
+            copy = self.copies[k]
+            copy.rng, copy.worker, copy.episode = self.rngs[k], self.worker, self.episode
+            with self._noted(k):
+                said.append((k, copy.reset()))
+        return self._gather(said, incarnations)
+
+    def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
+        setpoints = actions[0].view()
+        setpoints.flags.writeable = False
+        said = []
+        for k in np.flatnonzero(self.active).tolist():
+            with self._noted(k):
+                said.append((k, self.copies[k].step(setpoints[k])))
+        return self._gather(said, np.arange(self.batch))
+
+    def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> FloatMatrix:
+        rewards: FloatMatrix = new_states[1]
+        return rewards
+
+    def get_ends(self, new_states: Arrays) -> tuple[BoolVector, BoolVector]:
+        _, _, terminated, truncated = new_states
+        return terminated, truncated
+
+    def _gather(self, said: list[tuple[int, EnvironmentState]], rows: IntVector) -> tuple[Arrays, Arrays]:
+        """Return what copies (numbers, states) have ``said`` as arrays with one row for each of ``rows``."""
+        count = len(rows)
+        rewards = np.zeros((count, len(self.reward_names)))
+        ends = np.zeros((2, count), dtype=bool)
+        readings = np.zeros((count, self._n_readings))
+        places = {k: i for i, k in enumerate(rows.tolist())}
+        for k, state in said:
+            self._check(k, state)
+            place = places[k]
+            readings[place] = state.readings
+            rewards[place] = state.rewards
+            ends[:, place] = state.terminated, state.truncated
+        return [rows.astype(np.int64), rewards, *ends], [readings]
+
+    def _check(self, k: int, state: Any) -> None:
+        if not isinstance(state, EnvironmentState):
+            raise ContractError(f"{self._where(k)} returned {type(state).__name__}, not EnvironmentState")
+        found = (np.shape(state.readings), np.shape(state.rewards) or (1,))
+        declared = ((self._n_readings,), (len(self.reward_names),))
+        if found != declared:
+            raise ContractError(
+                f"{self._where(k)} returned readings of shape {found[0]} and rewards of shape {found[1]}; declared "
+                f"are {declared[0]} and {declared[1]}"
+            )
+
+    def _where(self, k: int) -> str:
+        return f"copy {k} of {type(self.copies[k]).__name__} (environment {self.uid!r})"
+
+    @contextmanager
+    def _noted(self, k: int) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            # the uid is given after the copies have been made
+            error.add_note(f"in copy {k}" + (f" of environment {self.uid!r}" if self.uid else ""))
+            raise
+
+
+def _named(name: str) -> Callable[..., Environment]:
+    """Import ``package.module:Class``; what the module itself raises is passed on."""
+    module_name, _, class_name = name.partition(":")
+    if not module_name or not class_name:
+        raise NameResolutionError(f"{name!r} is not a class name of the form 'package.module:Class'")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise NameResolutionError(f"{name!r} cannot be imported: {error}") from error
+    found: Any = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        what = "has no class" if found is None else f"has a {type(found).__name__} and no class"
+        near = did_you_mean(
+            class_name, [key for key, value in vars(module).items() if isinstance(value, type)]
+        )
+        raise NameResolutionError(f"{name!r}: the module {module_name!r} {what} {class_name!r}{near}")
+    return found
