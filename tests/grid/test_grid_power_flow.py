@@ -353,7 +353,7 @@ def test_compiling_does_not_need_a_cache(monkeypatch: pytest.MonkeyPatch) -> Non
         return lambda function: ("compiled", function)
 
     monkeypatch.setattr(kernels, "njit", njit)
-    assert kernels._compiled(abs) == ("compiled", abs)
+    assert kernels.compiled(abs) == ("compiled", abs)
 
 
 def test_a_wrong_fast_solver_is_noticed(two_bus_net: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 if find_spec("pandapower") is None:
     raise ImportError("the power grid needs pandapower: pip install palaestrai-mosaik[grid]")
 
+from .batch import BatchGridEnvironment
 from .environment import GridEnvironment
 from .network import load_grid
 from .rewards import GridReward
 
-__all__ = ["GridEnvironment", "GridReward", "load_grid"]
+__all__ = ["BatchGridEnvironment", "GridEnvironment", "GridReward", "load_grid"]

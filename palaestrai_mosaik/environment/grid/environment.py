@@ -13,17 +13,18 @@ from palaestrai_mosaik.environment.cosimulation import (
     SimulatorSpec,
 )
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, FloatVector
-from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.errors import DocumentError, Problem
 
 from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
 from .inverters import Inverters
 from .joint import JointSimulator
 from .network import Grid, load_grid
+from .parameters import parameter_problems
 from .power_grid import OnDivergence, PowerGrid
 from .powerflow import PowerFlow, PowerFlowResult
 from .simulators import InverterSimulator, PowerGridSimulator, ProfileSimulator, Shell, StorageSimulator
 from .slowflow import make_power_flow
-from .starts import Start, start_rows
+from .starts import Start, require_room, start_rows, stride_of
 from .storages import Storages
 
 EpisodeStarts = Literal["fixed", "random", "sequential"]
@@ -110,23 +111,16 @@ class GridEnvironment(CoSimulation):
         problems: list[Problem] = []
         self.sensor_groups = chosen_groups(sensors, SENSOR_GROUPS, "sensors", problems)
         self.actuator_groups = chosen_groups(actuators, ACTUATOR_GROUPS, "actuators", problems)
-        for name, value, choice in (
-            ("episode_starts", episode_starts, get_args(EpisodeStarts)),
-            ("on_divergence", on_divergence, get_args(OnDivergence)),
-            ("simulators", simulators, get_args(Simulators)),
-        ):
-            if value not in choice:
-                hint = did_you_mean(str(value), choice)
-                problems.append(Problem(f"{value!r} is none of {', '.join(choice)}{hint}", name))
-        for name, number in (("steps", steps), ("step", step)):
-            if not isinstance(number, int) or number < 1:
-                problems.append(Problem(f"{number!r} is not a whole number of at least 1", name))
+        choices = {
+            "episode_starts": (episode_starts, get_args(EpisodeStarts)),
+            "on_divergence": (on_divergence, get_args(OnDivergence)),
+            "simulators": (simulators, get_args(Simulators)),
+        }
+        problems += parameter_problems(choices, {"steps": (steps, 1), "step": (step, 1)}, initial_soc)
         self._listed = isinstance(start, Sequence) and not isinstance(start, str)
         if self._listed and episode_starts == "fixed":
             message = "a list of starts to choose from needs 'sequential' or 'random', not 'fixed'"
             problems.append(Problem(message, "episode_starts"))
-        if not 0.0 <= initial_soc <= 1.0:
-            problems.append(Problem(f"{initial_soc!r} is not between 0 and 1", "initial_soc"))
         if problems:
             raise DocumentError(problems)
         self.grid_name, self.start, self.steps, self.step = grid, start, steps, step
@@ -139,7 +133,7 @@ class GridEnvironment(CoSimulation):
 
     def setup(self) -> EnvironmentBaseline:
         self.grid = load_grid(self.grid_name)
-        self._stride = self._find_stride()
+        self._stride = stride_of(self.step, self.grid.profiles)
         self._starts = self._find_starts()
         self._first_row = self._row = self._starts[0]
         net = self.grid.net
@@ -247,25 +241,8 @@ class GridEnvironment(CoSimulation):
         p, _ = storages.step(storage_p)
         return self.power_flow.solve(load_p, load_q, *inverters.step(sgen_p), p)
 
-    def _find_stride(self) -> int:
-        resolution = self.grid.profiles.resolution
-        if self.step % resolution:
-            message = f"{self.step} s is not a multiple of the profiles' resolution of {resolution} s"
-            raise DocumentError([Problem(message, "step")])
-        return self.step // resolution
-
     def _find_starts(self) -> list[int]:
-        profiles = self.grid.profiles
-        rows = start_rows(self.start, profiles)
-        if profiles.steps is not None:
-            needed = (self.steps - 1) * self._stride + 1
-            anywhere = self.episode_starts == "random" and not self._listed
-            row = 0 if anywhere else max(rows)
-            room = profiles.steps - row
-            if needed > room:
-                message = (
-                    f"{self.steps} steps of {self.step} s from row {row} need {needed} rows; the profiles of "
-                    f"{self.grid_name} leave {room} of {profiles.steps}"
-                )
-                raise DocumentError([Problem(message, "steps")])
+        rows = start_rows(self.start, self.grid.profiles)
+        anywhere = self.episode_starts == "random" and not self._listed
+        require_room(self.grid, 0 if anywhere else max(rows), self.steps, self.step)
         return rows

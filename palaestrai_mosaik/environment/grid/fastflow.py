@@ -24,7 +24,7 @@ from palaestrai_mosaik.errors import PowerFlowError
 from .equations import Equations
 from .fixed_point import FixedPoint
 from .newton import Newton
-from .powerflow import FloatVector, PowerFlow, PowerFlowResult, run_pandapower, topology_of
+from .powerflow import BoolVector, FloatVector, PowerFlow, PowerFlowResult, run_pandapower, topology_of
 
 #: topologies whose matrices are kept
 CACHED_TOPOLOGIES = 128
@@ -40,8 +40,8 @@ class FastPowerFlow(PowerFlow):
     def __init__(self, net: Any, newton_only: bool = False):
         super().__init__(net)
         self._newton_only = newton_only
-        self._topologies: OrderedDict[bytes, _Topology] = OrderedDict()
-        self._first = self._topology = self._find_topology()
+        self._topologies: OrderedDict[bytes, Topology] = OrderedDict()
+        self._first = self._topology = self.topology(self.line_in_service, self.tap_pos)
 
     def reset(self) -> None:
         self.line_in_service, self.tap_pos = self._first_lines, self._first_taps
@@ -58,7 +58,7 @@ class FastPowerFlow(PowerFlow):
         before = self.line_in_service, self.tap_pos
         self.line_in_service, self.tap_pos = lines.copy(), taps.copy()
         try:
-            self._topology = self._find_topology()
+            self._topology = self.topology(self.line_in_service, self.tap_pos)
         except PowerFlowError:
             self.line_in_service, self.tap_pos = before
             raise
@@ -74,22 +74,23 @@ class FastPowerFlow(PowerFlow):
     ) -> PowerFlowResult:
         return self._topology.solve(load_p, load_q, sgen_p, sgen_q, storage_p)
 
-    def _find_topology(self) -> _Topology:
-        key = np.packbits(self.line_in_service).tobytes() + self.tap_pos.tobytes()
+    def topology(self, line_in_service: BoolVector, tap_pos: FloatVector) -> Topology:
+        """Return what solves a topology; the arguments and errors of :meth:`set_topology`."""
+        key = np.packbits(line_in_service).tobytes() + tap_pos.tobytes()
         topology = self._topologies.pop(key, None)
         if topology is None:
-            with topology_of(self.net, self.line_in_service, self.tap_pos):
+            with topology_of(self.net, line_in_service, tap_pos):
                 # Only the matrices and a solution to start from are wanted: any powers do.
                 # Without numba: compiling takes longer than the few runs that this is.
                 run_pandapower(self.net, numba=False)
-                topology = _Topology(Equations(self.net), self._newton_only)
+                topology = Topology(Equations(self.net), self._newton_only)
             if len(self._topologies) >= CACHED_TOPOLOGIES:
                 self._topologies.popitem(last=False)
         self._topologies[key] = topology
         return topology
 
 
-class _Topology:
+class Topology:
     """The equations of one topology, how they are solved, and the last solution."""
 
     def __init__(self, equations: Equations, newton_only: bool):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from .setpoints import Setpoints
 
 FloatVector = npt.NDArray[np.float64]
+BoolVector = npt.NDArray[np.bool_]
 
 
 class Inverters:
@@ -53,7 +54,14 @@ class Inverters:
         if not self.q_set.any:
             self.q = self.own_q.copy()
             return self.p, self.q
-        limit = np.sqrt(np.maximum(self._rating_squared - self.p**2, 0.0))
-        wish = np.minimum(np.maximum(self.q_set.values, -limit), limit)
-        self.q = np.where(self.q_set.given, wish, self.own_q)
+        self.q = self.reactive_power(self.p, self.q_set.values, self.q_set.given)
         return self.p, self.q
+
+    def reactive_power(self, p: FloatVector, q_set: FloatVector, given: BoolVector) -> FloatVector:
+        """Return Q (Mvar) at ``p`` (MW) for set-points ``q_set`` where they are ``given``.
+
+        All have the shape ``(..., n)``.
+        """
+        limit = np.sqrt(np.maximum(self._rating_squared - p**2, 0.0))
+        wish = np.minimum(np.maximum(q_set, -limit), limit)
+        return np.where(given, wish, self.own_q)

@@ -28,16 +28,17 @@ GROWTH = 10.0
 _Function = TypeVar("_Function")
 
 
-def _compiled(function: _Function) -> _Function:
+def compiled(function: _Function) -> _Function:
+    """Compile ``function`` when it is first called."""
     # No fast-math: the order of operations, and so the last bit, stays as written.
     try:
-        compiled: Any = njit(cache=True, error_model="numpy")(function)
+        fast: Any = njit(cache=True, error_model="numpy")(function)
     except RuntimeError:  # there is no directory to keep it in
-        compiled = njit(error_model="numpy")(function)
-    return compiled
+        fast = njit(error_model="numpy")(function)
+    return fast
 
 
-@_compiled
+@compiled
 def inject(
     p: FloatVector, q: FloatVector, rows: IntVector, factors: FloatVector, fixed: ComplexVector
 ) -> ComplexVector:
@@ -48,7 +49,7 @@ def inject(
     return power
 
 
-@_compiled
+@compiled
 def fixed_point(
     voltage: ComplexVector,
     power: ComplexVector,
@@ -101,7 +102,7 @@ def fixed_point(
     return -1
 
 
-@_compiled
+@compiled
 def read(
     voltage: ComplexVector,
     power: ComplexVector,

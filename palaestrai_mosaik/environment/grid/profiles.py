@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 FloatVector = npt.NDArray[np.float64]
+FloatMatrix = npt.NDArray[np.float64]
 
 #: what a profile set knows of each step, in the order of :meth:`Profiles.at`
 QUANTITIES = ("load_p", "load_q", "sgen_p", "storage_p")
@@ -63,7 +64,8 @@ class Profiles:
         self._columns = np.where(self._constant, 0, columns)
         self._factors = np.concatenate([a.factors for a in self.assignments.values()])
         ends = np.cumsum([len(a.columns) for a in self.assignments.values()])
-        self._parts = [slice(int(end - len(a.columns)), int(end)) for a, end in zip(
+        #: where each of :data:`QUANTITIES` stands in :meth:`rows`
+        self.parts = [slice(int(end - len(a.columns)), int(end)) for a, end in zip(
             self.assignments.values(), ends, strict=True)]  # fmt: skip
         self._any_constant = bool(self._constant.any())
 
@@ -81,8 +83,21 @@ class Profiles:
             if self._any_constant:
                 values[self._constant] = 1.0
             values *= self._factors
-        load_p, load_q, sgen_p, storage_p = self._parts
+        load_p, load_q, sgen_p, storage_p = self.parts
         return values[load_p], values[load_q], values[sgen_p], values[storage_p]
+
+    def rows(self, steps: npt.NDArray[np.int64]) -> FloatMatrix:
+        """Return the values of rows ``steps`` (n,): (n, elements), what :meth:`at` gives side by side.
+
+        The caller sees to it that there are such rows.
+        """
+        if self.steps is None:
+            return np.repeat(self._factors[None], len(steps), axis=0)
+        values = self.table[steps].take(self._columns, axis=1)
+        if self._any_constant:
+            values[:, self._constant] = 1.0
+        values *= self._factors
+        return values
 
     def date_of(self, step: int) -> datetime:
         """Return the date of row ``step``."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
+from .network import Grid
 from .profiles import Profiles
 
 _PERIOD = ("from", "to", "every")
@@ -84,3 +85,26 @@ def _rows_of_period(period: Mapping[str, Any], profiles: Profiles) -> list[int]:
     if days < 0:
         raise ValueError(f"the period ends on {last}, before it begins on {first}")
     return [profiles.step_of(first + timedelta(days=day)) for day in range(0, days + 1, every)]
+
+
+def stride_of(step: int, profiles: Profiles) -> int:
+    """Return how many rows a step of ``step`` seconds is; :class:`DocumentError` if not a whole number."""
+    stride, rest = divmod(step, profiles.resolution)
+    if rest:
+        message = f"{step} s is not a multiple of the profiles' resolution of {profiles.resolution} s"
+        raise DocumentError([Problem(message, "step")])
+    return stride
+
+
+def require_room(grid: Grid, row: int, steps: int, step: int) -> None:
+    """Raise :class:`DocumentError` if there are no ``steps`` states from ``row`` on, ``step`` s apart."""
+    profiles = grid.profiles
+    if profiles.steps is None:
+        return
+    needed, room = (steps - 1) * stride_of(step, profiles) + 1, profiles.steps - row
+    if needed > room:
+        message = (
+            f"{steps} steps of {step} s from row {row} need {needed} rows; the profiles of {grid.name} "
+            f"leave {max(room, 0)} of {profiles.steps}"
+        )
+        raise DocumentError([Problem(message, "steps")])

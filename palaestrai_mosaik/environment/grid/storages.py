@@ -10,6 +10,7 @@ import numpy.typing as npt
 from .setpoints import Setpoints
 
 FloatVector = npt.NDArray[np.float64]
+BoolVector = npt.NDArray[np.bool_]
 
 #: capacity (MWh) of a storage of which none is known: never full, never empty
 _ENDLESS = 1e9
@@ -103,12 +104,21 @@ class Storages:
         if not self.p_set.any:
             self.p = profile
             return profile, soc
-        given = self.p_set.given
-        most = np.minimum(self.rating, np.maximum(self.capacity - self.energy, 0.0) / self._charge)
-        least = -np.minimum(self.rating, np.maximum(self.energy - self.minimum, 0.0) / self._discharge)
-        p = np.minimum(np.maximum(np.where(given, self.p_set.values, 0.0), least), most)
+        self.p, self.energy = self.exchange(self.energy, profile, self.p_set.values, self.p_set.given)
+        return self.p, soc
+
+    def exchange(
+        self, energy: FloatVector, profile: FloatVector, p_set: FloatVector, given: BoolVector
+    ) -> tuple[FloatVector, FloatVector]:
+        """Return P (MW) during a step, and the energy (MWh) after it, of ``energy`` before it.
+
+        ``p_set`` counts where it is ``given``, elsewhere ``profile``. All have the shape
+        ``(..., n)``.
+        """
+        most = np.minimum(self.rating, np.maximum(self.capacity - energy, 0.0) / self._charge)
+        least = -np.minimum(self.rating, np.maximum(energy - self.minimum, 0.0) / self._discharge)
+        p = np.minimum(np.maximum(np.where(given, p_set, 0.0), least), most)
         change = np.where(p > 0, p * self._charge, p * self._discharge)
         # Rounding must not leave the limits by an ulp.
-        self.energy = np.minimum(np.maximum(self.energy + change, self.minimum), self.capacity)
-        self.p = np.where(given, p, profile)
-        return self.p, soc
+        after = np.minimum(np.maximum(energy + change, self.minimum), self.capacity)
+        return np.where(given, p, profile), after
