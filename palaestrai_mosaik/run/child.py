@@ -141,7 +141,7 @@ class _Child:
 
     def _make(self) -> None:
         plan = self.start.plan
-        ports = make_ports(plan.phase.environments)
+        ports = make_ports(plan.phase.environments, plan.stored)
         recording = self.outbox if self.start.recorded else None
         self.worker = Worker(plan, ports, self.outbox.brains, self._conditions, self._interrupt, recording)
         self.worker.on_step = self._stepped

@@ -15,6 +15,7 @@ from palaestrai_mosaik.simulation.wires import shared_actuators
 from palaestrai_mosaik.types import Mode
 
 from .parts import BASES, make_conditions, make_filters, make_port
+from .sessions import DEFAULT_STORE, StoredSessions
 
 
 class Inspection:
@@ -27,8 +28,9 @@ class Inspection:
     (:meth:`close`).
     """
 
-    def __init__(self, document: RunDocument):
+    def __init__(self, document: RunDocument, stored: StoredSessions = DEFAULT_STORE):
         self.document = document
+        self.stored = stored
         self.problems: list[Problem] = list(check_classes(document, BASES))
         self.warnings: list[Problem] = []
         self.phases: list[PhaseSpec] = []
@@ -54,7 +56,7 @@ class Inspection:
             if known == spec:
                 del self._spare[i]
                 return port
-        return make_port(spec)
+        return make_port(spec, self.stored)
 
     def close(self) -> None:
         """Shut down the environments that nobody took."""
@@ -66,7 +68,7 @@ class Inspection:
         for j, spec in enumerate(phase.environments):
             if not any(known == spec for known, _ in self._ports):
                 try:
-                    port = make_port(spec)
+                    port = make_port(spec, self.stored)
                 except DocumentError as error:
                     for problem in error.problems:
                         self._report(

@@ -27,6 +27,7 @@ from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode
 
 from .brains import BrainKeeper, Dumpers
+from .sessions import DEFAULT_STORE, StoredSessions, connect
 
 #: the tag of the dump that holds what filters have learned
 FILTERS = "filters"
@@ -50,7 +51,8 @@ T = TypeVar("T")
 class WorkerPlan:
     """All that a worker is made from; plain data, to be sent to another process.
 
-    ``conditions`` are those of the run; ``keepers`` say for every agent where models lie.
+    ``conditions`` are those of the run; ``keepers`` say for every agent where models lie,
+    ``stored`` where recorded sessions are.
     """
 
     phase: PhaseSpec
@@ -58,6 +60,7 @@ class WorkerPlan:
     seed: int
     index: int
     keepers: Mapping[str, BrainKeeper]
+    stored: StoredSessions = DEFAULT_STORE
 
 
 def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
@@ -69,10 +72,11 @@ def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
     return found(**deepcopy(spec.params))
 
 
-def make_port(spec: EnvironmentSpec) -> EnvironmentPort:
-    """Return the environment of ``spec``, set up."""
+def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> EnvironmentPort:
+    """Return the environment of ``spec``, set up; if it replays, it may read from ``stored``."""
     domain: World = make(spec, "environment")
     domain.uid = spec.uid
+    connect(domain, stored)
     if spec.step_size is not None:
         domain.step_size = spec.step_size
     reward = make(spec.reward, "reward") if spec.reward is not None else None
@@ -87,13 +91,16 @@ def make_port(spec: EnvironmentSpec) -> EnvironmentPort:
 
 
 def make_ports(
-    specs: Sequence[EnvironmentSpec], one: Callable[[EnvironmentSpec], EnvironmentPort] = make_port
+    specs: Sequence[EnvironmentSpec],
+    stored: StoredSessions,
+    one: Callable[[EnvironmentSpec], EnvironmentPort] = make_port,
 ) -> list[EnvironmentPort]:
     """Return all environments, each as ``one`` gives it, or shut down those that there are already."""
     ports: list[EnvironmentPort] = []
     try:
         for spec in specs:
             ports.append(one(spec))
+            connect(ports[-1].domain, stored)
     except BaseException:
         for port in ports:
             port.domain.shutdown()

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from palaestrai_mosaik.agent import Brain
-from palaestrai_mosaik.errors import ContractError, RunInterrupted
+from palaestrai_mosaik.errors import RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.director import ask
@@ -27,9 +24,11 @@ from palaestrai_mosaik.types import Mode, SimulationFlowControl
 from .brains import BrainKeeper, Dumpers, brain_keeper
 from .context import Context
 from .learners import make_learner, store_model
+from .metrics import mean, metrics_of, more_metrics
 from .parts import WorkerPlan, all_of, make_conditions
 from .process_team import ProcessTeam
 from .replay import Standpoint
+from .sessions import StoredSessions
 from .team import LocalTeam, Team
 from .worker import EpisodeReport, EpisodeTask
 
@@ -151,7 +150,10 @@ class PhaseRunner:
                 if made is not None:
                     self.learners[spec.name] = made
         plans = [
-            WorkerPlan(phase, context.document.conditions, context.document.seed, index, self.keepers)
+            WorkerPlan(
+                *(phase, context.document.conditions, context.document.seed, index, self.keepers),
+                StoredSessions.of(context.store, context.recorder, phase.index),
+            )
             for index in range(phase.workers)
         ]
         learning = self.learners if phase.mode is Mode.TRAIN else {}
@@ -334,10 +336,10 @@ class PhaseRunner:
         phase, reports = self.phase, self.evaluations[number]
         metrics: dict[str, dict[str, float]] = {}
         for spec in phase.agents:
-            metrics[spec.name] = _metrics(spec.name, reports)
+            metrics[spec.name] = metrics_of(spec.name, reports)
             learner = self.learners.get(spec.name)
             if learner is not None:
-                metrics[spec.name] |= _more_metrics(learner.brain, metrics[spec.name])
+                metrics[spec.name] |= more_metrics(learner.brain, metrics[spec.name])
                 told, last = learner.brain.pop_statistics(), reports[0]
                 step = max(len(last.objectives[spec.name]) - 1, 0)
                 for key, value in told.items() if self.recorder is not None else ():
@@ -367,7 +369,7 @@ class PhaseRunner:
                 self._dump(spec.name, f"episode-{episodes}")
         if not self.phase.evaluate_every:
             newest = [means[episodes - 1] for means in self.history if len(means) >= episodes]
-            self._best({s.name: _mean([m.get(s.name, math.nan) for m in newest]) for s in self.phase.agents})
+            self._best({s.name: mean([m.get(s.name, math.nan) for m in newest]) for s in self.phase.agents})
 
     def _best(self, figures: Mapping[str, float]) -> None:
         for spec in self.phase.agents:
@@ -394,28 +396,3 @@ class PhaseRunner:
 
 def _shuts(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict[0] is SimulationFlowControl.SHUTDOWN
-
-
-def _more_metrics(brain: Brain, metrics: Mapping[str, float]) -> Mapping[str, float]:
-    more = brain.evaluated(dict(metrics))
-    if more is not None and not isinstance(more, Mapping):
-        raise ContractError(
-            f"{type(brain).__name__}.evaluated of agent {brain.name!r} must return a mapping of metrics or None, "
-            f"not {more!r}"
-        )
-    return more or {}
-
-
-def _metrics(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:
-    objectives = [report.outcomes[agent]["objective"] for report in reports]
-    return {
-        "objective": _mean([o["mean"] for o in objectives]),
-        "objective_sum": _mean([o["sum"] for o in objectives]),
-        "steps": _mean([report.steps for report in reports]),
-    }
-
-
-def _mean(values: Sequence[float]) -> float:
-    array = np.array(values, dtype=np.float64)
-    known = array[~np.isnan(array)]
-    return float(known.mean()) if len(known) else math.nan

@@ -15,6 +15,8 @@ from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.experiment.model import ReplaySpec
 from palaestrai_mosaik.simulation.channels import Channels
 
+from .recorded import described, recorded_phases
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -136,7 +138,7 @@ class _Source:
         frames = [frame for phase in phases for frame in self._read(run, phase)]
         count = sum(len(frame) for frame in frames)
         if not count:
-            raise StoreError(f"agent {self._agent!r} has no training steps in {self._described(run, phases)}")
+            raise StoreError(f"agent {self._agent!r} has no training steps in {described(run, phases)}")
         for _ in range(self._spec.repeat):
             for frame in frames:
                 frame.append_to(f"replay-{number}")
@@ -146,35 +148,7 @@ class _Source:
         """Return the instance, and the numbers of the phases in which the agent took part."""
         spec = self._spec
         run, before = self._instance()
-        table = self._store.phases(run)
-        if spec.phase is not None:
-            chosen = table[(table["phase"] == spec.phase) | (table["name"] == spec.phase)]
-            if chosen.empty:
-                known = ", ".join(
-                    f"{i} {name!r}" for i, name in zip(table["phase"], table["name"], strict=True)
-                )
-                hint = did_you_mean(str(spec.phase), table["name"])
-                raise StoreError(
-                    f"instance {run} has no phase {spec.phase!r}{hint}; it has: {known or 'none'}"
-                )
-            table = chosen
-        if before is not None:
-            table = table[table["phase"] < before]
-        if spec.mode is not None:
-            modes = sorted(set(table["mode"]))
-            table = table[table["mode"] == spec.mode]
-            if table.empty:
-                raise StoreError(f"no such phase of instance {run} is in {spec.mode} mode, only {modes}")
-        agents = self._store.agents(run)
-        agents = agents[agents["phase"].isin(table["phase"])]
-        numbers = agents.loc[agents["agent"] == self._agent, "phase"].tolist()
-        if not numbers:
-            names = sorted(set(agents["agent"]))
-            raise StoreError(
-                f"there is no agent {self._agent!r} in {self._described(run, list(table['phase']))}"
-                f"{did_you_mean(self._agent, names)}; there are: {', '.join(names) or 'none'}"
-            )
-        return run, numbers
+        return run, recorded_phases(self._store, run, self._agent, spec.phase, spec.mode, before)[1]
 
     def _instance(self) -> tuple[str, int | None]:
         """Return an instance, and the number of the phase before which to look (``None``: all)."""
@@ -212,10 +186,6 @@ class _Source:
             except StoreError as error:
                 problems.append(error)
         raise problems[0]
-
-    def _described(self, run: str, phases: Sequence[int]) -> str:
-        listed = ", ".join(map(str, phases)) or "none"
-        return f"phase{'s' if len(phases) > 1 else ''} {listed} of instance {run}"
 
 
 class _Trajectories:

@@ -24,6 +24,7 @@ from .phase import PhaseResult, PhaseRunner
 from .process import Pool
 from .progress import Progress
 from .resume import reopen, versions
+from .sessions import StoredSessions
 from .worker import event_loop
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def execute(
     progress = progress or Progress()
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupt or Interrupt())
-        inspection = Inspection(document)
+        inspection = Inspection(document, StoredSessions.of(store))
         inspection.raise_problems()
         stack.callback(inspection.close)
         check_sources(inspection.phases, document, store)

@@ -19,8 +19,12 @@ from palaestrai_mosaik.environment.replay.sources import (
     check_keys,
     plain_name,
 )
-from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.experiment.model import ReplaySpec
 from palaestrai_mosaik.types import Space
+
+from .recorded import described, recorded_phases
+from .replay import find_instance
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import InstanceRecorder, Store
@@ -34,23 +38,26 @@ class StoredSessions:
     """Reads the sources of a document that mean a store; can be sent to other processes.
 
     ``location`` and ``directory`` are those of the :class:`Store` that is meant where the source
-    names none (``None``: the default one), ``instance`` is the execution that runs now, which is
-    meant where the source names none.
+    names none (``None``: the default one), ``instance`` is the execution that runs now, in its phase
+    number ``phase``: its earlier phases are meant where the source names no run.
     """
 
     # it may hold a password
     location: str | None = field(default=None, repr=False)
     directory: str | None = None
     instance: str | None = None
+    phase: int | None = None
 
     @classmethod
-    def of(cls, store: Store | None, recorder: InstanceRecorder | None = None) -> StoredSessions:
+    def of(
+        cls, store: Store | None, recorder: InstanceRecorder | None = None, phase: int | None = None
+    ) -> StoredSessions:
         """Return what reads from ``store``, for the execution that ``recorder`` records."""
         instance = None if recorder is None else recorder.uid
         if store is None:
-            return cls(instance=instance)
+            return cls(instance=instance, phase=phase)
         location = store.database.engine.url.render_as_string(hide_password=False)
-        return cls(location, str(store.directory), instance)
+        return cls(location, str(store.directory), instance, phase)
 
     def __call__(self, source: Mapping[str, Any]) -> SessionPool:
         """Return the sessions that ``source`` means: see :func:`read_sessions`."""
@@ -64,12 +71,16 @@ class StoredSessions:
                     "source: it names neither run nor instance, so it means an earlier phase of the run itself; declare "
                     "observations and actions, so that it is not read before that phase has been recorded"
                 )
-            asked["instance"] = self.instance
+            asked |= {"instance": self.instance, "before": self.phase}
         location, directory = self.location, self.directory
         if source.get("store") is not None:
             location, directory = str(source["store"]), None
         with Store(location, directory=directory, create=False) as store:
             return read_sessions(store, **asked)
+
+
+#: for where nothing runs, such as the check of a document
+DEFAULT_STORE = StoredSessions()
 
 
 def connect(domain: World, stored: StoredSessions) -> None:
@@ -87,13 +98,14 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
     body: int | str | Sequence[int | str] | None = None,
     mode: str | None = None,
     evaluation: bool | None = False,
+    before: int | None = None,
 ) -> SessionPool:
     """Return what an agent lived through: each episode of each of its bodies is a session.
 
     ``run`` is the uid of a document: its newest execution that has finished is meant;
     ``instance`` means an execution as everywhere in the store. ``phase`` (number or name), ``mode``
     (train or test), ``body`` (a number, a label, or several) and ``evaluation`` (``None``: training
-    and evaluation) narrow it down. ``agent`` may be left out where there was only one.
+    and evaluation) narrow it down, ``before`` to phases with a smaller number. ``agent`` may be left out where there was only one.
 
     Observations and actions are called as the agent's sensors and actuators (without the
     number of an incarnation, where several bodies share a name), and have their spaces. All
@@ -102,13 +114,15 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
 
     Raises :class:`StoreError` where something is not there, or the bodies are not alike.
     """
-    uid = store.find_run(instance) if instance is not None else _finished(store, run)
-    name, phases = recorded_phases(store, uid, agent, phase, mode)
+    if run is None and instance is None:
+        raise StoreError("name a run or an instance")
+    uid = find_instance(ReplaySpec(experiment_run=run, instance=instance), "", store)
+    name, phases = recorded_phases(store, uid, agent, phase, mode, before)
     both = [False, True] if evaluation is None else [evaluation]
     pieces = [_Piece(store, uid, number, name, body, flag) for number in phases for flag in both]
     pieces = [piece for piece in pieces if len(piece.frame)]
     if not pieces:
-        raise StoreError(f"agent {name!r} has no steps in phases {phases} of instance {uid}")
+        raise StoreError(f"agent {name!r} has no steps in {described(uid, phases)}")
     for piece in pieces[1:]:
         if piece.channels() != pieces[0].channels():
             raise StoreError(
@@ -121,45 +135,6 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
     for piece in pieces:
         finals.update(piece.last_states())
     return _with_finals(pool, [finals.get(key) for key in rows.session_keys()])
-
-
-def recorded_phases(
-    store: Store, instance: str, agent: str | None, phase: int | str | None, mode: str | None
-) -> tuple[str, list[int]]:
-    """Return the agent and the numbers of the phases of ``instance`` that are meant and have it."""
-    table = store.phases(instance)
-    if phase is not None:
-        known = ", ".join(f"{i} {name!r}" for i, name in zip(table["phase"], table["name"], strict=True))
-        hint = did_you_mean(str(phase), table["name"])
-        table = table[(table["phase"] == phase) | (table["name"] == phase)]
-        if table.empty:
-            raise StoreError(f"instance {instance} has no phase {phase!r}{hint}; it has: {known or 'none'}")
-    if mode is not None:
-        modes = sorted(set(table["mode"]))
-        table = table[table["mode"] == mode]
-        if table.empty:
-            raise StoreError(f"no such phase of instance {instance} is in {mode} mode, only {modes}")
-    agents = store.agents(instance)
-    agents = agents[agents["phase"].isin(table["phase"])]
-    names = sorted(set(agents["agent"]))
-    if agent is None and len(names) == 1:
-        agent = names[0]
-    numbers = agents.loc[agents["agent"] == agent, "phase"].tolist()
-    if agent is None or not numbers:
-        told = "name one of its agents" if agent is None else f"it has no agent {agent!r}"
-        raise StoreError(
-            f"instance {instance}: {told}{did_you_mean(agent or '', names)}; there are: {', '.join(names) or 'none'}"
-        )
-    return agent, numbers
-
-
-def _finished(store: Store, run: str | None) -> str:
-    found = store.find_instance(run)
-    if found.status != "finished":
-        raise StoreError(
-            f"no instance of the experiment run {run!r} has finished: the newest one, {found.uid}, is {found.status}"
-        )
-    return found.uid
 
 
 class _Piece:

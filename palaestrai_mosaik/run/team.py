@@ -81,7 +81,7 @@ class LocalTeam:
 
     def _make(self) -> Worker:
         context = self._context
-        ports = make_ports(self._plan.phase.environments, context.inspection.take)
+        ports = make_ports(self._plan.phase.environments, self._plan.stored, context.inspection.take)
         worker = Worker(
             self._plan, ports, self._learners, self._conditions, context.interrupt, self._recorder
         )

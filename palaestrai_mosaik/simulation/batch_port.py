@@ -49,12 +49,16 @@ class BatchPort(EnvironmentPort):
             raise ContractError(
                 f"environment {domain.uid!r} is batched: a state_transformer has no state of one environment to change"
             )
-        self.batch = domain.batch
         self._seats: dict[int, Seat] = {}
         self._local: dict[str, tuple[str, ...]] = {}
         super().__init__(domain, reward)
         self.begins_again = True
         self._names = tuple(f"{self.uid}.{k}" for k in range(self.batch))
+
+    @property
+    def batch(self) -> int:
+        """How many incarnations there are: known once the environment has been set up."""
+        return self.domain.batch
 
     @property
     def names(self) -> Sequence[str]:

@@ -1,0 +1,76 @@
+"""Repeated zero-sum games of two players, given by their matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types import Discrete, Space
+
+from .batch import Arrays, BatchEnvironment, IntVector
+from .environment import FloatVector
+
+#: rock, paper, scissors
+_PAYOFF: Sequence[Sequence[float]] = ((0, -1, 1), (1, 0, -1), (-1, 1, 0))
+
+
+class MatrixGame(BatchEnvironment):
+    """Two players choose at the same time, round by round; what one of them wins, the other loses.
+
+    ``payoff`` (m, n): what ``right`` pays ``left`` for the choices i and j. The seats are called
+    ``left`` and ``right``: actuator ``left.action`` takes 0 to m - 1, ``right.action`` 0 to n - 1; sensor
+    ``left.opponent`` reads what ``right`` has chosen last, 0 to n - 1, or n before the first
+    round, ``right.opponent`` likewise. The reward ``payoff`` is what ``left`` has got; an objective
+    with the factor -1 makes it that of ``right``. A game has ``max_steps`` rounds.
+
+    Made for self-play: two bodies of one agent, or one agent against another. How far they have
+    come is known, as every such game has a value v: there is a mixed strategy with which
+    ``left`` gets at least v on average whatever ``right`` does, and one with which ``right`` pays no
+    more. The default is rock, paper, scissors: v is 0, with 1/3 for each choice.
+
+    Source: von Neumann 1928, "Zur Theorie der Gesellschaftsspiele".
+    """
+
+    # what each of them has chosen last, or how many choices it has
+    state_shapes = ((), ())
+    state_dtypes = (np.int32, np.int32)
+    observation_shapes = ((), ())
+    observation_dtypes = (np.int32, np.int32)
+    observation_names = ("left.opponent", "right.opponent")
+    action_shapes = ((), ())
+    action_names = ("left.action", "right.action")
+    reward_names = ("payoff",)
+
+    def __init__(
+        self, payoff: npt.ArrayLike = _PAYOFF, batch: int = 1, first: int = 0, max_steps: int | None = 10
+    ):
+        super().__init__(batch, first, max_steps)
+        try:
+            self.payoff = np.asarray(payoff, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ContractError("payoff must be a regular table of numbers") from None
+        if self.payoff.ndim != 2 or not self.payoff.size or not np.isfinite(self.payoff).all():
+            raise ContractError(
+                f"payoff must be a table (choices of left, choices of right) of finite numbers, found {payoff!r}"
+            )
+
+    def get_observation_spaces(self) -> Sequence[Space]:
+        rows, columns = self.payoff.shape
+        return [Discrete(columns + 1), Discrete(rows + 1)]
+
+    def get_action_spaces(self) -> Sequence[Space]:
+        return [Discrete(choices) for choices in self.payoff.shape]
+
+    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+        states = [np.full(len(incarnations), choices, dtype=np.int32) for choices in self.payoff.shape]
+        return states, states[::-1]
+
+    def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
+        return actions, actions[::-1]
+
+    def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> FloatVector:
+        rewards: FloatVector = self.payoff[actions[0], actions[1]]
+        return rewards

@@ -1,0 +1,184 @@
+"""Pools on disk: a directory of flat ``.npy`` columns, which are mapped into memory.
+
+``offsets.npy`` and one file for each column of :class:`.sessions.Sessions`, plain npy files that
+any program can read, and ``pool.json``, which says what they are. A pool is written to a folder
+``<name>.<random>.partial`` beside its place, and renamed when it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from palaestrai_mosaik.errors import ContractError
+
+from .fields import Signature
+from .sessions import Array, Sessions, offsets_of
+
+_DESCRIPTION = "pool.json"
+_FORMAT = 1
+_HEADER = 256  # bytes; numpy wants a multiple of 64
+
+
+class PoolWriter:
+    """Writes a pool piece by piece: what is in memory is one piece at a time.
+
+    ::
+
+        with PoolWriter("lived", pool.signature) as writer:
+            for pool in pieces:
+                writer.append(pool.sessions)
+
+    At the end of the block the pool is in its place, with all its data on the disk. If the block
+    raises, nothing is there.
+    """
+
+    def __init__(self, directory: str | Path, signature: Signature):
+        self.directory = Path(directory)
+        self.signature = signature
+        self._lengths: list[Array] = []
+        self._columns: dict[str, _ColumnFile] = {}
+        _check_free(self.directory)
+        self._folder = self.directory.with_name(f"{self.directory.name}.{secrets.token_hex(4)}.partial")
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True)
+        return self
+
+    def append(self, sessions: Sessions) -> None:
+        """Write ``sessions`` behind those that are there; all must have the same columns."""
+        columns = {**sessions.by_tick, **sessions.by_session}
+        if not self._columns:
+            self._columns = {name: _ColumnFile(self._folder, name, one) for name, one in columns.items()}
+        kinds = {name: (column.shape[1:], column.dtype) for name, column in columns.items()}
+        expected = {name: (file.shape, file.dtype) for name, file in self._columns.items()}
+        if kinds != expected:
+            wrong = next(n for n in {**expected, **kinds} if kinds.get(n) != expected.get(n))
+            raise ContractError(
+                f"{self.directory}: {wrong} of these sessions is {kinds.get(wrong)}, that of the first ones is "
+                f"{expected.get(wrong)}"
+            )
+        for name, column in columns.items():
+            self._columns[name].append(column)
+        self._lengths.append(sessions.lengths)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._finish()
+        finally:
+            for file in self._columns.values():
+                file.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _finish(self) -> None:
+        if not self._lengths:
+            raise ContractError(f"{self.directory}: a pool needs at least one session")
+        offsets = offsets_of(np.concatenate(self._lengths))
+        last = _ColumnFile(self._folder, "offsets", offsets)
+        last.append(offsets)
+        rows = {}
+        for name, file in {**self._columns, "offsets": last}.items():
+            rows[name] = file.rows
+            file.finish()
+        text = json.dumps({"format": _FORMAT, **self.signature.described(), "rows": rows}, indent=1)
+        with open(self._folder / _DESCRIPTION, "w", encoding="utf-8") as description:
+            description.write(text + "\n")
+            description.flush()
+            os.fsync(description.fileno())
+        _check_free(self.directory)
+        os.replace(self._folder, self.directory)
+
+
+class _ColumnFile:
+    """An npy file whose number of rows is known at its end only."""
+
+    def __init__(self, folder: Path, name: str, like: Array):
+        self.shape, self.dtype = like.shape[1:], like.dtype
+        self.rows = 0
+        self._file: BinaryIO = open(folder / f"{name}.npy", "wb")  # noqa: SIM115  (closed by close)
+        self._file.write(self._header())
+
+    def append(self, rows: Array) -> None:
+        self._file.write(np.ascontiguousarray(rows).data)
+        self.rows += len(rows)
+
+    def finish(self) -> None:
+        self._file.seek(0)
+        self._file.write(self._header())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _header(self) -> bytes:
+        # version 1.0 of numpy's format, always of the same length
+        keys = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, *self.shape)}
+        text = repr(keys).encode("ascii")
+        return b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little") + text.ljust(_HEADER - 11) + b"\n"
+
+
+def write_pool(directory: Path, signature: Signature, pieces: Iterable[Sessions]) -> None:
+    """Write the ``pieces`` to a new pool at ``directory``."""
+    with PoolWriter(directory, signature) as writer:
+        for piece in pieces:
+            writer.append(piece)
+
+
+def open_pool(directory: Path) -> tuple[Signature, Sessions]:
+    """Return what is in ``directory``; its columns are mapped, so that nothing of them is read yet."""
+    description = _description(directory)
+    signature = Signature.declared(
+        description["observations"], description["actions"], description["rewards"]
+    )
+    columns = {name: _mapped(directory / f"{name}.npy", rows) for name, rows in description["rows"].items()}
+    return signature, Sessions(
+        np.array(columns.pop("offsets")),  # it is looked at for every session, so it is read
+        {name: columns.pop(name) for name in signature.columns()},
+        columns,
+    )
+
+
+def _description(directory: Path) -> Mapping[str, Any]:
+    if not directory.is_dir():
+        raise ContractError(f"there is no pool of sessions at {directory}: it is no folder")
+    path = directory / _DESCRIPTION
+    try:
+        description: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ContractError(
+            f"{directory} is no whole pool of sessions: it has no {_DESCRIPTION}, which is written last"
+        ) from None
+    except ValueError as error:
+        raise ContractError(f"{path} is damaged: {error}") from error
+    if not isinstance(description, dict) or description.get("format") != _FORMAT:
+        raise ContractError(f"{path} is not the description of a pool of format {_FORMAT}")
+    return description
+
+
+def _mapped(path: Path, rows: int) -> Array:
+    try:
+        column: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ContractError(f"the pool is damaged: {path}: {error}") from error
+    if len(column) != rows:
+        raise ContractError(f"the pool is damaged: {path} has {len(column)} rows, not {rows}")
+    # the class memmap makes every slice slower; the map lives on beneath the plain array
+    return column.view(np.ndarray)
+
+
+def _check_free(directory: Path) -> None:
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ContractError(f"{directory} is there already: write the pool to a new folder")

@@ -1,0 +1,260 @@
+"""The pool: sessions that were recorded, in memory or mapped from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ContractError
+
+from .fields import REWARDS, Declared, Signature
+from .files import open_pool, write_pool
+from .sequences import Given, sessions_of
+from .sessions import Array, IntVector, Sessions, offsets_of
+
+
+class SessionPool:
+    """Sessions of one agent: what it observed, did, and was rewarded with, tick by tick.
+
+    ``observations``, ``actions`` and ``rewards`` say what a session is made of: see
+    :meth:`.fields.Signature.declared`. Sequences have AgentNet's axes ``[session, tick, ...]``:
+    arrays, or, for sessions of different length, lists of one array for each session.
+
+    Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay"), whose pool this is.
+    """
+
+    def __init__(self, observations: Declared = 1, actions: Declared = 1, rewards: Iterable[str] = REWARDS):
+        self.signature = Signature.declared(observations, actions, rewards)
+        self._columns: _Columns | None = None
+        self._sessions: Sessions | None = None
+
+    @classmethod
+    def of(cls, signature: Signature, sessions: Sessions) -> SessionPool:
+        """Return a pool of ``sessions``, which are made as ``signature`` says."""
+        pool = cls(signature.observations, signature.actions, signature.rewards)
+        pool._sessions = _frozen(sessions)
+        return pool
+
+    @classmethod
+    def open(cls, directory: str | Path) -> SessionPool:
+        """Return the pool in ``directory``, mapped into memory: only what is looked at is read.
+
+        Any number of processes may open it. Raises :class:`ContractError` if there is none, or
+        if it has not been written to its end.
+        """
+        return cls.of(*open_pool(Path(directory)))
+
+    def save(self, directory: str | Path) -> None:
+        """Write the pool to a new ``directory``; it appears there whole, or not at all."""
+        write_pool(Path(directory), self.signature, [self.sessions])
+
+    def __len__(self) -> int:
+        """The number of sessions."""
+        return 0 if self._sessions is None else len(self._sessions)
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions as they are now. Raises :class:`ContractError` where there are none."""
+        if self._sessions is None:
+            raise ContractError("the pool has no sessions: load some")
+        return self._sessions
+
+    def load_sessions(
+        self,
+        observation_sequences: Any,
+        action_sequences: Any,
+        reward_seq: Any,
+        is_alive: Any = None,
+        prev_memories: Any = None,
+        *,
+        terminated: npt.ArrayLike | None = None,
+    ) -> None:
+        """Replace the sessions by these.
+
+        ``observation_sequences``: [session, tick, *shape], a list of them where there are
+        several; one tick more than the actions if they have what was seen after the last
+        action (without, it counts as what was seen before it). ``action_sequences``
+        likewise. ``reward_seq``: [session, tick], or [session, tick, reward] where there are
+        several: what the action of this tick brought; ``None``: 0. ``is_alive`` [session,
+        tick]: whether a session has not ended by this tick; ``None``: always. ``prev_memories``:
+        [session, ...], or a list of such arrays: what was in the agent's memory before the
+        first tick. ``terminated`` (session,): whether the world ended with the session, rather
+        than the record; ``None``: where the session has ended by ``is_alive``.
+
+        Raises :class:`ContractError` that names session, tick and shape; the pool stays as it was.
+        """
+        given = Given(
+            observation_sequences, action_sequences, reward_seq, is_alive, prev_memories, terminated
+        )
+        loaded = sessions_of(self.signature, given)
+        self._columns = None
+        self._sessions = _frozen(loaded)
+
+    def append_sessions(
+        self,
+        observation_sequences: Any,
+        action_sequences: Any,
+        reward_seq: Any,
+        is_alive: Any = None,
+        prev_memories: Any = None,
+        max_pool_size: int | None = None,
+        *,
+        terminated: npt.ArrayLike | None = None,
+    ) -> None:
+        """Add these sessions; with ``max_pool_size``, keep only that many of the newest.
+
+        What was taken from the pool before stays as it is.
+        """
+        if max_pool_size is not None and (type(max_pool_size) is not int or max_pool_size < 1):
+            raise ContractError(f"max_pool_size must be a whole number of at least 1, not {max_pool_size!r}")
+        given = Given(
+            observation_sequences, action_sequences, reward_seq, is_alive, prev_memories, terminated
+        )
+        added = sessions_of(self.signature, given)
+        if self._columns is None:
+            if self._sessions is not None:
+                _check_alike(self._sessions, added)
+            self._columns = _Columns(added.take([]) if self._sessions is None else self._sessions)
+        else:
+            _check_alike(self.sessions, added)
+        self._columns.append(added)
+        self._sessions = self._columns.newest(max_pool_size)
+
+    def sample(self, max_n_samples: int, rng: np.random.Generator, replace: bool = False) -> IntVector:
+        """Return places of sessions, drawn uniformly.
+
+        Without ``replace`` all differ, and there are at most as many as the pool has.
+        """
+        if type(max_n_samples) is not int or max_n_samples < 1:
+            raise ContractError(f"max_n_samples must be a whole number of at least 1, not {max_n_samples!r}")
+        size = len(self.sessions)
+        if replace:
+            return rng.integers(size, size=max_n_samples)
+        return rng.choice(size, size=min(max_n_samples, size), replace=False).astype(np.int64)
+
+    def select(self, selector: npt.ArrayLike) -> SessionPool:
+        """Return a pool of the sessions at these places, in this order, copied to memory."""
+        return SessionPool.of(self.signature, self.sessions.take(selector))
+
+    # The sequences of the pool, [session, tick, ...]: new arrays, zero behind a session's end.
+    # Of a pool that is larger than memory, select() some sessions first.
+
+    @property
+    def observations(self) -> list[Array]:
+        """[session, tick, *shape] of each observation."""
+        return self._dense("observation")
+
+    @property
+    def actions(self) -> list[Array]:
+        """[session, tick, *shape] of each action."""
+        return self._dense("action")
+
+    @property
+    def rewards(self) -> Array:
+        """[session, tick], or [session, tick, reward] where there are several."""
+        rewards = self.sessions.dense("reward")
+        return rewards[..., 0] if len(self.signature.rewards) == 1 else rewards
+
+    @property
+    def is_alive(self) -> npt.NDArray[np.bool_]:
+        """[session, tick]: whether the session has not ended by this tick."""
+        return self.sessions.alive()
+
+    @property
+    def previous_memories(self) -> list[Array] | None:
+        """[session, ...] of each memory; ``None`` where none were loaded."""
+        return list(_memories(self.sessions)) or None
+
+    def _dense(self, kind: str) -> list[Array]:
+        names = self.signature.packed_columns(kind)
+        return self.signature.unpacked(kind, {name: self.sessions.dense(name) for name in names})
+
+
+def _memories(sessions: Sessions) -> Iterator[Array]:
+    for i in count():
+        if f"memory.{i}" not in sessions.by_session:
+            return
+        yield sessions.by_session[f"memory.{i}"]
+
+
+def _frozen(sessions: Sessions) -> Sessions:
+    for column in (*sessions.by_tick.values(), *sessions.by_session.values()):
+        column.flags.writeable = False
+    return sessions
+
+
+def _check_alike(old: Sessions, new: Sessions) -> None:
+    before, after = (
+        [(memory.shape[1:], memory.dtype) for memory in _memories(sessions)] for sessions in (old, new)
+    )
+    if before != after:
+        shown = [
+            ", ".join(f"{dtype}{list(shape)}" for shape, dtype in kinds) or "none"
+            for kinds in (before, after)
+        ]
+        raise ContractError(f"previous memories of the pool are {shown[0]}, but these are {shown[1]}")
+
+
+class _Columns:
+    """Sessions that grow at their end and lose their first ones, without being copied each time."""
+
+    def __init__(self, like: Sessions):
+        self._lengths = _Growing(like.lengths)
+        self._by_tick = {name: _Growing(column) for name, column in like.by_tick.items()}
+        self._by_session = {name: _Growing(column) for name, column in like.by_session.items()}
+
+    def append(self, added: Sessions) -> None:
+        self._lengths.append(added.lengths)
+        for name, column in added.by_tick.items():
+            self._by_tick[name].append(column)
+        for name, column in added.by_session.items():
+            self._by_session[name].append(column)
+
+    def newest(self, number: int | None) -> Sessions:
+        """Forget all but the ``number`` newest sessions; return what there is."""
+        surplus = 0 if number is None else max(0, len(self._lengths.view) - number)
+        if surplus:
+            ticks = int(self._lengths.view[:surplus].sum())
+            for column in self._by_tick.values():
+                column.drop(ticks)
+            for column in (self._lengths, *self._by_session.values()):
+                column.drop(surplus)
+        return Sessions(
+            offsets_of(self._lengths.view),
+            {name: column.view for name, column in self._by_tick.items()},
+            {name: column.view for name, column in self._by_session.items()},
+        )
+
+
+class _Growing:
+    """One column. Its views stay as they are: rows are only ever written behind them."""
+
+    def __init__(self, rows: Array):
+        self._data = rows
+        self._start, self._stop = 0, len(rows)
+
+    @property
+    def view(self) -> Array:
+        view = self._data[self._start : self._stop]
+        view.flags.writeable = False
+        return view
+
+    def append(self, rows: Array) -> None:
+        stop = self._stop + len(rows)
+        if stop > len(self._data):
+            live = self.view
+            needed = len(live) + len(rows)
+            # doubled, so that many small additions cost as much as one
+            self._data = np.empty((max(needed, 2 * len(live)), *live.shape[1:]), dtype=live.dtype)
+            self._data[: len(live)] = live
+            self._start, self._stop, stop = 0, len(live), needed
+        self._data[self._stop : stop] = rows
+        self._stop = stop
+
+    def drop(self, number: int) -> None:
+        self._start += number

@@ -1,0 +1,227 @@
+"""Makes sessions of sequences ``[session, tick, ...]`` as AgentNet has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ContractError
+
+from .fields import Field, Signature
+from .sessions import Array, Sessions, offsets_of
+
+_SCALAR = np.dtype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a user hands in; see :meth:`.pool.SessionPool.load_sessions`."""
+
+    observations: Any
+    actions: Any
+    rewards: Any
+    is_alive: Any = None
+    memories: Any = None
+    terminated: Any = None
+
+
+def sessions_of(signature: Signature, given: Given) -> Sessions:
+    """Return what was given as sessions.
+
+    Raises :class:`ContractError` with the session and tick at which something does not fit.
+    """
+    observed = [
+        _sequences(f"observation {f.name!r}", one, f.shape, f.dtype)
+        for f, one in zip(
+            signature.observations,
+            one_for_each("observations", given.observations, signature.observations),
+            strict=True,
+        )
+    ]
+    acted = [
+        _sequences(f"action {f.name!r}", one, f.shape, f.dtype)
+        for f, one in zip(
+            signature.actions, one_for_each("actions", given.actions, signature.actions), strict=True
+        )
+    ]
+    width = len(signature.rewards)
+    lead = acted[0] if acted else observed[0]
+    rewarded = _rewards(given.rewards, width, lead)
+    ticks = [len(one) for one in lead]
+    for i, columns in enumerate((acted, [rewarded])):
+        for k, column in enumerate(columns):
+            _same_ticks("rewards" if i else f"action {signature.actions[k].name!r}", column, ticks)
+    extra = [len(one) - n for one, n in zip(observed[0], ticks, strict=False)]
+    for field, column in zip(signature.observations, observed, strict=True):
+        _same_ticks(f"observation {field.name!r}", column, ticks, extra)
+    lengths, ended = _alive(given.is_alive, ticks)
+    by_tick = signature.packed("observation", [_joined(column, lengths) for column in observed])
+    by_tick |= signature.packed("action", [_joined(column, lengths) for column in acted])
+    by_tick["reward"] = _joined(rewarded, lengths)
+    lasts = [n if more else n - 1 for n, more in zip(lengths, extra, strict=True)]
+    after = [np.stack([one[k] for one, k in zip(column, lasts, strict=True)]) for column in observed]
+    by_session = finals(signature.packed("observation", after))
+    by_session["terminated"] = _terminated(given.terminated, ended)
+    by_session |= _memories(given.memories, len(ticks))
+    return Sessions(offsets_of(lengths), by_tick, by_session)
+
+
+def finals(observations: Mapping[str, Array]) -> dict[str, Array]:
+    """Return columns of observations as those of what was seen after the last action."""
+    return {final_column(name): column for name, column in observations.items()}
+
+
+def final_column(name: str) -> str:
+    """Return the column of what was seen last for that of what is seen at each tick."""
+    return name.replace("observation", "final", 1)
+
+
+def one_for_each(what: str, given: Any, fields: Sequence[Field]) -> list[Any]:
+    """Return one entry for each field: a list of them, or the bare entry where there is one field."""
+    if not fields:
+        if given is not None and len(given):
+            raise ContractError(f"{what}: none are declared, so none can be loaded")
+        return []
+    if len(fields) == 1:
+        single = isinstance(given, list | tuple) and len(given) == 1
+        # a list of one session has an axis less than a list of one observation
+        return [given[0] if single and depth(given[0]) == len(fields[0].shape) + 2 else given]
+    if not isinstance(given, list | tuple) or len(given) != len(fields):
+        found = f"{len(given)}" if isinstance(given, list | tuple) else f"a {type(given).__name__}"
+        names = ", ".join(field.name for field in fields)
+        raise ContractError(f"{what}: a list of {len(fields)} is expected ({names}), found {found}")
+    return list(given)
+
+
+def dtype_of(given: Any) -> np.dtype[Any]:
+    """Return the dtype of sequences: that of the array, or of the first session of a list."""
+    return given.dtype if isinstance(given, np.ndarray) else np.asarray(given[0]).dtype
+
+
+def depth(given: Any) -> int:
+    """Return how many axes nested lists (of arrays) have, as far as their first entries tell."""
+    depth = 0
+    while isinstance(given, list | tuple) and len(given):
+        depth, given = depth + 1, given[0]
+    return depth + np.ndim(given)
+
+
+def _sequences(what: str, given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Array]:
+    """Return an array (ticks, *shape) of this dtype for each session."""
+    expected = "(" + ", ".join(["ticks", *map(str, shape)]) + ")"
+    if not isinstance(given, np.ndarray | list | tuple):
+        raise ContractError(
+            f"{what}: [session, tick, ...] is expected, as an array or as a list of arrays {expected}, found {given!r}"
+        )
+    result = []
+    for number, one in enumerate(given):
+        try:
+            session = np.asarray(one)
+        except ValueError as error:
+            raise ContractError(f"{what} of session {number}: {expected} is expected: {error}") from error
+        if session.shape[1:] != shape or session.ndim != len(shape) + 1:
+            raise ContractError(
+                f"{what} of session {number} has shape {session.shape}, expected is {expected}"
+            )
+        result.append(_cast(f"{what} of session {number}", session, dtype))
+    if not result:
+        raise ContractError(f"{what}: there is no session")
+    return result
+
+
+def _cast(where: str, session: Array, dtype: np.dtype[Any]) -> Array:
+    if session.dtype == dtype:
+        return session
+    if session.dtype.kind not in "fiub":
+        raise ContractError(f"{where} has dtype {session.dtype}, declared is {dtype}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = session.astype(dtype)
+    if dtype.kind in "iub":
+        wrong = np.argwhere(cast != session)
+        if len(wrong):
+            value = session[tuple(wrong[0])]
+            raise ContractError(f"{where} is {value} at tick {wrong[0][0]}, which is no {dtype}")
+    return cast
+
+
+def _rewards(given: Any, width: int, lead: Sequence[Array]) -> list[Array]:
+    if given is None:
+        return [np.zeros((len(one), width)) for one in lead]
+    if width == 1 and depth(given) == 2:
+        return [one[:, None] for one in _sequences("rewards", given, (), _SCALAR)]
+    return _sequences("rewards", given, (width,), _SCALAR)
+
+
+def _same_ticks(
+    what: str, column: Sequence[Array], ticks: Sequence[int], extra: Sequence[int] | None = None
+) -> None:
+    if len(column) != len(ticks):
+        raise ContractError(f"{what}: there are {len(column)} sessions, but {len(ticks)} of the actions")
+    for number, (one, count) in enumerate(zip(column, ticks, strict=True)):
+        more = 0 if extra is None else extra[number]
+        if len(one) != count + more or more not in (0, 1):
+            either = "" if extra is None else f", or {count + 1} with the one after the last action"
+            raise ContractError(
+                f"{what} of session {number} has {len(one)} ticks, but the actions have {count}; expected are "
+                f"{count}{either}"
+            )
+        if not count:
+            raise ContractError(f"{what} of session {number} has no tick")
+
+
+def _alive(given: Any, ticks: Sequence[int]) -> tuple[list[int], list[bool]]:
+    """Return for each session its number of ticks, and whether it had ended before its record did."""
+    if given is None:
+        return list(ticks), [False] * len(ticks)
+    column = _sequences("is_alive", given, (), np.dtype(bool))
+    _same_ticks("is_alive", column, ticks)
+    lengths = []
+    for number, alive in enumerate(column):
+        length = int(alive.argmin()) if not alive.all() else len(alive)
+        if not length:
+            raise ContractError(
+                f"is_alive: session {number} is not alive at tick 0; every session has a tick"
+            )
+        if alive[length:].any():
+            again = length + int(alive[length:].argmax())
+            raise ContractError(
+                f"is_alive: session {number} has ended by tick {length}, but is alive again at tick {again}"
+            )
+        lengths.append(length)
+    return lengths, [length < n for length, n in zip(lengths, ticks, strict=True)]
+
+
+def _joined(column: Sequence[Array], lengths: Sequence[int]) -> Array:
+    return np.concatenate([one[:n] for one, n in zip(column, lengths, strict=True)])
+
+
+def _terminated(given: Any, ended: Sequence[bool]) -> Array:
+    if given is None:
+        return np.array(ended, dtype=bool)
+    flags = np.asarray(given)
+    if flags.shape != (len(ended),) or flags.dtype != bool:
+        raise ContractError(
+            f"terminated: booleans of shape ({len(ended)},) are expected, one for each session, found "
+            f"{flags.dtype} of shape {flags.shape}"
+        )
+    return flags.copy()
+
+
+def _memories(given: Any, count: int) -> dict[str, Array]:
+    if given is None:
+        return {}
+    several = isinstance(given, list | tuple) and len(given) and isinstance(given[0], np.ndarray)
+    result = {}
+    for i, one in enumerate(given if several else [given]):
+        memory: npt.NDArray[Any] = np.array(one)
+        if memory.ndim < 1 or len(memory) != count or memory.dtype.kind not in "fiub":
+            raise ContractError(
+                f"previous memories: numbers of shape ({count}, ...) are expected, a row for each session, found "
+                f"{memory.dtype} of shape {memory.shape}"
+            )
+        result[f"memory.{i}"] = memory
+    return result

@@ -1,0 +1,223 @@
+"""An environment that replays sessions out of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.environment.batch import IntVector
+from palaestrai_mosaik.environment.environment import EnvironmentBaseline
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+
+from .fields import REWARDS, Declared
+from .pool import SessionPool
+from .session_batch import SessionBatchEnvironment, SessionReplay
+from .sessions import Array, Sessions
+from .sources import read_source
+
+Sampling = Literal["shuffled", "in_order", "with_replacement"]
+
+
+class SessionPoolEnvironment(SessionReplay):
+    """Replays sessions out of a pool, which may be larger than memory.
+
+    Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay").
+
+    Whenever an incarnation begins, a session is chosen for it, uniformly at random and by the
+    framework's generators (``sample: shuffled``): within a batch no session is there twice.
+    ``with_replacement``: each incarnation draws on its own. ``in_order``: incarnation k begins
+    the phase's episode e with session ``e * batch + k``, and each further episode of its own is
+    ``batch`` sessions further on; behind the last session comes the first.
+    """
+
+    #: reads ``source`` where it means a store, which an environment knows nothing of
+    read_store: Callable[[Mapping[str, Any]], SessionPool] | None = None
+
+    def __init__(  # noqa: PLR0913  (independent keys of the document, all optional)
+        self,
+        observations: Declared | None = None,
+        actions: Declared | None = None,
+        rewards: Iterable[str] = REWARDS,
+        *,
+        source: Mapping[str, Any] | SessionPool | None = None,
+        sample: Sampling = "shuffled",
+        batch: int = 1,
+        first: int = 0,
+        max_steps: int | None = None,
+    ):
+        """Say what sessions are made of (:class:`.pool.SessionPool`), or where they are.
+
+        ``source``: see :func:`.sources.read_source`; or a pool. It is read when the environment is set up
+        and says what observations, actions and rewards there are. Where ``observations`` or
+        ``actions`` are declared as well, it is read when the first episode begins, so that it may
+        be what an earlier phase records; it must then be as declared.
+
+        Where the pool has fewer than ``batch`` sessions, there are only that many incarnations,
+        unless sessions are drawn with replacement.
+        """
+        super().__init__(batch, first, max_steps)
+        if sample not in get_args(Sampling):
+            allowed = get_args(Sampling)
+            raise ContractError(
+                f"sample must be one of {', '.join(allowed)}, not {sample!r}{did_you_mean(sample, allowed)}"
+            )
+        self.sample = sample
+        self.source = source
+        self._unread = source
+        self._later = source is not None and (observations is not None or actions is not None)
+        self._given: tuple[Any, Any] = (None, None)
+        self._current: Sessions | None = None
+        self._pool = SessionPool(
+            1 if observations is None else observations, 1 if actions is None else actions, rewards
+        )
+        self._describe(self._pool.signature)
+
+    @property
+    def pool(self) -> SessionPool:
+        """The sessions; the source is read when they are first asked for."""
+        if self._unread is not None:
+            found = read_source(self._unread, self.read_store)
+            if self._later:
+                where = f"environment {self.uid!r}: the sessions of its source"
+                self._pool.signature.check_fits(found.signature, where)
+            else:
+                self._describe(found.signature)
+            self._pool, self._unread = found, None
+        return self._pool
+
+    def setup(self) -> EnvironmentBaseline:
+        if not self._later:
+            known = len(self.pool)
+            if known and self.sample != "with_replacement":
+                self.batch = min(self.batch, known)
+        return super().setup()
+
+    def load_sessions(
+        self,
+        observation_sequences: Any,
+        action_sequences: Any,
+        reward_seq: Any,
+        is_alive: Any = None,
+        prev_memories: Any = None,
+        *,
+        terminated: npt.ArrayLike | None = None,
+    ) -> None:
+        """Replace the sessions: see :meth:`.pool.SessionPool.load_sessions`."""
+        self.pool.load_sessions(
+            observation_sequences,
+            action_sequences,
+            reward_seq,
+            is_alive,
+            prev_memories,
+            terminated=terminated,
+        )
+
+    def append_sessions(
+        self,
+        observation_sequences: Any,
+        action_sequences: Any,
+        reward_seq: Any,
+        is_alive: Any = None,
+        prev_memories: Any = None,
+        max_pool_size: int | None = None,
+        *,
+        terminated: npt.ArrayLike | None = None,
+    ) -> None:
+        """Add sessions, and keep the newest ones; they take part when all incarnations next begin."""
+        self.pool.append_sessions(
+            observation_sequences,
+            action_sequences,
+            reward_seq,
+            is_alive,
+            prev_memories,
+            max_pool_size,
+            terminated=terminated,
+        )
+
+    def select_session_batch(self, selector: npt.ArrayLike) -> SessionBatchEnvironment:
+        """Return an environment that replays exactly the sessions at these places."""
+        return SessionBatchEnvironment.of(self.pool.select(selector))
+
+    def sample_session_batch(self, max_n_samples: int, replace: bool = False) -> SessionBatchEnvironment:
+        """Return an environment that replays sessions drawn uniformly by :attr:`rng`.
+
+        Without ``replace``, they all differ, and there are at most as many as the pool has.
+        """
+        return self.select_session_batch(self.pool.sample(max_n_samples, self._generator(), replace))
+
+    @property
+    def rewards(self) -> Array:
+        """All rewards of the pool, [session, tick]: faster than to step through them."""
+        return self.pool.rewards
+
+    @property
+    def replayed(self) -> IntVector:
+        """(batch,): the session that each incarnation replays now."""
+        return self._replayed
+
+    @property
+    def previous_memories(self) -> Sequence[Array] | None:
+        """What the agent's memory held before the sessions that are replayed now, (batch, ...) each."""
+        known = self.pool.previous_memories
+        return None if known is None else [memory[self._replayed] for memory in known]
+
+    def _generator(self) -> np.random.Generator:
+        if "rng" not in vars(self):
+            raise ContractError(
+                "nothing to draw sessions with: in a run, the framework gives a generator; elsewhere, set "
+                "rng = palaestrai_mosaik.seeding.generator(seed)"
+            )
+        return self.rng
+
+    def _begin(self, incarnations: IntVector) -> Sessions:
+        pool = self.pool
+        everyone = len(incarnations) == self.batch
+        # the framework gives new generators for every episode of the phase
+        given = (vars(self).get("rng"), vars(self).get("rngs"))
+        if (
+            self._current is None
+            or any(new is not old for new, old in zip(given, self._given, strict=True))
+            or (everyone and pool.sessions is not self._current)
+        ):
+            self._given, self._current = given, pool.sessions
+            self._turns = np.zeros(self.batch, dtype=np.int64)
+            self._replayed = np.zeros(self.batch, dtype=np.int64)
+            self._orders: dict[int, IntVector] = {}
+            self._drawn = 0
+        if self.sample != "with_replacement" and len(self._current) < self.batch:
+            raise ContractError(
+                f"environment {self.uid!r}: its pool has {len(self._current)} sessions, fewer than its batch of "
+                f"{self.batch}; say sample: with_replacement, or a smaller batch"
+            )
+        return self._current
+
+    def _choose(self, incarnations: IntVector) -> IntVector:
+        size, turns = len(self._sessions), self._turns[incarnations]
+        numbers = self.first + incarnations
+        if self.sample == "with_replacement":
+            chosen = np.array([self.rngs[k].integers(size) for k in incarnations], dtype=np.int64)
+        elif self.sample == "in_order":
+            chosen = (numbers + (self.episode + turns) * self.batch) % size
+        else:
+            chosen = np.empty(len(numbers), dtype=np.int64)
+            for turn in np.unique(turns).tolist():
+                these = turns == turn
+                chosen[these] = self._order(turn)[numbers[these] % size]
+        self._turns[incarnations] += 1
+        self._replayed[incarnations] = chosen
+        return chosen
+
+    def _order(self, turn: int) -> IntVector:
+        """Return the order of the sessions for the ``turn``-th episodes of all incarnations.
+
+        It does not depend on how many incarnations there are: number n takes the n-th session.
+        """
+        while self._drawn <= turn:
+            self._orders[self._drawn] = self._generator().permutation(len(self._sessions))
+            self._drawn += 1
+        for past in [one for one in self._orders if one < self._turns.min()]:
+            del self._orders[past]
+        return self._orders[turn]

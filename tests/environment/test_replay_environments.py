@@ -1,0 +1,249 @@
+"""Environments that replay: what agents see, what was done, when it ends, which sessions are taken."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from palaestrai_mosaik import seeding
+from palaestrai_mosaik.environment.batch import BatchStepper
+from palaestrai_mosaik.environment.replay import SessionBatchEnvironment, SessionPool, SessionPoolEnvironment
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.testing import check_batch_environment
+
+#: three sessions of 3, 2 and 1 ticks; the first ended in the world, of the last nothing was seen afterwards
+OBSERVED = [[[10.0], [11.0], [12.0], [13.0]], [[20.0], [21.0], [22.0]], [[30.0]]]
+DONE = [[1, 2, 3], [4, 5], [6]]
+REWARDED = [[0.1, 0.2, 0.3], [0.4, 0.5], [0.6]]
+ENDED = [True, False, False]
+
+
+def lived() -> SessionPool:
+    pool = SessionPool()
+    pool.load_sessions(OBSERVED, DONE, REWARDED, terminated=ENDED)
+    return pool
+
+
+def pool_of(count: int) -> SessionPool:
+    """Sessions of one tick that observe their number."""
+    pool = SessionPool()
+    numbers = np.arange(float(count))[:, None]
+    pool.load_sessions(numbers[..., None], numbers, numbers)
+    return pool
+
+
+def environment_over(pool: SessionPool, **params) -> SessionPoolEnvironment:
+    environment = SessionPoolEnvironment(source=pool, **params)
+    environment.uid = "lived"
+    environment.setup()
+    return environment
+
+
+def begin(environment: SessionPoolEnvironment, episode: int = 0) -> None:
+    """Give generators as the framework does: one of the environment, one for each incarnation."""
+    environment.episode = episode
+    environment.rng = seeding.generator(1, "environment", episode)
+    numbers = range(environment.first, environment.first + environment.batch)
+    environment.rngs = [seeding.generator(1, "environment", episode, "body", k) for k in numbers]
+
+
+def test_a_batch_is_replayed_to_the_end_of_each_session():
+    environment = SessionBatchEnvironment.of(lived())
+    environment.uid = "lived"
+    environment.setup()
+    stepper = BatchStepper(environment)
+    anything = np.full((3, 1), 77.0)
+    states = [stepper.reset(), *(stepper.step(anything) for _ in range(4))]
+    assert [s.readings.ravel().tolist() for s in states] == [
+        [10, 20, 30],
+        [11, 21, 30],
+        [12, 22, 30],
+        [13, 22, 30],
+        [13, 22, 30],
+    ]
+    # the reward of an action comes with the next state; what has ended gives none
+    assert [s.rewards.ravel().tolist() for s in states] == [
+        [0, 0, 0],
+        [0.1, 0.4, 0.6],
+        [0.2, 0.5, 0],
+        [0.3, 0, 0],
+        [0, 0, 0],
+    ]
+    assert [s.terminated.tolist() for s in states][2:4] == [[False] * 3, [True, False, False]]
+    assert [s.truncated.tolist() for s in states][1:3] == [[False, False, True], [False, True, True]]
+    assert [s.recorded.ravel().tolist() for s in states[:3]] == [[1, 4, 6], [2, 5, 6], [3, 5, 6]]
+
+
+def test_an_incarnation_that_has_ended_begins_its_session_anew():
+    environment = SessionBatchEnvironment.of(lived())
+    environment.setup()
+    stepper = BatchStepper(environment)
+    stepper.reset()
+    states = [stepper.step(np.zeros((3, 1)), resets=True) for _ in range(5)]
+    assert [s.readings[2, 0] for s in states] == [30] * 5
+    assert [s.truncated[2] for s in states] == [True, False, True, False, True]
+    assert [s.readings[1, 0] for s in states] == [21, 22, 20, 21, 22]
+    assert [s.recorded[1, 0] for s in states] == [5, 5, 4, 5, 5]
+
+
+def test_sequences_of_a_batch_as_they_were_given():
+    observed = [np.arange(24.0).reshape(2, 3, 2, 2), np.array([[1, 2, 3], [4, 5, 6]], dtype=np.int8)]
+    acted = [np.array([[1, 2, 3], [4, 5, 6]]), np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])]
+    rewarded = np.array([[1.0, 2, 3], [4, 5, 6]])
+    environment = SessionBatchEnvironment(
+        observed,
+        [(2, 2), ()],
+        acted,
+        "all_scalar",
+        rewarded,
+        [[1, 1, 1], [1, 0, 0]],
+        np.array([[7.0], [8.0]]),
+    )
+    baseline = environment.setup()
+    assert [s.uid for s in baseline.sensors] == ["observation", "observation_1"]
+    assert [a.uid for a in baseline.actuators] == ["action", "action_1"]
+    assert [one.dtype for one in environment.observations] == [np.float64, np.int8]
+    np.testing.assert_array_equal(environment.observations[0][0], observed[0][0])
+    assert environment.observations[1].tolist() == [[1, 2, 3], [4, 0, 0]]
+    assert environment.actions[1].tolist() == [[0.1, 0.2, 0.3], [0.4, 0, 0]]
+    assert environment.rewards.tolist() == [[1, 2, 3], [4, 0, 0]]
+    assert environment.is_alive.tolist() == [[True] * 3, [True, False, False]]
+    assert [one.tolist() for one in environment.preceding_agent_memories] == [[[7], [8]]]
+    stepper = BatchStepper(environment)
+    stepper.reset()
+    state = stepper.step(np.zeros((2, 2)))
+    assert state.readings.tolist() == [[4, 5, 6, 7, 2], [12, 13, 14, 15, 4]]
+    assert state.recorded.tolist() == [[2, 0.2], [4, 0.4]]
+    assert (state.terminated.tolist(), state.truncated.tolist()) == ([False, True], [False, False])
+    # without actions there is no actuator, without rewards they are 0
+    bare = SessionBatchEnvironment([[[1.0], [2.0]]], [(1,)])
+    assert not bare.setup().actuators
+    assert bare.rewards.tolist() == [[0, 0]]
+
+
+def test_a_chosen_batch_is_exactly_these_sessions():
+    environment = environment_over(lived(), batch=2)
+    batch = environment.select_session_batch(np.array([2, 0, 2]))
+    assert batch.actions[0].tolist() == [[6, 0, 0], [1, 2, 3], [6, 0, 0]]
+    batch.setup()
+    assert BatchStepper(batch).reset().readings.ravel().tolist() == [30, 10, 30]
+    environment.rng = seeding.generator(3)
+    assert environment.sample_session_batch(64).batch == 3
+    assert environment.sample_session_batch(64, replace=True).batch == 64
+    assert environment.rewards.tolist() == [[0.1, 0.2, 0.3], [0.4, 0.5, 0], [0.6, 0, 0]]
+    with pytest.raises(ContractError, match="nothing to draw sessions with"):
+        environment_over(lived()).sample_session_batch(1)
+
+
+@pytest.mark.parametrize("sample", ["shuffled", "with_replacement"])
+def test_an_incarnation_takes_the_same_sessions_in_any_batch(sample):
+    """Number 5 of a batch of 8, and a batch of 1 that is number 5; each has two episodes of its own."""
+    many = environment_over(pool_of(20), batch=8, sample=sample)
+    alone = environment_over(pool_of(20), batch=1, first=5, sample=sample)
+    for episode in range(3):
+        taken = []
+        for environment in (many, alone):
+            begin(environment, episode)
+            stepper = BatchStepper(environment)
+            states = [
+                stepper.reset(),
+                *(stepper.step(np.zeros((environment.batch, 1)), resets=True) for _ in range(4)),
+            ]
+            taken.append([s.readings[:, 0] for s in states[::2]])
+        assert [one[5] for one in taken[0]] == [one[0] for one in taken[1]]
+        if sample == "shuffled":
+            assert all(len(set(one)) == 8 for one in taken[0])
+        assert len({tuple(one) for one in taken[0]}) == 3
+
+
+def test_sessions_are_drawn_anew_at_each_episode_and_the_same_with_the_same_generators():
+    environment = environment_over(pool_of(100), batch=10)
+    drawn = []
+    for episode in (0, 1, 0):
+        begin(environment, episode)
+        drawn.append(BatchStepper(environment).reset().readings[:, 0].tolist())
+        assert drawn[-1] == environment.replayed.tolist()
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_in_order_all_sessions_are_replayed_once():
+    environment = environment_over(pool_of(6), batch=2, sample="in_order")
+    seen = []
+    for episode in range(4):
+        begin(environment, episode)
+        seen += BatchStepper(environment).reset().readings[:, 0].tolist()
+    assert seen == [0, 1, 2, 3, 4, 5, 0, 1]
+    # the next episode of its own is a batch further on
+    begin(environment)
+    stepper = BatchStepper(environment)
+    states = [stepper.reset(), *(stepper.step(np.zeros((2, 1)), resets=True) for _ in range(4))]
+    assert [s.readings[:, 0].tolist() for s in states[::2]] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_batch_without_replacement_is_no_larger_than_the_pool():
+    def from_source(**params):
+        environment = SessionPoolEnvironment(source={"run": "any"}, **params)
+        environment.read_store = lambda source: pool_of(3)
+        environment.setup()
+        return environment
+
+    assert from_source(batch=64).batch == 3
+    assert from_source(batch=64, sample="with_replacement").batch == 64
+    # one that is read later has been told its size already
+    late = from_source(batch=64, observations=1, actions=1)
+    begin(late)
+    with pytest.raises(ContractError, match="its pool has 3 sessions, fewer than its batch of 64"):
+        BatchStepper(late).reset()
+    other = from_source(batch=2, observations=2, actions=1)
+    begin(other)
+    with pytest.raises(
+        ContractError, match=r"observation float64\[1\], but declared are observation float64\[2\]"
+    ):
+        BatchStepper(other).reset()
+
+
+def test_what_is_appended_takes_part_when_all_begin():
+    environment = environment_over(pool_of(1), sample="in_order")
+    stepper = BatchStepper(environment)
+    assert stepper.reset().readings.tolist() == [[0]]
+    environment.append_sessions([[[5.0], [6.0]]], [[1]], [[0.5]], max_pool_size=1)
+    assert stepper.step(np.zeros((1, 1))).readings.tolist() == [[0]]
+    assert stepper.reset().readings.tolist() == [[5]]
+    assert stepper.step(np.zeros((1, 1))).readings.tolist() == [[6]]
+    environment.load_sessions([[[7.0]]], [[1]], [[0.5]], prev_memories=[[9.0]])
+    assert stepper.reset().readings.tolist() == [[7]]
+    assert [one.tolist() for one in environment.previous_memories] == [[[9.0]]]
+
+
+def test_the_contract_of_batched_environments_is_kept(tmp_path):
+    pool = SessionPool([{"name": "a", "shape": [2]}, {"name": "b", "dtype": "int8"}], 2, ["x", "y"])
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 12, size=30)
+    pool.load_sessions(
+        [[rng.random((n + 1, 2)) for n in lengths], [rng.integers(0, 9, n + 1) for n in lengths]],
+        [[rng.integers(0, 9, n) for n in lengths]] * 2,
+        [rng.random((n, 2)) for n in lengths],
+        terminated=rng.random(30) < 0.5,
+    )
+    pool.save(tmp_path / "pool")
+    source = {"pool": str(tmp_path / "pool")}
+    check_batch_environment(partial(SessionPoolEnvironment, source=source, sample="with_replacement"))
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"sample": "suffled"}, "did you mean 'shuffled'"),
+        ({"batch": 0}, "batch must be"),
+        ({"source": {"npy": "x"}}, "found npy"),
+        ({"source": {"phase": 1, "run": "y"}}, "a store can be read where a run is executed"),
+        ({"source": {"pool": "nowhere", "path": 1}}, "there is no key 'path'"),
+        ({"source": "nowhere"}, "a mapping is expected"),
+        ({"source": {"pool": "nowhere"}}, "there is no pool of sessions at nowhere"),
+    ],
+)
+def test_wrong_parameters_are_told(params, message):
+    with pytest.raises(ContractError, match=message):
+        SessionPoolEnvironment(**params).setup()
