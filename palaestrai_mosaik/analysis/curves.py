@@ -36,11 +36,14 @@ class Axis:
     window: int
     #: the runs that have several workers
     parallel: frozenset[str]
+    #: there are episodes of environments that begin again on their own
+    own: bool = False
 
     @property
     def label(self) -> str:
         training = all(span.mode == "train" for span in self.spans.values())
         kind = "training episodes" if training else "episodes"
+        kind += " of the environments" if self.own else ""
         kind += " of each worker" if self.parallel else ""
         kind += ", counted over all phases" if len(self.spans) > 1 else ""
         return kind if training else f"{kind} (grey: test mode)"

@@ -9,14 +9,16 @@ row was the occasion.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.store import BodyChoice
 
+from .bodies import body_outcomes, many_bodied, own_episodes, phases_that_begin_again
 from .curves import Axis, Span, line_curves, point_curves
 from .groups import Group, find_groups
 from .series import Curve, Panel
@@ -37,10 +39,10 @@ _PART, _LONGEST = 20, 100
 
 @dataclass(frozen=True)
 class LearningChoice:
-    """What to draw: of all phases and agents, or of one; which statistics, by patterns of their keys."""
+    """What to draw: of all phases and bodies, or of some; which statistics, by patterns of their keys."""
 
     phase: int | str | None = None
-    agent: str | None = None
+    bodies: BodyChoice = field(default_factory=BodyChoice)
     fold: Fold = "sum"
     statistics: Sequence[str] = ()
 
@@ -91,6 +93,9 @@ def _objective_panel(told: _Told, agent: str, fold: Fold) -> Panel:
         curves += point_curves(_series(tested, told.axis), f"{prefix}evaluation", colour)
     parallel = any(len(group.runs) == 1 and group.runs[0] in told.axis.parallel for group in told.groups)
     note = _note(told, curves, "the workers" if parallel else "")
+    whole = ["phase", "worker", "evaluation", "after"]
+    if any(frame[frame["agent"] == agent].duplicated(whole).any() for frame in told.objectives.values()):
+        note = "; ".join(part for part in (note, "mean over the bodies") if part)
     return _panel(
         f"{fold.capitalize()} of {agent}'s objective in each episode", "objective", curves, told, note
     )
@@ -170,20 +175,32 @@ def _note(told: _Told, curves: Sequence[Curve], of_single_runs: str) -> str:
 def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     """Return ``agent``, ``phase``, ``worker``, ``episode``, ``evaluation``, ``after`` and ``value``.
 
-    ``after`` is the number of training episodes that the worker had run then.
+    ``after`` is the number of training episodes that the worker had run then. Where environments
+    begin again on their own, they are the episodes of the bodies' environments. Of an agent with
+    several bodies there is a row for each of them.
     """
-    frame = store.outcomes(run, choice.phase, choice.agent, evaluation=None)
-    frame = frame[(frame["kind"] == "objective") & frame[choice.fold].notna()]
-    frame = frame.rename(columns={choice.fold: "value"})
-    every = store.evaluate_every(run)
+    import pandas as pd
+
+    bodies, every = choice.bodies, store.evaluate_every(run)
+    frame = store.outcomes(run, choice.phase, bodies.agent, evaluation=None)
+    by_body = many_bodied(store, run, choice.phase, bodies)
+    if by_body:
+        told = body_outcomes(store, run, choice.phase, bodies, evaluation=None)
+        frame = pd.concat([frame[~frame["agent"].isin(by_body)], told[told["agent"].isin(by_body)]])
+    frame = frame[frame["kind"] == "objective"]
+    again = phases_that_begin_again(store, run) & set(frame["phase"])
+    frame = frame[~frame["phase"].isin(again)]
     steps = [
         every.get(phase) if evaluation else 1
         for phase, evaluation in zip(frame["phase"], frame["evaluation"], strict=True)
     ]
     if None in steps:
         raise StoreError(f"the document of the run {run} does not say after how many episodes it evaluates")
-    after = (frame["episode"] + 1) * np.array(steps, dtype=int)
-    return frame.assign(after=after)[["agent", "phase", "worker", "episode", "evaluation", "after", "value"]]
+    frame = frame.assign(after=(frame["episode"] + 1) * np.array(steps, dtype=int))
+    own = [own_episodes(store, run, number, bodies, every.get(number)) for number in sorted(again)]
+    columns = ["agent", "phase", "worker", "episode", "evaluation", "after", choice.fold]
+    frame = pd.concat([one[columns] for one in (frame, *own) if len(one)] or [frame[columns]])
+    return frame[frame[choice.fold].notna()].rename(columns={choice.fold: "value"}).reset_index(drop=True)
 
 
 def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
@@ -192,7 +209,7 @@ def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     Workers may be at different episodes when their rows make the brain think. It is one
     brain, so ``after`` never falls: it is the highest number of episodes so far.
     """
-    frame = store.statistics(run, agent=choice.agent)
+    frame = store.statistics(run, agent=choice.bodies.agent)
     if choice.phase is not None:
         numbers = store.phases(run).query("phase == @choice.phase or name == @choice.phase")["phase"]
         frame = frame[frame["phase"].isin(numbers)]
@@ -202,6 +219,7 @@ def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
 
 def _axis(store: Store, frames: Mapping[str, Sequence[pd.DataFrame]]) -> Axis:
     """Lay the phases of all runs one behind the other; phases of one number share their place."""
+    own = any(phases_that_begin_again(store, run) for run in frames)
     lengths: dict[int, int] = {}
     names: dict[int, tuple[str, str]] = {}
     parallel = set()
@@ -218,4 +236,4 @@ def _axis(store: Store, frames: Mapping[str, Sequence[pd.DataFrame]]) -> Axis:
         spans[number] = Span(start, lengths[number], *names[number])
         start += lengths[number]
     longest = max(lengths.values(), default=0)
-    return Axis(spans, max(1, min(longest // _PART, _LONGEST)), frozenset(parallel))
+    return Axis(spans, max(1, min(longest // _PART, _LONGEST)), frozenset(parallel), own)

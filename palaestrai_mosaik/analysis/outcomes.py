@@ -19,7 +19,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 from palaestrai_mosaik.store.parts import part_files
-from palaestrai_mosaik.store.trajectories import Rows, columns_of, read_parts
+from palaestrai_mosaik.store.trajectories import NUMBERS, Rows, columns_of, read_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -257,24 +257,29 @@ class _Steps:
             raise _no_episodes(self._outcome)
         result = {}
         for run, folders in self._folders.items():
-            found = [rows for folder in folders for rows in self._read(folder)]
+            found: dict[str, list[_Episodes]] = {}
+            for folder in folders:
+                for rows in self._read(folder):
+                    found.setdefault(folder.name, []).append(rows)
             if found:
-                result[run] = self._value(found)
+                result[run] = self._value(list(found.values()))
         if not result:
             raise _unknown(self._outcome, self._source, self._name or self._source, sorted(self._known))
         return result
 
-    def _value(self, found: Sequence[_Episodes]) -> float:
+    def _value(self, owners: Sequence[Sequence[_Episodes]]) -> float:
+        """Fold what each of the owners has: a body or an incarnation after the other."""
         if self._source == "reward":
-            if not all(_equal(found[0], other) for other in found[1:]):
+            if not all(_equal(owners[0], other) for other in owners[1:]):
                 raise _several(self._outcome, sorted({f.name for fs in self._folders.values() for f in fs}))
-            found = found[:1]
+            owners = owners[:1]
+        found = [rows for bodies in owners for rows in bodies]
         episodes = sorted({episode for rows in found for episode in rows})
         told = [self._step_fold([rows[episode] for rows in found if episode in rows]) for episode in episodes]
         return fold(np.array(told), self._outcome.episode)
 
     def _step_fold(self, blocks: Sequence[npt.NDArray[np.float64]]) -> float:
-        """Fold all values of an episode. The first and the last are those of all channels, on average."""
+        """Fold all values of an episode. The first and the last are those of all channels and bodies, on average."""
         kept = [outside(block, self._outcome.outside) for block in blocks]
         if self._outcome.step in ("first", "last"):
             kept = [block[~np.isnan(block).all(axis=1)] for block in kept]
@@ -283,7 +288,7 @@ class _Steps:
         return fold(_told(np.concatenate([block.ravel() for block in kept])), self._outcome.step)
 
     def _read(self, folder: StreamFolder) -> Iterator[_Episodes]:
-        """Yield the values of a folder; nothing where it has none that are meant."""
+        """Yield the values of a folder, body after body; nothing where it has none that are meant."""
         paths = part_files(folder.folder)
         columns = columns_of(paths)
         if self._source == "statistic":
@@ -295,7 +300,8 @@ class _Steps:
         if not wanted:
             return
         texts = ["agent", "key"] if self._source == "statistic" else []
-        table = read_parts(paths, Rows(), [*_KEYS, *texts, *wanted])
+        place = [name for name in columns if name in NUMBERS]
+        table = read_parts(paths, Rows(), [*_KEYS, *place, *texts, *wanted])
         if texts:
             agents, keys = (table.column(name).to_pylist() for name in texts)
             self._known.update(keys)
@@ -306,9 +312,11 @@ class _Steps:
                 ]
             )
         if table.num_rows:
-            yield _by_episode(
-                *(np.column_stack([table[n].to_numpy() for n in names]) for names in (_KEYS, wanted))
-            )
+            keys, block = (np.column_stack([table[n].to_numpy() for n in names]) for names in (_KEYS, wanted))
+            numbers = table[place[0]].to_numpy() if place else np.zeros(len(keys), dtype=np.int32)
+            for number in np.unique(numbers):
+                own = numbers == number
+                yield _by_episode(keys[own], block[own])
 
     def _means(self, name: str) -> bool:
         """Whether ``name`` is what the outcome names: it, one of its floats, or a match of the pattern."""
@@ -331,7 +339,9 @@ def _by_episode(keys: npt.NDArray[Any], block: npt.NDArray[np.float64]) -> _Epis
     }
 
 
-def _equal(one: _Episodes, other: _Episodes) -> bool:
-    return one.keys() == other.keys() and all(
-        np.array_equal(one[episode], other[episode], equal_nan=True) for episode in one
+def _equal(one: Sequence[_Episodes], other: Sequence[_Episodes]) -> bool:
+    return len(one) == len(other) and all(
+        mine.keys() == theirs.keys()
+        and all(np.array_equal(mine[episode], theirs[episode], equal_nan=True) for episode in mine)
+        for mine, theirs in zip(one, other, strict=True)
     )

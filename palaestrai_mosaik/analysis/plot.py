@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
+from palaestrai_mosaik.store import BodyChoice
 
 from .groups import find_groups, learning_title
 from .learning import MOST_LINES, Fold, LearningChoice, learning_panels
@@ -39,6 +40,7 @@ _NOTE_WIDTH = 30
 _TITLE_WIDTH = 85
 _GREY = "#5A6570"
 
+_ALL_BODIES = BodyChoice()
 _EVERYTHING = LearningChoice()
 
 _RC: Any = {
@@ -68,7 +70,7 @@ def plot_run(  # noqa: PLR0913  (independent choices, all optional)
     path: str | Path,
     *,
     phase: int | str | None = None,
-    agent: str | None = None,
+    choice: BodyChoice = _ALL_BODIES,
     sensors: Sequence[str] = (),
     episode: int | None = None,
     fold: Fold | None = None,
@@ -76,7 +78,8 @@ def plot_run(  # noqa: PLR0913  (independent choices, all optional)
     """Draw objective and rewards of ``run`` into the file ``path``; return it.
 
     They are drawn per episode (``fold`` of the values in it, the mean by default), or per
-    step if there is only one episode and no ``fold`` is asked for. ``sensors``
+    step if there is only one episode and no ``fold`` is asked for; ``choice`` says of which
+    bodies, and of several it is their mean, with a band from the lowest to the highest. ``sensors``
     are patterns (``*``, ``?``) of columns; each gets a panel of its own that shows them
     over ``episode`` (default: the last one of ``phase``, or of the last phase).
 
@@ -85,14 +88,14 @@ def plot_run(  # noqa: PLR0913  (independent choices, all optional)
     """
     path = _checked(path)
     uid = store.find_run(run)
-    panels = episode_panels(store, uid, phase, agent, fold or "mean")
+    panels = episode_panels(store, uid, phase, choice, fold or "mean")
     single = all(len(curve.x) < 2 for panel in panels for curve in panel.curves)
     if not panels or (single and fold is None):
         moment = find_moment(store, uid, phase, episode)
-        panels = objective_panels(store, uid, moment, agent) or panels
+        panels = objective_panels(store, uid, moment, choice) or panels
     if sensors:
         moment = find_moment(store, uid, phase, episode)
-        panels += time_panels(store, uid, moment, agent, sensors)
+        panels += time_panels(store, uid, moment, choice, sensors)
     if not panels:
         raise StoreError(f"the run {uid} has recorded nothing that could be plotted")
     return _save(panels, _title(store, uid), path)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.store import BodyChoice
+from palaestrai_mosaik.store.trajectories import NUMBERS
+
+from .bodies import body_outcomes, many_bodied
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +41,17 @@ UNITS = {
 }
 #: the label of an axis of dates
 TIME = "time"
-_KEYS = {"phase", "agent", "environment", "worker", "episode", "step", "time"}
+_KEYS = {
+    "phase",
+    "agent",
+    "environment",
+    "worker",
+    "episode",
+    "step",
+    "time",
+    "environment_episode",
+    *NUMBERS,
+}
 _PREFIXES = ("reading.", "setpoint.", "reward.")
 
 
@@ -87,14 +102,21 @@ class Panel:
 
 
 def episode_panels(
-    store: Store, run: str, phase: int | str | None, agent: str | None, fold: str = "mean"
+    store: Store, run: str, phase: int | str | None, choice: BodyChoice, fold: str = "mean"
 ) -> list[Panel]:
     """Return objective and rewards per episode, phase after phase on one axis.
 
-    Each point is the mean or sum (``fold``) of an episode; with several workers, the mean
-    over them, and the band from the lowest to the highest.
+    Each point is the mean or sum (``fold``) of an episode; with several workers or bodies, the
+    mean over them, and the band from the lowest to the highest.
     """
-    outcomes = store.outcomes(run, phase, agent)
+    import pandas as pd
+
+    outcomes = store.outcomes(run, phase, choice.agent).assign(body=0)
+    by_body = many_bodied(store, run, phase, choice)
+    if by_body:
+        told = body_outcomes(store, run, phase, choice)
+        kept = outcomes[~outcomes["agent"].isin(by_body)]
+        outcomes = pd.concat([kept, told[told["agent"].isin(by_body)]], ignore_index=True)
     if outcomes.empty:
         return []
     phases = store.phases(run).set_index("phase")
@@ -105,8 +127,12 @@ def episode_panels(
         total += int(last) + 1
     marks = tuple((start - 0.5, str(phases.loc[number, "name"])) for number, start in starts.items())
     label = "episode" if len(starts) == 1 else "episode, counted over all phases"
-    several = int(outcomes["worker"].max()) > 0
-    note = "mean over the workers; band: lowest to highest" if several else ""
+    means = [
+        f"the {name}"
+        for name, key in (("workers", "worker"), ("bodies", "body"))
+        if outcomes[key].nunique() > 1
+    ]
+    note = f"mean over {' and '.join(means)}; band: lowest to highest" if means else ""
     # a point without a value between two phases interrupts the lines there
     places = sorted([*range(total), *(start - 0.5 for start in starts.values() if start)])
     panels = []
@@ -129,7 +155,7 @@ def _episode_curves(
             # episodes that this agent has no part in are gaps
             whole = grouped.reindex(np.array(places))
             x, y, low, high = whole.index.to_numpy(), *(whole[c].to_numpy(float) for c in whole)
-            several = own["worker"].max() > 0
+            several = own["worker"].max() > 0 or own["body"].nunique() > 1
             label = f"{agent}: {name}" if name else str(agent)
             yield Curve(label, x, y, low if several else None, high if several else None)
 
@@ -188,18 +214,19 @@ def find_moment(store: Store, run: str, phase: int | str | None, episode: int | 
 
 
 def time_panels(
-    store: Store, run: str, moment: Moment, agent: str | None, patterns: Sequence[str]
+    store: Store, run: str, moment: Moment, choice: BodyChoice, patterns: Sequence[str]
 ) -> list[Panel]:
     """Return one panel for each pattern: the columns that it matches, over an episode.
 
     A pattern is compared with whole column names (``setpoint.grid.sgen-3.q_mvar``) and,
     for readings, also with bare ones (``grid.bus-3.vm_pu``). Readings are those of the
-    environments, unless ``agent`` is given; set-points and objectives are those of the
-    agents.
+    environments, unless an agent is chosen; set-points and objectives are those of the
+    agents. Of several bodies or incarnations, it is the mean, with a band from the lowest to
+    the highest.
     """
-    sources = _sources(store, run, moment, agent)
+    sources = _sources(store, run, moment, choice)
     clock = _clock(store, run, moment)
-    return [_time_panel(store, run, moment, pattern, sources, clock) for pattern in patterns]
+    return [_time_panel(moment, pattern, sources, clock) for pattern in patterns]
 
 
 @dataclass(frozen=True)
@@ -207,26 +234,29 @@ class _Source:
     """A stream of rows, and the columns that it offers; ``owner`` is an agent or environment."""
 
     owner: str
-    is_agent: bool
+    read: Callable[..., pd.DataFrame]
     columns: tuple[str, ...]
 
 
-def _sources(store: Store, run: str, moment: Moment, agent: str | None) -> list[_Source]:
-    sources = []
-    if agent is None:
-        for uid in store.environments(run, moment.phase)["environment"]:
-            empty = store.environment_states(run, moment.phase, uid, stop=0)
-            columns = tuple(c for c in map(str, empty) if c not in _KEYS and c != "state")
-            sources.append(_Source(str(uid), False, columns))
-    for name in [agent] if agent is not None else store.agents(run, moment.phase)["agent"]:
-        empty = store.steps(run, moment.phase, name, stop=0)
-        sources.append(_Source(str(name), True, tuple(c for c in map(str, empty) if c not in _KEYS)))
+def _sources(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[_Source]:
+    phase, sources = moment.phase, []
+    agents = list(dict.fromkeys(store.bodies(run, phase, choice.agent, **choice.around)["agent"]))
+    if choice.agent is None:
+        for uid in store.environments(run, phase)["environment"]:
+            if choice.environment in (None, uid):
+                read = partial(store.environment_states, run, phase, str(uid), body=choice.body)
+                sources.append(_Source(str(uid), read, _columns(read)))
+    for name in agents:
+        read = partial(store.steps, run, phase, str(name), **choice.around)
+        sources.append(_Source(str(name), read, _columns(read)))
     return sources
 
 
+def _columns(read: Callable[..., pd.DataFrame]) -> tuple[str, ...]:
+    return tuple(c for c in map(str, read(stop=0)) if c not in _KEYS and c != "state")
+
+
 def _time_panel(
-    store: Store,
-    run: str,
     moment: Moment,
     pattern: str,
     sources: Sequence[_Source],
@@ -243,7 +273,7 @@ def _time_panel(
         ]
         if wanted:
             names += wanted
-            curves += _time_curves(store, run, moment, source, wanted, clock)
+            curves += _time_curves(moment, source, wanted, clock)
     if not names:
         bare = [_bare(name) for name in offered]
         listed = ", ".join(offered[:8]) + (f", ... ({len(offered)} in all)" if len(offered) > 8 else "")
@@ -256,45 +286,56 @@ def _time_panel(
     y_label = " / ".join(kinds) + (f" ({units.pop()})" if len(units) == 1 and None not in units else "")
     shown = [curve for curve in curves if np.isfinite(curve.y).any()]
     missing = len(curves) - len(shown)
-    note = f"{missing} without any value left out" if missing else ""
+    notes = ["mean over the bodies; band: lowest to highest"] if any(c.low is not None for c in shown) else []
+    note = "; ".join(notes + ([f"{missing} without any value left out"] if missing else []))
     return Panel(f"{pattern}, {moment}", _x_label(clock), y_label, tuple(shown), note=note)
 
 
 def _time_curves(
-    store: Store,
-    run: str,
     moment: Moment,
     source: _Source,
     columns: Sequence[str],
     clock: Clock | None,
 ) -> Iterable[Curve]:
-    read = store.steps if source.is_agent else store.environment_states
-    frame = read(run, moment.phase, source.owner, moment.worker, moment.episode, columns)
-    x: Any = frame["time"].to_numpy()
+    frame = source.read(worker=moment.worker, episode=moment.episode, columns=columns)
+    several = any(name in frame for name in NUMBERS)
+    x: Any = np.unique(frame["time"].to_numpy()) if several else frame["time"].to_numpy()
     if clock is not None:
         x = clock.start + (x * (1000.0 * clock.seconds_per_tick)).astype("timedelta64[ms]")
     for name in columns:
         # a reading has its uid for a name; of a set-point or objective, the agent is part of it
         label = _bare(name) if name.startswith("reading.") else f"{source.owner}: {_bare(name)}"
-        yield Curve(label, x, frame[name].to_numpy(float), steps=name.startswith("setpoint."))
+        steps = name.startswith("setpoint.")
+        if several:
+            mean, low, high = (
+                frame.groupby("time")[name].agg(how).to_numpy(float) for how in ("mean", "min", "max")
+            )
+            yield Curve(label, x, mean, low, high, steps)
+        else:
+            yield Curve(label, x, frame[name].to_numpy(float), steps=steps)
 
 
-def objective_panels(store: Store, run: str, moment: Moment, agent: str | None) -> list[Panel]:
+def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[Panel]:
     """Return objective and rewards, step by step, of one episode."""
     panels = []
-    sources = [source for source in _sources(store, run, moment, agent) if source.is_agent]
+    sources = [one for one in _sources(store, run, moment, choice) if "objective" in one.columns]
     clock = _clock(store, run, moment)
     for title, wanted in (("objective", "objective"), ("reward", "reward.")):
         curves: list[Curve] = []
         for source in sources:
             columns = [name for name in source.columns if name.startswith(wanted)]
             if columns:
-                curves += _time_curves(store, run, moment, source, columns, clock)
+                curves += _time_curves(moment, source, columns, clock)
         curves = [curve for curve in curves if np.isfinite(curve.y).any()]
         if curves:
             what, shown = _shared([replace(c, label=c.label.removesuffix(": objective")) for c in curves])
             heading = f"{title.capitalize()} of each step{what}, {moment}"
-            panels.append(Panel(heading, _x_label(clock), title, shown))
+            note = (
+                "mean over the bodies; band: lowest to highest"
+                if any(c.low is not None for c in shown)
+                else ""
+            )
+            panels.append(Panel(heading, _x_label(clock), title, shown, note=note))
     return panels
 
 

@@ -13,7 +13,7 @@ from .common import FINISHED
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
-    from palaestrai_mosaik.store import Store
+    from palaestrai_mosaik.store import BodyChoice, Store
 
 
 def graph(path: str, phase: int | str, output: str | None) -> int:
@@ -59,7 +59,7 @@ def plot(  # noqa: PLR0913  (independent choices)
     output: str | None,
     *,
     phase: int | str | None,
-    agent: str | None,
+    choice: BodyChoice,
     sensors: Sequence[str],
     episode: int | None,
     fold: Fold | None,
@@ -74,7 +74,7 @@ def plot(  # noqa: PLR0913  (independent choices)
             plot_run(
                 *(store, run, path),
                 phase=phase,
-                agent=agent,
+                choice=choice,
                 sensors=sensors,
                 episode=episode,
                 fold=fold,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store import BodyChoice, Store
+from palaestrai_mosaik.store.coordinates import Bodies
 from palaestrai_mosaik.store.query import short_ids
 
 from .common import FINISHED
@@ -21,6 +21,8 @@ _EPISODES = 12
 # Of each kind of column, so many are shown of an agent's steps.
 _COLUMNS = 12
 _REWARDS = 3
+# What says whose row it is, where an agent has several bodies.
+_PLACES = ("environment", "body", "environment_episode")
 _ID_WIDTH = 16
 
 
@@ -51,12 +53,16 @@ def list_runs(location: str) -> int:
     return FINISHED
 
 
-def show(location: str, run: str, phase: int | str | None, agent: str | None, steps: int | None) -> int:
-    """Print how a run went; ``steps`` is how many first and last steps are shown too."""
+def show(location: str, run: str, phase: int | str | None, choice: BodyChoice, steps: int | None) -> int:
+    """Print how a run went; ``steps`` is how many first and last steps are shown too.
+
+    Where some bodies are chosen, their episodes are shown one by one.
+    """
     with Store(location, create=False) as store:
         uid = store.find_run(run)
-        episodes = store.episodes(uid, phase, agent)  # says what is wrong with phase and agent first
-        evaluations = store.episodes(uid, phase, agent, evaluation=True)
+        bodies = store.bodies(uid, phase, choice.agent, **choice.around)  # says first what is unknown
+        episodes = store.episodes(uid, phase, choice.agent)
+        evaluations = store.episodes(uid, phase, choice.agent, evaluation=True)
         for part in _header(store, uid):
             print(part)
         phases, every = store.phases(uid), store.evaluate_every(uid)
@@ -64,27 +70,40 @@ def show(location: str, run: str, phase: int | str | None, agent: str | None, st
             phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
         _print_section("phases", _phase_table(phases, episodes))
         for row in rows_of(phases):
+            place = f"phase {row.phase} {row.name!r}"
+            _print_section(f"bodies in {place}", _body_lines(bodies[bodies["phase"] == row.phase]))
+            if choice:
+                _print_body_episodes(store, uid, row, choice)
+                continue
             own = episodes[episodes["phase"] == row.phase]
             if len(own):
-                _print_section(f"episodes of phase {row.phase} {row.name!r}", _episode_table(own))
+                _print_section(f"episodes of {place}", _episode_table(own))
             own = evaluations[evaluations["phase"] == row.phase]
             if len(own):
                 _print_section(
-                    f"evaluations of phase {row.phase} {row.name!r}",
+                    f"evaluations of {place}",
                     _episode_table(own, every.get(row.phase)),
                 )
         if steps is not None:
             for row in rows_of(phases):
-                _print_steps(store, uid, row, agent, steps)
+                _print_steps(store, uid, row, bodies, choice, steps)
         _print_section("recorded", _stream_table(store, uid, phase))
         _print_errors(store, uid)
     return FINISHED
 
 
-def export(location: str, run: str, directory: str, format: str) -> int:
-    """Write all of a run as files into ``directory``, and say how many."""
+def export(
+    location: str,
+    run: str,
+    directory: str,
+    format: str,
+    *,
+    environment: str | None = None,
+    body: Bodies | None = None,
+) -> int:
+    """Write a run, or the steps of some bodies only, as files into ``directory``, and say how many."""
     with Store(location, create=False) as store:
-        paths = store.export(run, directory, format)
+        paths = store.export(run, directory, format, environment=environment, body=body)
         size = sum(path.stat().st_size for path in paths)
         print(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")
     return FINISHED
@@ -184,23 +203,67 @@ def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
     return table(titles, rows, indent="  ")
 
 
-def _print_steps(store: Store, uid: str, phase: Any, agent: str | None, number: int) -> None:
-    agents = store.agents(uid, phase.phase)["agent"]
-    for name in [agent] if agent is not None else list(agents):
-        try:
-            frame = store.steps(uid, phase.phase, name)
-        except StoreError:
-            continue  # this agent is not part of this phase
+def _body_lines(bodies: pd.DataFrame) -> str:
+    """One line for each agent that has several bodies, or bodies with labels."""
+    lines = []
+    for agent, own in bodies.groupby("agent", sort=False):
+        if own["count"].sum() == 1 and own["name"].isna().all():
+            continue
+        groups = []
+        for group in rows_of(own):
+            place = "several environments" if group.environment is None else group.environment
+            numbers = f"{group.first} to {group.first + group.count - 1}"
+            label = "" if group.name is None else f"{group.name} "
+            what = f"body {group.first}" if group.count == 1 else f"{group.count:,} bodies"
+            groups.append(f"{label}{what} in {place}" + (f" ({numbers})" if group.count > 1 else ""))
+        lines.append(f"  {agent}: {'; '.join(groups)}")
+    return "\n".join(lines)
+
+
+def _print_body_episodes(store: Store, uid: str, phase: Any, choice: BodyChoice) -> None:
+    rows = store.body_episodes(uid, phase.phase, choice.agent, evaluation=None, **choice.around)
+    half = _EPISODES // 2
+    parts = [rows] if len(rows) <= _EPISODES else [rows.head(half), rows.tail(half)]
+    rewards = [name for name in map(str, rows) if name.startswith("reward.") and rows[name].notna().any()]
+    rewards = rewards[:_REWARDS]
+    titles = ["agent", "body", "worker", "episode", "own episode", "evaluation", "steps", "ended"]
+    titles += [
+        "objective mean",
+        "sum",
+        *(f"{n.removesuffix('_sum').removeprefix('reward.')} sum" for n in rewards),
+    ]
+    cells: list[list[Any]] = []
+    for part in parts:
+        if cells:
+            cells.append(["..."] + [""] * (len(titles) - 1))
+        row: Any
+        for _, row in part.iterrows():
+            ended = "terminated" if row["terminated"] else "truncated" if row["complete"] else None
+            cells.append(
+                [
+                    *(row["agent"], row["body"], row["worker"], row["episode"], row["environment_episode"]),
+                    *("yes" if row["evaluation"] else None, row["steps"], ended),
+                    *(row["objective_mean"], row["objective_sum"], *(row[name] for name in rewards)),
+                ]
+            )
+    title = f"episodes of bodies in phase {phase.phase} {phase.name!r} ({count(len(rows), 'episode')})"
+    _print_section(title, table(titles, cells, indent="  ") if cells else "  none yet")
+
+
+def _print_steps(
+    store: Store, uid: str, phase: Any, bodies: pd.DataFrame, choice: BodyChoice, number: int
+) -> None:
+    for name in dict.fromkeys(bodies.loc[bodies["phase"] == phase.phase, "agent"]):
+        frame = store.steps(uid, phase.phase, name, **choice.around)
         title = f"steps of agent {name!r} in phase {phase.phase} {phase.name!r} ({count(len(frame), 'row')})"
         _print_section(title, _steps_table(frame, number) if len(frame) else "  none yet")
 
 
 def _steps_table(frame: pd.DataFrame, number: int) -> str:
     """Steps as columns, values as rows: names are long, and there are many of them."""
-    keys = [
-        key for key in ("worker", "episode", "step", "time") if key != "worker" or frame["worker"].max() > 0
-    ]
-    names = keys
+    places = [name for name in _PLACES if name in frame]
+    keys = [*places, "episode", "step", "time"]
+    names = keys = ["worker", *keys] if frame["worker"].max() > 0 else keys
     for kind in ("reading.", "setpoint.", "reward."):
         names = names + [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
     names = [*names, "objective"]

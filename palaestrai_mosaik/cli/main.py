@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
@@ -24,6 +24,9 @@ from .common import (
     seconds,
     top_parser,
 )
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import BodyChoice
 
 _DESCRIPTION = "Co-simulate agents and environments on mosaik, and look at the results."
 _EPILOG = f"""\
@@ -73,7 +76,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     from .look import show
 
-    return show(store_of(arguments), arguments.run, arguments.phase, arguments.agent, arguments.steps)
+    return show(store_of(arguments), arguments.run, arguments.phase, _bodies(arguments), arguments.steps)
 
 
 def _plot(arguments: argparse.Namespace) -> int:
@@ -84,7 +87,7 @@ def _plot(arguments: argparse.Namespace) -> int:
         from palaestrai_mosaik.analysis import LearningChoice
 
         fold: Any = arguments.objective or "sum"
-        choice = LearningChoice(arguments.phase, arguments.agent, fold, arguments.statistics)
+        choice = LearningChoice(arguments.phase, _bodies(arguments), fold, arguments.statistics)
         return plot_learning(store_of(arguments), arguments.runs, arguments.output, choice)
     _refuse(arguments, "a plot without --learning", "statistics")
     if len(arguments.runs) > 1:
@@ -94,11 +97,18 @@ def _plot(arguments: argparse.Namespace) -> int:
         arguments.runs[0],
         arguments.output,
         phase=arguments.phase,
-        agent=arguments.agent,
+        choice=_bodies(arguments),
         sensors=arguments.sensors,
         episode=arguments.episode,
         fold=arguments.objective,
     )
+
+
+def _bodies(arguments: argparse.Namespace) -> BodyChoice:
+    from palaestrai_mosaik.store import BodyChoice
+
+    body = arguments.body
+    return BodyChoice(arguments.agent, arguments.environment, body[0] if body and len(body) == 1 else body)
 
 
 def _refuse(arguments: argparse.Namespace, place: str, *options: str) -> None:
@@ -111,7 +121,14 @@ def _refuse(arguments: argparse.Namespace, place: str, *options: str) -> None:
 def _export(arguments: argparse.Namespace) -> int:
     from .look import export
 
-    return export(store_of(arguments), arguments.run, arguments.directory, arguments.format)
+    return export(
+        store_of(arguments),
+        arguments.run,
+        arguments.directory,
+        arguments.format,
+        environment=arguments.environment,
+        body=arguments.body,
+    )
 
 
 def _graph(arguments: argparse.Namespace) -> int:
@@ -224,12 +241,21 @@ def _add_result_commands(command: Command) -> None:
     export.add_argument("run", metavar="RUN")
     export.add_argument("directory", metavar="DIRECTORY", help="a new or empty folder")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet")
+    _add_bodies(export)
     _add_store(export)
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--phase", type=_phase, help="name or number (default: all)")
     sub.add_argument("--agent", metavar="NAME", help="only this agent")
+    _add_bodies(sub)
+
+
+def _add_bodies(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--environment", metavar="UID", help="only bodies in this environment")
+    sub.add_argument(
+        "--body", nargs="+", type=_phase, metavar="BODY", help="only bodies with these numbers or labels"
+    )
 
 
 def _add_store(group: argparse._ActionsContainer) -> None:

@@ -2,10 +2,11 @@
 
 :class:`Store` opens a store. A run gets its :class:`InstanceRecorder` from
 :meth:`Store.begin_run`, and a :class:`PhaseRecorder` for each phase; what these record is
-told by :class:`EnvironmentRecord`, :class:`AgentRecord` and :class:`ChannelRecord`.
-:meth:`Store.resume_run` goes on from a mark that :meth:`InstanceRecorder.mark` gave. The
-query methods of :class:`Store` (``runs``, ``episodes``, ``steps``, ...) return pandas
-frames. :mod:`.models` describes the tables, :mod:`.streams` and :mod:`.parts` the files::
+told by :class:`EnvironmentRecord`, :class:`AgentRecord`, :class:`BodyRecord` and
+:class:`ChannelRecord`. :meth:`Store.resume_run` goes on from a mark that
+:meth:`InstanceRecorder.mark` gave. The query methods of :class:`Store` (``runs``,
+``episodes``, ``steps``, ...) return pandas frames. :mod:`.models` describes the tables,
+:mod:`.streams` and :mod:`.parts` the files::
 
     palaestrai-results/
       store.db                                    SQLite
@@ -13,6 +14,7 @@ frames. :mod:`.models` describes the tables, :mod:`.streams` and :mod:`.parts` t
         complete.json                             once the run has ended
         trajectories/phase-<number>/
           agent-<name>/part-000000.parquet        readings, set-points, rewards, objective
+          agent-<name>-bodies-<group>/...         the same, of each group of an agent's bodies
           wall-<name>/part-000000.parquet         wall-clock of the same rows
           environment-<uid>/part-000000.parquet   states
           statistics/part-000000.parquet
@@ -21,15 +23,18 @@ frames. :mod:`.models` describes the tables, :mod:`.streams` and :mod:`.parts` t
         checkpoints/<number>/                     the newest two, until the run has finished
 """
 
+from .coordinates import BodyChoice
 from .phase_recorder import PhaseRecorder
 from .recorder import InstanceRecorder
-from .records import AgentRecord, ChannelRecord, EnvironmentRecord
+from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from .store import Store
 from .streams import AgentStream, EnvironmentStream
 
 __all__ = [
     "AgentRecord",
     "AgentStream",
+    "BodyChoice",
+    "BodyRecord",
     "ChannelRecord",
     "EnvironmentRecord",
     "EnvironmentStream",

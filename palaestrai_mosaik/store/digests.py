@@ -1,8 +1,8 @@
 """Digests of streams: what was recorded, without the wall-clock.
 
-The rows of each worker are hashed in their order, and then the hashes in order of the
-worker; so neither the cutting into parts nor the scheduling of the workers changes a
-digest.
+The rows of each worker and body (or incarnation) are hashed in their order, and then the
+hashes in order of the worker and body; so neither the cutting into parts nor the scheduling
+of the workers changes a digest, nor in which order the bodies of one tick are recorded.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +21,25 @@ from .models import to_json
 
 Line = tuple[str, int, int, int, str, float]
 
+# What is hashed apart: rows by worker and body, and what belongs to some of them only. A row
+# without either has the digest that it had before there were bodies.
+_BODY = 2**16
+_EPISODES = 2**48
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows of a stream: ``block`` (n, width) with ``heads`` (n,), the view of what starts each row.
+
+    ``places`` (n,) are their bodies or incarnations, ``episodes`` (n,) says in which episode
+    of its environment a row is.
+    """
+
+    block: npt.NDArray[np.float64]
+    heads: npt.NDArray[Any]
+    places: npt.NDArray[np.int32]
+    episodes: npt.NDArray[np.int32]
+
 
 class _Digest:
     def __init__(self) -> None:
@@ -27,40 +48,50 @@ class _Digest:
     def copy(self) -> Self:
         """Return another digest of the same rows."""
         other = type(self)()
-        other._hashes = {worker: hashed.copy() for worker, hashed in self._hashes.items()}
+        other._hashes = {key: hashed.copy() for key, hashed in self._hashes.items()}
         return other
 
-    def _of(self, worker: int) -> Any:
-        hashed = self._hashes.get(worker)
+    def _of(self, key: int) -> Any:
+        hashed = self._hashes.get(key)
         if hashed is None:
-            hashed = self._hashes[worker] = hashlib.sha256()
+            hashed = self._hashes[key] = hashlib.sha256()
         return hashed
 
 
 class RowDigest(_Digest):
     """The digest of rows of an agent or an environment."""
 
-    def add(self, block: npt.NDArray[np.float64], heads: npt.NDArray[Any], states: Mapping[int, str]) -> None:
-        """Take in the packed rows of ``block`` (n, width).
-
-        ``heads`` (n,) is the view of what starts each row; ``states`` holds the JSON that
-        belongs to some of the rows, in their order.
-        """
-        workers = heads["worker"]
-        present = np.unique(workers)
-        for worker in present.tolist():
-            chosen = block if len(present) == 1 else block[workers == worker]
-            self._of(worker).update(chosen.data.cast("B"))
+    def add(self, rows: Packed, states: Mapping[int, str]) -> None:
+        """Take in ``rows``; ``states`` holds the JSON that belongs to some of them, in their order."""
+        keys = rows.heads["worker"] + rows.places.astype(np.int64) * _BODY
+        later = np.flatnonzero(rows.episodes)
+        self._add(keys, rows.block)
+        if len(later):
+            marks = np.empty(len(later), dtype=[("step", "<i8"), ("episode", "<i4")])
+            marks["step"], marks["episode"] = rows.heads["step"][later], rows.episodes[later]
+            self._add(keys[later] + _EPISODES, marks)
         for row, text in states.items():
             data = text.encode()
-            hashed = self._of(-1 - int(workers[row]))
-            hashed.update(heads[row].tobytes() + struct.pack("<q", len(data)) + data)
+            hashed = self._of(-1 - int(keys[row]))
+            hashed.update(rows.heads[row].tobytes() + struct.pack("<q", len(data)) + data)
+
+    def _add(self, keys: npt.NDArray[np.int64], data: npt.NDArray[Any]) -> None:
+        """Hash the rows of ``data`` that have the same key together, in their order."""
+        if not len(keys):
+            return
+        if (keys != keys[0]).any():
+            order = np.argsort(keys, kind="stable")
+            keys, data = keys[order], data[order]
+        starts = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(keys)]
+        content = data.view(np.uint8).reshape(len(keys), -1)
+        for start, end in pairwise(starts):
+            self._of(int(keys[start])).update(content[start:end].data)
 
     def hexdigest(self) -> str:
         """Return the SHA-256 of all rows so far as hex digits."""
         total = hashlib.sha256()
-        for worker in sorted(self._hashes):
-            total.update(struct.pack("<q", worker) + self._hashes[worker].digest())
+        for key in sorted(self._hashes):
+            total.update(struct.pack("<q", key) + self._hashes[key].digest())
         return total.hexdigest()
 
 

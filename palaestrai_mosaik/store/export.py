@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +16,23 @@ if TYPE_CHECKING:
 
     from .trajectories import Trajectories
 
+#: by kind, phase, name and group of a stream: the numbers of the bodies or incarnations that are meant
+Picked = Mapping[tuple[str, int, str, int], Sequence[int]]
+
 FORMATS = ("parquet", "csv")
 # The queries whose frames are written; of brains, all but the dumps.
 _TABLES = (
-    *("phases", "environments", "agents", "channels", "streams"),
+    *("phases", "environments", "agents", "bodies", "channels", "streams"),
     *("episodes", "outcomes", "brains", "errors", "warnings"),
 )
 
 
-def export_run(store: Trajectories, run: str, directory: Path, format: str) -> list[Path]:
+def export_run(
+    store: Trajectories, run: str, directory: Path, format: str, picked: Picked | None = None
+) -> list[Path]:
     """Write the tables and streams of ``run`` into ``directory``; return the files' paths.
+
+    ``picked``: the only streams, and the numbers of bodies or incarnations in them.
 
     Raises :class:`StoreError` for an unknown run or format, a folder that is not empty,
     and when a file cannot be written.
@@ -38,12 +45,14 @@ def export_run(store: Trajectories, run: str, directory: Path, format: str) -> l
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
             raise StoreError(f"the folder {directory} is not empty: export into a new one")
-        return list(_export(store, uid, directory, format))
+        return list(_export(store, uid, directory, format, picked))
     except OSError as error:
         raise StoreError(f"cannot export to {directory}: {error}") from error
 
 
-def _export(store: Trajectories, uid: str, directory: Path, format: str) -> Iterable[Path]:
+def _export(
+    store: Trajectories, uid: str, directory: Path, format: str, picked: Picked | None
+) -> Iterable[Path]:
     runs = store.runs()
     found = runs[runs["run"] == uid].iloc[0]
     row = {str(key): None if missing else found[str(key)] for key, missing in found.isna().items()}
@@ -68,18 +77,23 @@ def _export(store: Trajectories, uid: str, directory: Path, format: str) -> Iter
             frame.to_parquet(path, index=False)
         yield path
     root = store.instance_directory(uid)
-    for folder in store.streams(uid)["folder"]:
+    streams = store.streams(uid)[["kind", "phase", "name", "group", "folder"]]
+    for kind, phase, name, group, folder in streams.itertuples(index=False):
+        # the wall-clock is that of the same rows
+        key = ("agent" if kind == "wall" else kind, phase, name, group)
         parts = part_files(root / folder)
-        if parts:
+        if parts and (picked is None or key in picked):
             path = directory / f"{folder}.{format}"
-            _join(parts, path, format)
+            _join(parts, path, format, None if picked is None else picked[key])
             yield path
 
 
-def _join(parts: list[Path], path: Path, format: str) -> None:
-    """Write the rows of all ``parts`` to one file, a part in memory at a time."""
+def _join(parts: list[Path], path: Path, format: str, numbers: Sequence[int] | None) -> None:
+    """Write the rows of all ``parts`` (of bodies with these ``numbers``) to one file, a part in memory at a time."""
     import pyarrow.parquet as pq
     from pyarrow import csv
+
+    from .trajectories import Rows, read_parts
 
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = pq.read_schema(parts[0])
@@ -89,4 +103,4 @@ def _join(parts: list[Path], path: Path, format: str) -> None:
         writer = pq.ParquetWriter(path, schema, compression="zstd")
     with writer:
         for part in parts:
-            writer.write_table(pq.ParquetFile(part).read())
+            writer.write_table(read_parts([part], Rows(numbers=numbers)).cast(schema))

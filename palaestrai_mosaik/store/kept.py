@@ -11,14 +11,16 @@ import numpy as np
 
 from palaestrai_mosaik.errors import StoreError
 
-from .digests import RowDigest, StatisticsDigest
+from .digests import Packed, RowDigest, StatisticsDigest
 from .parts import part_path
+from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, Header
+from .statistic_stream import StatisticsStream
 from .stream_set import AnyStream
-from .streams import AGENT_HEADER, ENVIRONMENT_HEADER, Header, StatisticsStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_WHOSE = ("body", "incarnation", "environment_episode")
 _LINE = ("agent", "worker", "episode", "step", "key", "value")
 
 
@@ -75,15 +77,24 @@ def _read_rows(folder: Path, parts: int, header: Header) -> KeptRows:
     values: list[str] = []
     for number in range(parts):
         table: pa.Table = _open(folder, number, lambda file: file.read())
-        values = [name for name in table.schema.names if name not in header.names and name != "state"]
+        there = set(table.schema.names)
+        known = {*header.names, *_WHOSE, "state"}
+        values = [name for name in table.schema.names if name not in known]
         block = np.empty((table.num_rows, header.cells + len(values)))
         heads = header.of(block)
         for name in header.names:
             heads[name] = table[name].to_numpy()
         for column, name in enumerate(values, header.cells):
             block[:, column] = table[name].to_numpy()
-        texts = table["state"].to_pylist() if "state" in table.schema.names else []
-        digest.add(block, heads, {row: text for row, text in enumerate(texts) if text is not None})
+        texts = table["state"].to_pylist() if "state" in there else []
+        states = {row: text for row, text in enumerate(texts) if text is not None}
+        place = "body" if "body" in there else "incarnation"
+        # older releases have neither of the two columns
+        places, episodes = (
+            table[name].to_numpy() if name in there else np.zeros(table.num_rows, dtype=np.int32)
+            for name in (place, "environment_episode")
+        )
+        digest.add(Packed(block, heads, places, episodes), states)
         rows += table.num_rows
     return KeptRows(rows, parts, digest, values)
 

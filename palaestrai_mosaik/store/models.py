@@ -8,8 +8,9 @@
     ├── phases             one row per executed phase
     │   ├── environments
     │   ├── agents
-    │   ├── channels       sensors, actuators and rewards (of an environment or an agent)
-    │   ├── streams        where the rows of an agent or environment lie, and their digest
+    │   ├── bodies         groups of alike bodies of the agents, one row each
+    │   ├── channels       sensors, actuators and rewards (of an environment or an agent's bodies)
+    │   ├── streams        where the rows of bodies or an environment lie, and their digest
     │   └── episodes       one row per worker and episode, of training or evaluation
     │       └── outcomes   sum, mean, min, max of the objective and of each reward
     ├── brains             dumps of brains, where they are kept in the database too
@@ -196,6 +197,7 @@ class Environment(Base):
     world_model: Mapped[Any | None] = mapped_column(JsonText)
     start: Mapped[str | None]
     step_size: Mapped[int] = mapped_column(BigInteger)
+    incarnations: Mapped[int] = mapped_column(server_default="1")
 
 
 class Agent(Base):
@@ -209,11 +211,35 @@ class Agent(Base):
     objective: Mapped[str | None]
 
 
+class Body(Base):
+    """Alike bodies of an agent: numbers ``first`` up to ``first + count - 1`` of all that it has.
+
+    ``body_group`` counts the agent's groups from 0, ``name`` is their label. ``environment`` is
+    the uid of the one in which they are, empty for a body that spans several. In channels,
+    ``{body}`` stands for ``number`` for the first of them.
+    """
+
+    __tablename__ = "bodies"
+    __table_args__ = (UniqueConstraint("agent_id", "body_group"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"), index=True)
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
+    body_group: Mapped[int]
+    name: Mapped[str | None]
+    first: Mapped[int]
+    count: Mapped[int]
+    number: Mapped[int]
+    environment: Mapped[str | None]
+    muscle: Mapped[str | None]
+    objective: Mapped[str | None]
+    proposed: Mapped[bool] = mapped_column(Boolean)
+
+
 class Channel(Base):
     """A sensor, an actuator or a reward. ``kind`` is ``sensor``, ``actuator`` or ``reward``.
 
-    It belongs to either an environment or an agent; ``position`` counts from 0 within
-    owner and kind. An agent's rewards have no space of their own.
+    It belongs to either an environment or a group of an agent's bodies; ``position`` counts
+    from 0 within owner and kind. An agent's rewards have no space of their own.
     """
 
     __tablename__ = "channels"
@@ -221,6 +247,7 @@ class Channel(Base):
     phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"), index=True)
     environment_id: Mapped[int | None] = mapped_column(ForeignKey("environments.id"))
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
+    body_group: Mapped[int] = mapped_column(server_default="0")
     kind: Mapped[str]
     position: Mapped[int]
     uid: Mapped[str]
@@ -232,17 +259,18 @@ class Stream(Base):
     """A folder of part files below the instance's directory.
 
     ``kind`` is ``agent``, ``wall`` (an agent's wall-clock), ``environment`` or
-    ``statistics``; ``name`` is the agent's name or the environment's uid. Evaluation
-    episodes have streams of their own, if a phase has any. ``rows``,
+    ``statistics``; ``name`` is the agent's name or the environment's uid, ``body_group`` the
+    group of the agent's bodies. Evaluation episodes have streams of their own, if a phase has any. ``rows``,
     ``parts`` and ``digest`` are empty until the phase has ended (and always for ``wall``).
     """
 
     __tablename__ = "streams"
-    __table_args__ = (UniqueConstraint("phase_id", "kind", "name", "evaluation"),)
+    __table_args__ = (UniqueConstraint("phase_id", "kind", "name", "body_group", "evaluation"),)
     id: Mapped[int] = mapped_column(primary_key=True)
     phase_id: Mapped[int] = mapped_column(ForeignKey("phases.id"))
     kind: Mapped[str]
     name: Mapped[str]
+    body_group: Mapped[int] = mapped_column(server_default="0")
     evaluation: Mapped[bool] = mapped_column(Boolean, server_default=false())
     folder: Mapped[str]
     rows: Mapped[int | None] = mapped_column(BigInteger)

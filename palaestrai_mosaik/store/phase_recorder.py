@@ -10,8 +10,8 @@ from sqlalchemy import func, insert, select, update
 
 from palaestrai_mosaik.errors import StoreError
 
-from .models import Agent, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
-from .records import AgentRecord, ChannelRecord, EnvironmentRecord
+from .models import Agent, Body, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
+from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from .stream_set import TRAJECTORIES, AnyStream, StreamSet
 from .streams import AgentStream, EnvironmentStream
 
@@ -54,12 +54,12 @@ class PhaseRecorder:
         self._sent: tuple[int, int] | None = None
         self._committed = float("-inf")
 
-    def agent(self, name: str, evaluation: bool = False) -> AgentStream:
-        """Return the stream of the agent ``name``, always the same object.
+    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
+        """Return the stream of a group of bodies of the agent ``name``, always the same object.
 
         Evaluation episodes have streams of their own, also in the next methods.
         """
-        return self._streams_of(evaluation).agent(name)
+        return self._streams_of(evaluation).agent(name, group)
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
         """Return the stream of the environment ``uid``, always the same object."""
@@ -221,6 +221,7 @@ class PhaseRecorder:
                     world_model=record.world_model,
                     start=record.start.isoformat() if record.start else None,
                     step_size=record.step_size,
+                    incarnations=record.incarnations,
                 )
                 for record in self._environment_records
             ]
@@ -240,11 +241,20 @@ class PhaseRecorder:
             channels: list[dict[str, Any]] = []
             for environment, record in zip(environments, self._environment_records, strict=True):
                 owner = {"phase_id": phase.id, "environment_id": environment.id, "agent_id": None}
-                channels += _channel_rows(owner, record.sensors, record.actuators, record.rewards)
+                channels += _channel_rows(
+                    owner | {"body_group": 0}, record.sensors, record.actuators, record.rewards
+                )
+            bodies: list[dict[str, Any]] = []
             for agent, told in zip(agents, self._agent_records, strict=True):
                 owner = {"phase_id": phase.id, "environment_id": None, "agent_id": agent.id}
-                rewards = [ChannelRecord(name, "", 1) for name in told.rewards]
-                channels += _channel_rows(owner, told.sensors, told.actuators, rewards)
+                for body in told.bodies:
+                    bodies.append(_body_row(phase.id, agent.id, body))
+                    rewards = [ChannelRecord(name, "", 1) for name in body.rewards]
+                    channels += _channel_rows(
+                        owner | {"body_group": body.group}, body.sensors, body.actuators, rewards
+                    )
+            if bodies:
+                session.execute(insert(Body), bodies)
             if channels:
                 session.execute(insert(Channel), channels)
             session.execute(insert(Stream), self._stream_rows(self._training))
@@ -317,6 +327,15 @@ def digests_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the digests of those that have rows: ``{"phase-0/agent-a": "..."}``."""
     start = len(TRAJECTORIES) + 1
     return {folder[start:]: told["digest"] for folder, told in streams.items() if told["rows"]}
+
+
+def _body_row(phase: int, agent: int, body: BodyRecord) -> dict[str, Any]:
+    names = (
+        *("name", "first", "count", "number", "environment"),
+        *("muscle", "objective", "proposed"),
+    )
+    row: dict[str, Any] = {"phase_id": phase, "agent_id": agent, "body_group": body.group}
+    return row | {name: getattr(body, name) for name in names}
 
 
 def _channel_rows(

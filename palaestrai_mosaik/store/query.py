@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, func, select
 
-from .lookup import Lookup, frame
+from .lookup import frame
+from .members import Members
 from .models import (
     Agent,
-    Channel,
-    Environment,
     Episode,
     Experiment,
     Failure,
@@ -47,7 +46,7 @@ _KEYS = ("phase", "worker", "episode")
 _MOMENTS = ("sum", "mean", "min", "max")
 
 
-class Queries(Lookup):
+class Queries(Members):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
 
     def runs(self) -> pd.DataFrame:
@@ -125,74 +124,6 @@ class Queries(Lookup):
         }
         result = self._table(run, columns, lambda s: s.outerjoin(done, done.c.phase_id == Phase.id), [])
         return result.astype({"episodes": "Int64"})
-
-    def environments(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
-        """Return one row per phase and environment.
-
-        Columns: ``phase``, ``environment`` (uid), ``name``, ``params``, ``world_model``,
-        ``start`` (ISO date of tick 0), ``step_size`` (ticks).
-        """
-        columns = {
-            "phase": Phase.number,
-            "environment": Environment.uid,
-            "name": Environment.name,
-            "params": Environment.params,
-            "world_model": Environment.world_model,
-            "start": Environment.start,
-            "step_size": Environment.step_size,
-        }
-        return self._table(run, columns, lambda s: s.join(Environment), [Environment.id], phase)
-
-    def agents(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
-        """Return one row per phase and agent.
-
-        Columns: ``phase``, ``agent`` (name), ``brain``, ``muscle``, ``objective`` (class
-        names), ``sensors``, ``actuators``, ``rewards`` (lists of uids).
-        """
-        import pandas as pd
-
-        columns = {
-            "phase": Phase.number,
-            "agent": Agent.name,
-            "brain": Agent.brain,
-            "muscle": Agent.muscle,
-            "objective": Agent.objective,
-        }
-        result = self._table(run, columns, lambda s: s.join(Agent), [Agent.id], phase)
-        channels = self.channels(run, phase)
-        owned = channels[channels["agent"].notna()].groupby(["phase", "agent", "kind"])["uid"].agg(list)
-        for kind in ("sensor", "actuator", "reward"):
-            lists = [
-                owned.get((number, agent, kind), [])
-                for number, agent in zip(result["phase"], result["agent"], strict=True)
-            ]
-            result[f"{kind}s"] = pd.Series(lists, dtype=object)
-        return result
-
-    def channels(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
-        """Return one row per sensor, actuator and reward of every environment and agent.
-
-        Columns: ``phase``, ``environment``, ``agent`` (one of the two is the owner),
-        ``kind`` (``sensor``, ``actuator``, ``reward``), ``position``, ``uid``, ``space``
-        (its text), ``size`` (floats).
-        """
-        columns = {
-            "phase": Phase.number,
-            "environment": Environment.uid,
-            "agent": Agent.name,
-            "kind": Channel.kind,
-            "position": Channel.position,
-            "uid": Channel.uid,
-            "space": Channel.space,
-            "size": Channel.size,
-        }
-
-        def joined(statement: Select[Any]) -> Select[Any]:
-            statement = statement.join(Channel, Channel.phase_id == Phase.id)
-            statement = statement.outerjoin(Environment, Environment.id == Channel.environment_id)
-            return statement.outerjoin(Agent, Agent.id == Channel.agent_id)
-
-        return self._table(run, columns, joined, [Channel.id], phase)
 
     def outcomes(
         self,
@@ -326,13 +257,15 @@ class Queries(Lookup):
         """Return one row per folder of part files.
 
         Columns: ``phase``, ``kind`` (``agent``, ``wall``, ``environment``,
-        ``statistics``), ``name``, ``evaluation``, ``folder`` (below the instance's directory), ``rows``,
-        ``parts`` and ``digest`` (these three once the phase has ended, and not for ``wall``).
+        ``statistics``), ``name``, ``group`` (of the agent's bodies, else 0), ``evaluation``,
+        ``folder`` (below the instance's directory), ``rows``, ``parts`` and ``digest`` (these
+        three once the phase has ended, and not for ``wall``).
         """
         columns = {
             "phase": Phase.number,
             "kind": Stream.kind,
             "name": Stream.name,
+            "group": Stream.body_group,
             "evaluation": Stream.evaluation,
             "folder": Stream.folder,
             "rows": Stream.rows,

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from palaestrai_mosaik.errors import StoreError
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelRecord:
     """A sensor, an actuator or a reward.
 
     ``uid`` is the full id (``"myenv.0"``), ``space`` the space's text, and ``size`` the
-    number of floats that one value has when it is flattened.
+    number of floats that one value has when it is flattened. Where it stands for the channels
+    of several incarnations, ``{body}`` is written for their number (``"cells.{body}.soc"``).
     """
 
     uid: str
@@ -25,7 +28,10 @@ class ChannelRecord:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRecord:
-    """An environment of a phase. ``start`` is the date of tick 0, where there is one."""
+    """An environment of a phase. ``start`` is the date of tick 0, where there is one.
+
+    A batched environment has several ``incarnations``; its channels are then those of one.
+    """
 
     uid: str
     name: str
@@ -36,23 +42,62 @@ class EnvironmentRecord:
     world_model: Any = None
     start: datetime | None = None
     step_size: int = 1
+    incarnations: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRecord:
+    """Alike bodies of an agent: one group, whose rows form one stream.
+
+    ``group`` counts the agent's groups from 0; ``name`` is their label, if they have one. The
+    agent's bodies are numbered through: these are ``first`` up to ``first + count - 1``.
+    ``environment`` is where they are (``None``: a body that spans several environments).
+    ``muscle`` and ``objective`` are class names. The channels are those of one body: with
+    ``{body}`` for its number, if there are several; in those of body ``first``, ``{body}``
+    stands for ``number``. ``rewards`` names the rewards that a body is told, in the order in
+    which :meth:`AgentStream.append` receives them. With ``proposed``, the set-points of a row
+    are what was done, and what the agent would have done stands beside them.
+    """
+
+    group: int = 0
+    name: str | None = None
+    first: int = 0
+    count: int = 1
+    environment: str | None = None
+    muscle: str | None = None
+    objective: str | None = None
+    sensors: list[ChannelRecord] = field(default_factory=list)
+    actuators: list[ChannelRecord] = field(default_factory=list)
+    rewards: list[str] = field(default_factory=list)
+    proposed: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
     """An agent of a phase. ``brain``, ``muscle`` and ``objective`` are class names.
 
-    ``rewards`` names the rewards that the agent is told, in the order in which
-    :meth:`AgentStream.append` receives them.
+    ``bodies`` lists its groups of alike bodies, at least one, in order. An agent that the
+    document gives no bodies has one group of one body.
     """
 
     name: str
     brain: str | None = None
     muscle: str | None = None
     objective: str | None = None
-    sensors: list[ChannelRecord] = field(default_factory=list)
-    actuators: list[ChannelRecord] = field(default_factory=list)
-    rewards: list[str] = field(default_factory=list)
+    bodies: list[BodyRecord] = field(default_factory=lambda: [BodyRecord()])
+
+    def __post_init__(self) -> None:
+        first = 0
+        for group, body in enumerate(self.bodies):
+            if body.group != group or body.first != first or body.count < 1:
+                raise StoreError(
+                    f"agent {self.name!r}: group {body.group} with {body.count} bodies from number {body.first} on "
+                    f"cannot follow here; expected is group {group} from number {first} on"
+                )
+            first += body.count
+        if not first:
+            raise StoreError(f"agent {self.name!r} has no body")
 
 
 _SAFE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,46}[A-Za-z0-9_-])?")

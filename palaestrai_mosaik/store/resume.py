@@ -23,6 +23,7 @@ from palaestrai_mosaik.errors import StoreError
 from .kept import Kept, count_rows, read_kept
 from .models import (
     Agent,
+    Body,
     Channel,
     Environment,
     Episode,
@@ -168,7 +169,7 @@ def _set_back(session: Session, instance: int, mark: Mapping[str, Any]) -> None:
     session.execute(delete(Warned).where(Warned.id.in_(late)))
     session.execute(delete(KeptBrain).where(KeptBrain.instance_id == instance, KeptBrain.phase.not_in(kept)))
     surplus = [row_id for number, row_id in phases.items() if number not in kept]
-    for table in (Outcome, Episode, Stream, Channel, Agent, Environment):
+    for table in (Outcome, Episode, Stream, Channel, Body, Agent, Environment):
         session.execute(delete(table).where(table.phase_id.in_(surplus)))
     session.execute(delete(Phase).where(Phase.id.in_(surplus)))
     for phase in mark["phases"]:

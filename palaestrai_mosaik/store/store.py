@@ -25,11 +25,11 @@ from palaestrai_mosaik import __version__
 from palaestrai_mosaik.errors import StoreError
 
 from .across import AcrossRuns
+from .body_episodes import BodyEpisodes
 from .brains import Brains
 from .database import Database
 from .models import Experiment, Instance, RunDocument
 from .recorder import InstanceRecorder
-from .trajectories import Trajectories
 
 #: where results go when nothing else is said
 DEFAULT_DIRECTORY = "palaestrai-results"
@@ -37,7 +37,7 @@ DEFAULT_DIRECTORY = "palaestrai-results"
 _OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
 
-class Store(Trajectories, AcrossRuns, Brains):
+class Store(BodyEpisodes, AcrossRuns, Brains):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     ``location`` is a directory (default ``palaestrai-results`` in the working directory;

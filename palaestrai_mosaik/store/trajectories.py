@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from .coordinates import Bodies, BodyGroup, Coordinates, numbers_of
 from .lookup import unknown
 from .parts import part_files, wall_folder
 from .query import Queries
@@ -17,20 +20,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _KEYS = ("worker", "episode", "step", "time")
-_PLACE = ["phase", "name", "evaluation", "folder"]
+#: by the kind of a stream of rows that has an owner: what says which of the owner's rows it is
+#: (older releases did not record that: it is 0 there)
+_OWNERS = {
+    "agent": ("body", "environment_episode"),
+    "environment": ("incarnation", "environment_episode"),
+}
+#: the columns with the number of a body or an incarnation
+NUMBERS = ("body", "incarnation")
+_STREAM = ["phase", "name", "group", "evaluation", "folder"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Which rows are wanted: ``None`` is all, ``start <= time < stop`` in ticks."""
+    """Which rows are wanted: ``None`` is all, ``start <= time < stop`` in ticks.
+
+    ``numbers`` are bodies, or incarnations, of a stream that has several.
+    """
 
     worker: int | None = None
     episode: int | None = None
     start: int | None = None
     stop: int | None = None
+    numbers: Sequence[int] | None = None
 
-    def expression(self) -> Any:
-        """Return the filter for pyarrow, ``None`` if all rows are wanted."""
+    def expression(self, columns: Iterable[str]) -> Any:
+        """Return the filter for pyarrow, of a stream with these ``columns``; ``None``: all rows are wanted."""
         import pyarrow.dataset as ds
 
         terms = []
@@ -42,6 +57,9 @@ class Rows:
             terms.append(ds.field("time") >= self.start)
         if self.stop is not None:
             terms.append(ds.field("time") < self.stop)
+        place = next((name for name in columns if name in NUMBERS), None)
+        if self.numbers is not None and place is not None:
+            terms.append(ds.field(place).isin(list(self.numbers)))
         result = None
         for term in terms:
             result = term if result is None else result & term
@@ -50,11 +68,16 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whose rows are wanted: a kind of stream, one name or all, training or evaluation or both."""
+    """Whose rows are wanted: a kind of stream, one name or all, training or evaluation or both.
+
+    ``numbers`` gives the bodies or incarnations (``None``: all) of the streams that are wanted,
+    by phase, name and group; without it all are.
+    """
 
     kind: str
     name: str | None
     evaluation: bool | None
+    numbers: Mapping[tuple[int, str, int], Sequence[int] | None] | None = None
 
 
 def read_parts(paths: Sequence[Path], rows: Rows, columns: Sequence[str] | None = None) -> pa.Table:
@@ -63,7 +86,7 @@ def read_parts(paths: Sequence[Path], rows: Rows, columns: Sequence[str] | None 
 
     dataset = ds.dataset([str(path) for path in paths], format="parquet")
     names = dataset.schema.names if columns is None else list(columns)
-    return dataset.to_table(columns=names, filter=rows.expression())
+    return dataset.to_table(columns=names, filter=rows.expression(dataset.schema.names))
 
 
 def columns_of(paths: Sequence[Path]) -> list[str]:
@@ -74,7 +97,7 @@ def columns_of(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-class Trajectories(Queries):
+class Trajectories(Queries, Coordinates):
     """Queries of the Parquet files. Unknown names raise :class:`StoreError`."""
 
     def steps(  # noqa: PLR0913  (independent filters, all optional)
@@ -88,21 +111,48 @@ class Trajectories(Queries):
         start: int | None = None,
         stop: int | None = None,
         evaluation: bool | None = False,
+        *,
+        environment: str | None = None,
+        body: Bodies | None = None,
     ) -> pd.DataFrame:
         """Return one row per step of the agents, agent after agent, in recorded order.
 
         Columns: ``phase`` and ``agent`` (each unless the argument picks one), ``worker``,
         ``episode``, ``step``, ``time`` (ticks), then ``reading.UID``, ``setpoint.UID``
-        (``reading.UID[i]`` where a value has several floats), ``reward.NAME``,
-        ``terminated``, ``truncated``, ``objective``. ``columns`` chooses among these from
-        the readings on; it may also name ``wall``: the seconds that the step took.
-        ``start <= time < stop`` limits the ticks. ``evaluation=True`` means the evaluation
-        episodes, ``None`` both: then a column ``evaluation`` follows ``episode``. An agent without a column that another
-        one has shows NaN there.
+        (``reading.UID[i]`` where a value has several floats), ``proposed.UID`` (what the agent
+        would have done, where its environment replays), ``reward.NAME``, ``terminated``,
+        ``truncated``, ``objective``. ``columns`` chooses among these from the readings on; it
+        may also name ``wall``: the seconds that the step took. ``start <= time < stop`` limits
+        the ticks. ``evaluation=True`` means the evaluation episodes, ``None`` both: then a
+        column ``evaluation`` follows ``episode``. An agent without a column that another one
+        has shows NaN there; so do bodies of one agent.
+
+        ``body`` is a number, a label, or a list of them; ``environment`` means the bodies in
+        it. There are further columns where an agent has several bodies, or where ``columns``
+        names them: ``environment``, unless all are in one (``None``: a body that spans several),
+        ``body``, unless one number is picked, and ``environment_episode``, which counts how
+        often the body's environment has begun again in this episode of the phase (it is also
+        there where anything but 0 is).
         """
-        self._check_member(run, phase, "agent", agent)
-        rows = Rows(worker, episode, start, stop)
-        return self._frames(run, phase, Source("agent", agent, evaluation), rows, columns)
+        import pandas as pd
+
+        groups = self._groups(run, phase, agent, environment, body)
+        picked = {(one.phase, one.agent, one.group): one for one in groups}
+        numbers = {key: None if one.numbers == one.whole else one.numbers for key, one in picked.items()}
+        source = Source("agent", agent, evaluation, numbers)
+        result = self._frames(run, phase, source, Rows(worker, episode, start, stop), columns)
+        several = any(one.several for one in groups)
+        shown = set(columns or ())
+        if several and not _picks_one(body):
+            shown.add("body")
+        apart = several and environment is None and len({one.environment for one in groups}) > 1
+        if apart or "environment" in shown:
+            keys = zip(result["phase"], result["agent"], result["group"], strict=True)
+            around = [picked[key].environment for key in keys]
+            result.insert(2, "environment", pd.Series(around, dtype=object))
+        del result["group"]
+        shown |= {name for name, one in (("phase", phase), ("agent", agent)) if one is None}
+        return _shown(result, shown, several)
 
     def environment_states(  # noqa: PLR0913  (as above)
         self,
@@ -115,22 +165,53 @@ class Trajectories(Queries):
         start: int | None = None,
         stop: int | None = None,
         evaluation: bool | None = False,
+        *,
+        agent: str | None = None,
+        body: Bodies | None = None,
+        incarnation: int | Sequence[int] | None = None,
     ) -> pd.DataFrame:
         """Return one row per state of the environments; arguments as for :meth:`steps`.
 
         Columns: ``phase`` and ``environment`` (each unless picked), ``worker``,
         ``episode``, ``step``, ``time``, ``reading.UID``, ``reward.NAME``, ``terminated``,
         ``truncated``, ``state`` (whatever else the environment told, or ``None``).
+
+        ``agent`` and ``body`` mean the environments, and the incarnations of batched ones, in
+        which these bodies are; ``incarnation`` (a number or several) picks some. A batched
+        environment has the columns ``incarnation``, unless one number is picked, and
+        ``environment_episode``, as in :meth:`steps`.
         """
         import pandas as pd
 
         self._check_member(run, phase, "environment", environment)
-        rows = Rows(worker, episode, start, stop)
-        result = self._frames(run, phase, Source("environment", environment, evaluation), rows, columns)
+        table = self.environments(run, phase)
+        counts = {
+            (int(number), str(uid), 0): int(count)
+            for number, uid, count in table[["phase", "environment", "incarnations"]].itertuples(index=False)
+            if environment is None or uid == environment
+        }
+        wanted: dict[tuple[int, str, int], Sequence[int] | None] = dict.fromkeys(counts)
+        if agent is not None or body is not None:
+            groups = self._groups(run, phase, agent, environment, body)
+            wanted = {key: _sat_in(groups, key) for key in counts}
+        if incarnation is not None:
+            picked = numbers_of(incarnation, max(counts.values(), default=1), "incarnation")
+            wanted = {
+                key: tuple(one for one in picked if one < counts[key] and (numbers is None or one in numbers))
+                for key, numbers in wanted.items()
+            }
+        wanted = {key: numbers for key, numbers in wanted.items() if numbers is None or len(numbers)}
+        source = Source("environment", environment, evaluation, wanted)
+        result = self._frames(run, phase, source, Rows(worker, episode, start, stop), columns)
         if "state" in result:
             states = [json.loads(text) if isinstance(text, str) else None for text in result["state"]]
             result["state"] = pd.Series(states, dtype=object)
-        return result
+        several = any(counts[key] > 1 for key in wanted)
+        shown = set(columns or ())
+        if several and not _picks_one(incarnation):
+            shown.add("incarnation")
+        shown |= {name for name, one in (("phase", phase), ("environment", environment)) if one is None}
+        return _shown(result, shown, several)
 
     def statistics(
         self,
@@ -149,6 +230,8 @@ class Trajectories(Queries):
         """
         self._check_member(run, phase, "agent", agent)
         result = self._frames(run, phase, Source("statistics", "", evaluation), Rows(worker, episode), None)
+        if phase is not None:
+            del result["phase"]
         if result.empty:
             first = [] if phase is not None else ["phase"]
             told_apart = ["evaluation"] if evaluation is None else []
@@ -159,15 +242,34 @@ class Trajectories(Queries):
                 result = result[result[name] == wanted]
         return result.reset_index(drop=True)
 
-    def export(self, run: str, directory: str | Path, format: str = "parquet") -> list[Path]:
+    def export(
+        self,
+        run: str,
+        directory: str | Path,
+        format: str = "parquet",
+        *,
+        environment: str | None = None,
+        body: Bodies | None = None,
+    ) -> list[Path]:
         """Write all of a run as files into a new or empty folder; return their paths.
 
         ``format`` is ``"parquet"`` or ``"csv"``. Every table becomes a file, and so does
-        every stream of steps, whose parts are joined.
+        every stream of steps, whose parts are joined. With ``environment`` or ``body``, of the
+        streams only those rows of agents that :meth:`steps` would give, and the states around
+        these bodies.
         """
         from .export import export_run
 
-        return export_run(self, run, Path(directory), format)
+        picked = None
+        if environment is not None or body is not None:
+            groups = self._groups(run, None, None, environment, body)
+            picked = {("agent", g.phase, g.agent, g.group): tuple(g.numbers) for g in groups}
+            for group in groups:
+                for uid in group.places:
+                    if environment in (None, uid):
+                        key = ("environment", group.phase, uid, 0)
+                        picked[key] = (*picked.get(key, ()), *group.incarnations(uid))
+        return export_run(self, run, Path(directory), format, picked)
 
     def _frames(
         self,
@@ -188,42 +290,72 @@ class Trajectories(Queries):
             streams = streams[streams["evaluation"] == source.evaluation]
         root = self.instance_directory(self.find_run(run))
         found = [
-            (number, owner, flag, root / folder, part_files(root / folder))
-            for number, owner, flag, folder in streams[_PLACE].itertuples(index=False)
+            (number, owner, group, flag, root / folder, part_files(root / folder))
+            for number, owner, group, flag, folder in streams[_STREAM].itertuples(index=False)
+            if source.numbers is None or (number, owner, group) in source.numbers
         ]
-        found = [entry for entry in found if entry[4]]
+        found = [entry for entry in found if entry[5]]
+        places = _OWNERS.get(kind, ())
         if columns is not None and found:
-            known = {name for entry in found for name in columns_of(entry[4])}
+            known = {name for entry in found for name in columns_of(entry[5])} - set(places)
+            besides = {*places, *({"wall", "environment"} if kind == "agent" else ())}
             for wanted in columns:
-                if wanted not in known and not (wanted == "wall" and kind == "agent"):
-                    raise unknown("column", wanted, known - set(_KEYS), f"run {run!r}")
+                if wanted not in known and wanted not in besides:
+                    raise unknown("column", wanted, (known - set(_KEYS)) | set(places), f"run {run!r}")
         frames = []
-        for number, owner, evaluation, folder, paths in found:
-            part = _read_frame(folder, paths, rows, columns)
+        for number, owner, group, evaluation, folder, paths in found:
+            numbers = None if source.numbers is None else source.numbers[number, owner, group]
+            part = _read_frame(folder, paths, replace(rows, numbers=numbers), columns, places)
             if source.evaluation is None:
                 part.insert(list(part).index("episode") + 1, "evaluation", evaluation)
-            if name is None:
+            if kind == "agent":
+                part.insert(0, "group", group)
+            if kind in _OWNERS:
                 part.insert(0, kind, owner)
-            if phase is None:
-                part.insert(0, "phase", number)
+            part.insert(0, "phase", number)
             frames.append(part)
         if frames:
             return pd.concat(frames, ignore_index=True)
-        owners = ([] if phase is not None else ["phase"]) + ([] if name is not None else [kind])
-        keys = list(_KEYS)
-        if source.evaluation is None:
-            keys.insert(keys.index("episode") + 1, "evaluation")
-        return pd.DataFrame(columns=[*owners, *keys, *(columns or ())])
+        owners = {"agent": ["agent", "group"], "environment": ["environment"]}.get(kind, [])
+        keys = ["worker", "episode", *(["evaluation"] if source.evaluation is None else [])]
+        asked = [one for one in columns or () if one not in (*places, "environment")]
+        return pd.DataFrame(columns=["phase", *owners, *keys, *places, "step", "time", *asked])
+
+
+def _picks_one(number: Any) -> bool:
+    return number is not None and not isinstance(number, Iterable)
+
+
+def _sat_in(groups: Iterable[BodyGroup], key: tuple[int, str, int]) -> tuple[int, ...]:
+    phase, environment, _ = key
+    return tuple(sorted({k for one in groups if one.phase == phase for k in one.incarnations(environment)}))
+
+
+def _shown(frame: pd.DataFrame, shown: set[str], several: bool) -> pd.DataFrame:
+    """Drop the columns that say whose a row is, where this is clear; those in ``shown`` stay."""
+    owner = "agent" if "agent" in frame else "environment"
+    hidden = [name for name in ("phase", owner, *NUMBERS) if name in frame]
+    if not several and not frame["environment_episode"].any():
+        hidden.append("environment_episode")
+    return frame.drop(columns=[name for name in hidden if name not in shown])
 
 
 def _read_frame(
-    folder: Path, paths: Sequence[Path], rows: Rows, columns: Sequence[str] | None
+    folder: Path,
+    paths: Sequence[Path],
+    rows: Rows,
+    columns: Sequence[str] | None,
+    places: Sequence[str],
 ) -> pd.DataFrame:
-    chosen = None
-    if columns is not None:
-        there = set(columns_of(paths))
-        chosen = list(_KEYS) + [name for name in columns if name in there and name not in _KEYS]
-    result: pd.DataFrame = read_parts(paths, rows, chosen).to_pandas()
+    there = columns_of(paths)
+    keys = [name for name in ("worker", "episode", *places, "step", "time") if name in there]
+    wanted = there if columns is None else [name for name in columns if name in there]
+    chosen = [*keys, *(name for name in wanted if name not in keys)]
+    result: pd.DataFrame = read_parts(paths, rows, chosen if places else None).to_pandas()
+    for name in places:
+        if name not in there:
+            # an older release recorded it
+            result.insert(list(result).index("step"), name, np.zeros(len(result), dtype=np.int32))
     if columns is not None and "wall" in columns:
         # The folder beside it, whose parts hold the same rows.
         walls = wall_folder(folder)

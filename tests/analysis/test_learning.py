@@ -15,7 +15,7 @@ from palaestrai_mosaik.analysis.learning import learning_panels
 from palaestrai_mosaik.analysis.plot import _RC, draw_panels
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store import AgentRecord, Store
+from palaestrai_mosaik.store import AgentRecord, BodyChoice, Store
 from palaestrai_mosaik.store.query import short_ids
 
 EVERYTHING = LearningChoice()
@@ -204,9 +204,9 @@ def test_statistics_have_a_panel_for_each_pattern(store):
 
 def test_what_cannot_be_drawn_is_said(store, tmp_path):
     with pytest.raises(StoreError, match="no objective of an agent was recorded"):
-        panels(store, "one", agent="b")
+        panels(store, "one", bodies=BodyChoice("b"))
     with pytest.raises(StoreError, match=r"no agent 'c'"):
-        panels(store, "one", agent="c")
+        panels(store, "one", bodies=BodyChoice("c"))
     with Store(tmp_path / "odd") as odd:
         uid = record(odd, "odd")
         document = odd.document(uid)
@@ -360,7 +360,7 @@ def test_lines_are_named_after_the_modes_of_their_phases(store):
 
 
 def test_statistics_of_a_run_without_any_objective(store):
-    (entropy,) = panels(store, "one", agent="b", statistics=["entropy"])
+    (entropy,) = panels(store, "one", bodies=BodyChoice("b"), statistics=["entropy"])
     assert known(entropy.curves[0]) == dict.fromkeys([1, 2, 3, 4, 5, 6], 7)
     assert entropy.marks == ((0.5, "train"), (4.5, "test"))
 

@@ -17,7 +17,8 @@ from palaestrai_mosaik.design import from_mapping
 from palaestrai_mosaik.design.folder import DesignFolder, PlannedRun
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store import AgentRecord, ChannelRecord, EnvironmentRecord, Store
+from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store
+from tests.support.records import one_body
 
 NAN = float("nan")
 
@@ -50,7 +51,7 @@ def record(store, uid, scale=1.0, *, agents=("a",), workers=1, status="finished"
         controller="vanilla",
         environments=[EnvironmentRecord("grid", "Grid", {}, sensors=sensors, actuators=[], rewards=[])],
         agents=[
-            AgentRecord(
+            one_body(
                 name,
                 objective=changed.get("objective", "O"),
                 sensors=sensors,

@@ -21,8 +21,10 @@ from palaestrai_mosaik.analysis.series import (
     unit_of,
 )
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError
-from palaestrai_mosaik.store import AgentRecord, ChannelRecord, EnvironmentRecord, Store
+from palaestrai_mosaik.store import BodyChoice, ChannelRecord, EnvironmentRecord, Store
+from tests.support.records import one_body
 
+ALL = BodyChoice()
 SPACE = "Box(low=-inf, high=inf, shape=(), dtype=float64)"
 SENSORS = [ChannelRecord(f"grid.bus-{i}.vm_pu", SPACE, 1) for i in range(15)]
 SENSORS.append(ChannelRecord("grid.line[7].loading", SPACE, 1))
@@ -47,7 +49,7 @@ def record(store, uid="two phases", workers=2, world_model=None, episodes=(2, 1)
             step_size=1,
         )
         agents = [
-            AgentRecord(name, None, "test:Muscle", None, SENSORS[:2], ACTUATORS, REWARDS)
+            one_body(name, muscle="test:Muscle", sensors=SENSORS[:2], actuators=ACTUATORS, rewards=REWARDS)
             for name in ("a", "b")
         ]
         phase = run.begin_phase(
@@ -94,7 +96,7 @@ def store(tmp_path_factory):
 
 
 def test_objective_per_episode_is_the_mean_over_workers_between_lowest_and_highest(store):
-    objective, _ = episode_panels(store, "two phases", None, None)
+    objective, _ = episode_panels(store, "two phases", None, ALL)
     assert [curve.label for curve in objective.curves] == ["a", "b"]
     a = objective.curves[0]
     # two episodes of phase 0, a gap, one episode of phase 1; workers give x and x + 1
@@ -107,7 +109,7 @@ def test_objective_per_episode_is_the_mean_over_workers_between_lowest_and_highe
 
 
 def test_the_sum_of_each_episode(store, tmp_path):
-    objective, reward = episode_panels(store, "two phases", 0, "a", "sum")
+    objective, reward = episode_panels(store, "two phases", 0, BodyChoice("a"), "sum")
     assert objective.title == "Sum of the objective in each episode"
     np.testing.assert_array_equal(objective.curves[0].y, [2, 42])
     np.testing.assert_array_equal(reward.curves[0].y, [0.5, 0.5])
@@ -117,7 +119,7 @@ def test_the_sum_of_each_episode(store, tmp_path):
 
 
 def test_a_single_episode_has_an_axis_of_whole_numbers(store):
-    objective, _ = episode_panels(store, "two phases", 1, None)
+    objective, _ = episode_panels(store, "two phases", 1, ALL)
     figure = draw_panels([objective], "title")
     figure.draw_without_rendering()
     (axes,) = figure.axes
@@ -126,13 +128,13 @@ def test_a_single_episode_has_an_axis_of_whole_numbers(store):
 
 
 def test_agents_with_the_same_rewards_share_a_curve(store):
-    _, reward = episode_panels(store, "two phases", None, None)
+    _, reward = episode_panels(store, "two phases", None, ALL)
     assert [curve.label for curve in reward.curves] == ["a, b"]
     assert "grid.voltage" in reward.title
 
 
 def test_one_phase_and_one_agent_can_be_picked(store):
-    objective, reward = episode_panels(store, "two phases", "phase 1", "b")
+    objective, reward = episode_panels(store, "two phases", "phase 1", BodyChoice("b"))
     np.testing.assert_array_equal(objective.curves[0].y, [101.5])
     assert [curve.label for curve in reward.curves] == ["b"]
     assert len(objective.marks) == 1
@@ -150,7 +152,7 @@ def test_the_last_episode_of_the_last_phase_is_meant_unless_another_one_is_named
 def test_patterns_choose_readings_by_bare_name_and_everything_by_whole_name(store):
     moment = find_moment(store, "two phases", None, None)
     patterns = ["grid.bus-1?.vm_pu", "setpoint.*", "grid.line[7].loading", "grid.bus-3.vm_pu"]
-    many, setpoints, line, one = time_panels(store, "two phases", moment, None, patterns)
+    many, setpoints, line, one = time_panels(store, "two phases", moment, ALL, patterns)
     assert [c.label for c in many.curves] == [f"grid.bus-{i}.vm_pu" for i in range(10, 15)]
     assert many.y_label == "reading (p.u.)"
     assert many.x_label == "time (ticks)"
@@ -163,7 +165,7 @@ def test_patterns_choose_readings_by_bare_name_and_everything_by_whole_name(stor
 
 def test_what_an_agent_saw_is_shown_if_it_is_named(store):
     moment = find_moment(store, "two phases", None, None)
-    (panel,) = time_panels(store, "two phases", moment, "a", ["grid.bus-*"])
+    (panel,) = time_panels(store, "two phases", moment, BodyChoice("a"), ["grid.bus-*"])
     assert [curve.label for curve in panel.curves] == ["grid.bus-0.vm_pu", "grid.bus-1.vm_pu"]
     np.testing.assert_allclose(panel.curves[1].y, 1.01 + np.arange(4))
 
@@ -171,19 +173,19 @@ def test_what_an_agent_saw_is_shown_if_it_is_named(store):
 def test_a_pattern_that_matches_nothing_names_what_is_near(store):
     moment = find_moment(store, "two phases", None, None)
     with pytest.raises(StoreError, match=r"did you mean 'grid\.bus-3\.vm_pu'"):
-        time_panels(store, "two phases", moment, None, ["grid.bus-3.vmpu"])
+        time_panels(store, "two phases", moment, ALL, ["grid.bus-3.vmpu"])
 
 
 def test_time_is_a_date_where_the_environment_tells_how_long_a_tick_is(store):
     moment = find_moment(store, "dated", None, None)
-    (panel,) = time_panels(store, "dated", moment, None, ["grid.bus-0.vm_pu"])
+    (panel,) = time_panels(store, "dated", moment, ALL, ["grid.bus-0.vm_pu"])
     assert panel.x_label == "time"
     assert panel.curves[0].x[1] == np.datetime64("2016-06-01T00:15")
 
 
 def test_a_single_episode_is_shown_step_by_step(store, tmp_path):
     moment = find_moment(store, "dated", None, None)
-    objective, reward = objective_panels(store, "dated", moment, None)
+    objective, reward = objective_panels(store, "dated", moment, ALL)
     assert [curve.label for curve in objective.curves] == ["a", "b"]
     np.testing.assert_array_equal(objective.curves[1].y, [1, 2, 3, 4])
     assert [curve.label for curve in reward.curves] == ["a, b"]

@@ -16,9 +16,10 @@ from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.run.inspect import Inspection, inspect
 from palaestrai_mosaik.run.replay import Standpoint, replay
 from palaestrai_mosaik.simulation.channels import Channels
-from palaestrai_mosaik.store import AgentRecord, ChannelRecord, Store
+from palaestrai_mosaik.store import ChannelRecord, Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 from tests.support.documents import agent, document, environment, named, phase
+from tests.support.records import one_body
 
 FILTER = "palaestrai_mosaik.agent.filters:MergeStepsFilter"
 #: what the dummy environment shows in an episode of five steps, and gives for each
@@ -211,7 +212,9 @@ def test_an_execution_that_failed_is_taken_only_by_its_own_name(tmp_path: Path) 
     with Store(tmp_path) as store:
         run = store.begin_run(uid="recorded", document={}, text="", hash="h", seed=1, version="3.5")
         channels = [ChannelRecord(f"myenv.{i}", "", 1) for i in range(2)]
-        record = AgentRecord("a", None, "M", None, channels, channels, ["myenv.Dummy Reward"])
+        record = one_body(
+            "a", muscle="M", sensors=channels, actuators=channels, rewards=["myenv.Dummy Reward"]
+        )
         begun = run.begin_phase(
             0,
             "p",

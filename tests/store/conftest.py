@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from palaestrai_mosaik.store import AgentRecord, ChannelRecord, EnvironmentRecord, InstanceRecorder, Store
+from tests.support.records import one_body
 
 SCALAR = "Box(low=0.0, high=1.0, shape=(1,), dtype=float64)"
 
@@ -19,7 +20,7 @@ def channels(prefix: str, count: int) -> list[ChannelRecord]:
 
 
 def agent_record(name: str, sensors: int = 2, actuators: int = 1) -> AgentRecord:
-    return AgentRecord(
+    return one_body(
         name,
         brain="DummyBrain",
         muscle="DummyMuscle",

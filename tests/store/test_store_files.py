@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store import AgentRecord, ChannelRecord
+from palaestrai_mosaik.store import BodyRecord, ChannelRecord
 from palaestrai_mosaik.store.parts import PartWriter, arrow_column, part_files
 from palaestrai_mosaik.store.records import slug
 from palaestrai_mosaik.store.streams import AgentStream
@@ -25,8 +25,7 @@ ROWS = 20_000
 
 
 def make_stream(folder: Path, sensors: int = 10, actuators: int = 5) -> AgentStream:
-    record = AgentRecord(
-        "a",
+    record = BodyRecord(
         sensors=[ChannelRecord(f"e.{i}", "", 1) for i in range(sensors)],
         actuators=[ChannelRecord(f"e.{i}", "", 1) for i in range(actuators)],
         rewards=["r"],

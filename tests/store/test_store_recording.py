@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store import AgentRecord, ChannelRecord, EnvironmentRecord, pace, streams
+from palaestrai_mosaik.store import BodyRecord, ChannelRecord, EnvironmentRecord, pace, row_stream
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
 
 
@@ -23,7 +23,7 @@ def channel_list(count, size=1):
 
 
 def make_agent_stream(folder: Path, sensors=2, actuators=1, on_part=lambda: None) -> AgentStream:
-    record = AgentRecord("a", sensors=channel_list(sensors), actuators=channel_list(actuators), rewards=["r"])
+    record = BodyRecord(sensors=channel_list(sensors), actuators=channel_list(actuators), rewards=["r"])
     return AgentStream(folder / "agent-a", folder / "wall-a", record, {"name": "a"}, on_part)
 
 
@@ -73,7 +73,7 @@ def test_a_row_is_copied_when_it_is_appended(store, helpers):
 
 def test_values_with_several_floats_become_indexed_columns(tmp_path):
     sensors = [ChannelRecord("e.x", "", 3), ChannelRecord("e.none", "", 0), ChannelRecord("e.x[1]", "", 1)]
-    record = AgentRecord("a", sensors=sensors, rewards=[])
+    record = BodyRecord(sensors=sensors, rewards=[])
     stream = AgentStream(tmp_path / "agent-a", tmp_path / "wall-a", record, {}, lambda: None)
     stream.append(0, 0, 0, 0, [1, 2, 3, 4], [], [], 0.0, False, False, 0.0)
     stream.flush()
@@ -121,7 +121,7 @@ def test_the_digest_does_not_depend_on_how_parts_are_cut(tmp_path_factory, cuts,
     rows = [(0, step) for step in range(41)]
     whole = fill(make_agent_stream(tmp_path_factory.mktemp("whole")), rows).digest()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "PART_ROWS", capacity)
+        patch.setattr(row_stream, "PART_ROWS", capacity)
         stream = make_agent_stream(tmp_path_factory.mktemp("cut"))
     for row in rows:
         fill(stream, [row])
@@ -204,7 +204,7 @@ def test_a_fast_stream_writes_full_parts(tmp_path, monkeypatch):
 
 
 def test_many_columns_stay_below_32_mb(tmp_path):
-    record = AgentRecord("a", sensors=channel_list(1000), rewards=[])
+    record = BodyRecord(sensors=channel_list(1000), rewards=[])
     values = np.random.default_rng(0).uniform(size=1000)
     fill(make_agent_stream(tmp_path / "before"), [(0, 0)]).flush()  # so that imports are not counted
     tracemalloc.start()

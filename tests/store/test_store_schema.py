@@ -113,6 +113,14 @@ def test_a_store_that_an_older_release_wrote_is_upgraded_without_loss(tmp_path, 
         assert store.episodes("my-run")["objective_sum"].tolist() == [4.0] * 4
         assert store.episodes("my-run", evaluation=True).empty
         assert store.runs()["status"].tolist() == ["finished", "failed"]
+        # agents had one body, here in the one environment that has their channels
+        bodies = store.bodies("my-run")
+        assert bodies[["agent", "group", "first", "count", "environment"]].values.tolist() == [
+            ["a", 0, 0, 1, "myenv"],
+            ["b", 0, 0, 1, "myenv"],
+        ]
+        assert bodies["muscle"].tolist() == ["DummyMuscle"] * 2
+        assert store.environments("my-run")["incarnations"].tolist() == [1]
     with Store(tmp_path / "fresh"):
         pass
     assert schema(tmp_path / "old" / "store.db") == schema(tmp_path / "fresh" / "store.db")

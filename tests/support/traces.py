@@ -76,7 +76,8 @@ def _patch_muscle(monkeypatch: pytest.MonkeyPatch, muscle: Any, log: list[str]) 
 
     def propose_actions(self: Any, sensors: Any, actuators_available: Any) -> Any:
         answer = alone(self, sensors, actuators_available)
-        log.append(f"{self.uid} sees {numbers(sensors.vector)} sets {numbers(actuators_available.vector)}")
+        given = numbers([actuator.value for actuator in answer[0]])
+        log.append(f"{self.uid} sees {numbers(sensors.vector)} sets {given}")
         return answer
 
     def propose_batch(self: Any, batch: Any) -> Any:

@@ -1,0 +1,214 @@
+"""What each episode of each body came to, taken from the recorded steps.
+
+The aggregates in SQL are those of an agent's episodes of the phase. Where environments begin
+again on their own, an episode of the phase holds many episodes of each body: these are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .coordinates import Bodies, BodyGroup
+from .parts import part_files
+from .trajectories import Rows, Trajectories, columns_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+_KEYS = ["worker", "episode", "body", "environment_episode"]
+_ENDS = ["terminated", "truncated"]
+# Rows in memory at once, before those of one episode of a body are taken together.
+_AT_ONCE = 2**19
+
+# by phase, evaluation and environment: the (worker, episode, incarnation, environment_episode) that ended
+_Ended = Mapping[tuple[int, bool, str], set[tuple[int, int, int, int]]]
+
+
+class BodyEpisodes(Trajectories):
+    """Aggregates of the per-step data. Unknown names raise :class:`StoreError`."""
+
+    def body_episodes(  # noqa: PLR0913  (independent filters, all optional)
+        self,
+        run: str,
+        phase: int | str | None = None,
+        agent: str | None = None,
+        worker: int | None = None,
+        episode: int | None = None,
+        evaluation: bool | None = False,
+        *,
+        environment: str | None = None,
+        body: Bodies | None = None,
+    ) -> pd.DataFrame:
+        """Return one row per episode of each body, those of an agent in the order in which they ended.
+
+        Arguments as for :meth:`steps`. Columns: ``phase`` (its number), ``agent``, ``environment``
+        (``None``: a body that spans several), ``worker``, ``episode`` (of the phase), ``evaluation``,
+        ``body``, ``environment_episode`` (how often the body's environment had begun again),
+        ``steps`` (rows), ``time`` (of the last one, in ticks), ``objective_sum``,
+        ``objective_mean``, ``reward.NAME_sum`` of every reward, ``terminated``, ``truncated``,
+        ``complete`` (its environment ended by itself; otherwise something else ended the phase's
+        episode, or it still goes on). Steps without a value are no part of a sum or mean, which
+        is NaN where there is no value at all.
+        """
+        import pandas as pd
+
+        groups = {(g.phase, g.agent, g.group): g for g in self._groups(run, phase, agent, environment, body)}
+        streams = self.streams(run, phase)
+        if evaluation is not None:
+            streams = streams[streams["evaluation"] == evaluation]
+        root = self.instance_directory(self.find_run(run))
+        ended = _ended(streams[streams["kind"] == "environment"], root, Rows(worker, episode))
+        frames = []
+        own = streams[streams["kind"] == "agent"]
+        for number, name, part, flag, folder in own[
+            ["phase", "name", "group", "evaluation", "folder"]
+        ].itertuples(index=False):
+            group = groups.get((number, name, part))
+            paths = part_files(root / folder)
+            if group is None or not paths:
+                continue
+            numbers = None if group.numbers == group.whole else group.numbers
+            frame = _episodes_of(paths, Rows(worker, episode, numbers=numbers))
+            frame["complete"] = _complete(frame, group, flag, ended)
+            for place, (column, value) in enumerate(
+                {"phase": number, "agent": name, "environment": group.environment}.items()
+            ):
+                frame.insert(place, column, value)
+            frame.insert(5, "evaluation", flag)
+            frames.append(frame)
+        if not frames:
+            names = ["phase", "agent", "environment", "worker", "episode", "evaluation", "body"]
+            names += ["environment_episode", "steps", "time", "objective_sum", "objective_mean"]
+            return pd.DataFrame(columns=[*names, *_ENDS, "complete"])
+        result = pd.concat(frames, ignore_index=True)
+        last = [*_ENDS, "complete"]
+        result = result[[*(name for name in result if name not in last), *last]]
+        ranks = {name: i for i, name in enumerate(dict.fromkeys(result["agent"]))}
+        order = ["phase", "_agent", "evaluation", "episode", "time", "worker", "body", "environment_episode"]
+        ranked = result.assign(_agent=result["agent"].map(ranks)).sort_values(order, kind="stable")
+        return ranked.drop(columns="_agent").reset_index(drop=True)
+
+
+def _episodes_of(paths: Sequence[Path], rows: Rows) -> pd.DataFrame:
+    """Fold the steps of one stream, some parts at a time."""
+    there = columns_of(paths)
+    rewards = [name for name in there if name.startswith("reward.")]
+    values = ["objective", *rewards]
+    folded = [
+        _fold(table, {name: [("sum", f"{name}_sum"), ("count", f"{name}_count")] for name in values})
+        for table in _tables(paths, rows, [*_KEYS, "step", "time", *values, *_ENDS])
+    ]
+    import pyarrow as pa
+
+    whole = _again(pa.concat_tables(folded), values)
+    result: pd.DataFrame = whole.to_pandas()
+    counts = {name: result.pop(f"{name}_count") for name in values}
+    for name in values:
+        result[f"{name}_sum"] = result[f"{name}_sum"].astype(float)
+    mean = result["objective_sum"] / counts["objective"].where(counts["objective"] > 0)
+    result.insert(list(result).index("objective_sum") + 1, "objective_mean", mean)
+    return result
+
+
+def _tables(paths: Sequence[Path], rows: Rows, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the wanted rows, NaN as null; what an older release did not record is 0."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    dataset = ds.dataset([str(path) for path in paths], format="parquet")
+    there = set(dataset.schema.names)
+    wanted = [name for name in columns if name in there]
+    collected: list[Any] = []
+    count = 0
+    batches = dataset.to_batches(columns=wanted, filter=rows.expression(there))
+
+    def joined() -> pa.Table:
+        table = pa.Table.from_batches(collected, schema=pa.schema([dataset.schema.field(n) for n in wanted]))
+        for i, name in enumerate(wanted):
+            if pa.types.is_floating(table.schema.field(name).type):
+                column = table[name]
+                table = table.set_column(
+                    i, name, pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+                )
+        for name in _KEYS:
+            if name not in there:
+                zeros = pa.array(np.zeros(table.num_rows, dtype=np.int32))
+                table = table.append_column(name, zeros)
+        return table
+
+    for batch in batches:
+        collected.append(batch)
+        count += batch.num_rows
+        if count >= _AT_ONCE:
+            yield joined()
+            collected, count = [], 0
+    yield joined()
+
+
+def _fold(table: pa.Table, values: Mapping[str, Sequence[tuple[str, str]]]) -> pa.Table:
+    """Take the rows of each episode of a body together."""
+    aggregates = [("step", "count", "steps"), ("time", "max", "time")]
+    aggregates += [(name, how, as_) for name, hows in values.items() for how, as_ in hows]
+    aggregates += [(name, "max", name) for name in _ENDS]
+    return _grouped(table, aggregates)
+
+
+def _again(table: pa.Table, values: Sequence[str]) -> pa.Table:
+    aggregates = [("steps", "sum", "steps"), ("time", "max", "time")]
+    aggregates += [(f"{n}_{how}", "sum", f"{n}_{how}") for n in values for how in ("sum", "count")]
+    aggregates += [(name, "max", name) for name in _ENDS]
+    return _grouped(table, aggregates)
+
+
+def _grouped(table: pa.Table, aggregates: Sequence[tuple[str, str, str]]) -> pa.Table:
+    # one thread: sums are then always of the same order
+    grouped = table.group_by(_KEYS, use_threads=False).aggregate([(name, how) for name, how, _ in aggregates])
+    names = [f"{name}_{how}" for name, how, _ in aggregates]
+    return grouped.select([*_KEYS, *names]).rename_columns([*_KEYS, *(as_ for _, _, as_ in aggregates)])
+
+
+def _ended(streams: pd.DataFrame, root: Path, rows: Rows) -> _Ended:
+    """Return what ended by itself, as the states of the environments tell."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    result: dict[tuple[int, bool, str], set[tuple[int, int, int, int]]] = {}
+    columns = ["phase", "evaluation", "name", "folder"]
+    for number, flag, uid, folder in streams[columns].itertuples(index=False):
+        paths = part_files(root / folder)
+        if not paths:
+            continue
+        there = columns_of(paths)
+        keys = ["worker", "episode", "incarnation", "environment_episode"]
+        wanted = pc.field("terminated") | pc.field("truncated")
+        besides = rows.expression(there)
+        dataset = ds.dataset([str(path) for path in paths], format="parquet")
+        table = dataset.to_table(
+            columns=[name for name in keys if name in there],
+            filter=wanted if besides is None else wanted & besides,
+        )
+        zeros = np.zeros(table.num_rows, dtype=int)
+        found = [(table[name].to_numpy() if name in there else zeros).tolist() for name in keys]
+        result[number, flag, uid] = set(zip(*found, strict=True))
+    return result
+
+
+def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _Ended) -> list[bool]:
+    keys = frame[_KEYS].itertuples(index=False)
+    places = [
+        (ended.get((group.phase, evaluation, uid), set()), place) for uid, place in group.places.items()
+    ]
+    first = group.whole.start
+    return [
+        any(
+            (worker, episode, place + (body - first if following else 0), own) in known
+            for known, (place, following) in places
+        )
+        for worker, episode, body, own in keys
+    ]

@@ -1,0 +1,229 @@
+"""What streams of rows share: rows are collected in a block and leave it as part files.
+
+The block is allocated once. In it a row is a packed record: integers and flags first, then
+all floats. So appending a row is one ``struct.pack_into`` and a slice assignment for each
+vector, appending many is a slice assignment for each column, and the digest of a stream is
+simply taken over the block's bytes. Whose row it is (which body or incarnation), and in which
+episode of its environment, stands beside the block: most streams have rows of one alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import StoreError
+
+from .digests import Packed, RowDigest
+from .pace import PART_ROWS, Pace
+from .parts import PartWriter, arrow_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Vector = npt.NDArray[np.float64] | Sequence[float]
+Array = npt.NDArray[Any]
+
+#: a block's size; as much again is needed while a part is written
+_BLOCK_BYTES = 12 * 2**20
+KEYS = ("worker", "episode", "step", "time")
+_MAIN = struct.Struct("<hi")  # of worker and episode
+
+
+class Header:
+    """What starts a row, before its floats: a struct format, and a name for each of its fields."""
+
+    def __init__(self, format: str, names: Sequence[str]):
+        self.struct = struct.Struct("<" + format)
+        dtypes = {"q": "<i8", "i": "<i4", "h": "<i2", "?": "?", "d": "<f8"}
+        self.dtype = np.dtype([(n, dtypes[f]) for n, f in zip(names, format, strict=True)])
+        #: the number of floats that take as much room
+        self.cells = self.dtype.itemsize // 8
+        self.names = tuple(names)
+
+    def of(self, block: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the view (n,) of what starts the rows of ``block`` (n, width)."""
+        return block[:, : self.cells].view(self.dtype)[:, 0]
+
+
+AGENT_HEADER = Header(
+    "qqih??d", ["step", "time", "episode", "worker", "terminated", "truncated", "objective"]
+)
+ENVIRONMENT_HEADER = Header("qqih??", ["step", "time", "episode", "worker", "terminated", "truncated"])
+
+
+class RowStream:
+    """What streams of agents and of environments share."""
+
+    def __init__(
+        self,
+        writer: PartWriter,
+        header: Header,
+        values: Sequence[str],
+        on_part: Callable[[], None],
+        place: str,
+    ):
+        self._writer = writer
+        self._on_part = on_part
+        self._header = header
+        self._struct = header.struct
+        self._cells = header.cells
+        self._value_names = list(values)
+        self._row_bytes = header.dtype.itemsize + 8 * len(self._value_names)
+        capacity = max(16, min(PART_ROWS, _BLOCK_BYTES // self._row_bytes))
+        self._block = np.empty((capacity, self._row_bytes // 8), dtype="<f8")
+        self._bytes = self._block.data.cast("B")
+        # whose row it is, and in which episode of its environment
+        self._whose = {
+            place: np.zeros(capacity, dtype="<i4"),
+            "environment_episode": np.zeros(capacity, dtype="<i4"),
+        }
+        self._place, self._own_episode = (column.data for column in self._whose.values())
+        heads = header.of(self._block)
+        #: what a row has besides its numbers, as columns of all rows that there is room for
+        self._fields = {name: heads[name] for name in header.names} | self._whose
+        self._pace = Pace(capacity)
+        self._limit = self._pace.next_look
+        self._filled = 0
+        self._rows_written = 0
+        self._digest = RowDigest()
+        # JSON that belongs to some rows of the block (of environments only)
+        self._states: dict[int, str] = {}
+        #: the number of parts written so far
+        self.parts = 0
+
+    @property
+    def folder(self) -> Path:
+        """Where the parts lie."""
+        return self._writer.folder
+
+    @property
+    def rows(self) -> int:
+        """The number of rows appended so far."""
+        return self._rows_written + self._filled
+
+    @property
+    def rows_written(self) -> int:
+        """The number of rows that are in complete parts."""
+        return self._rows_written
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all rows so far, wall-clock left out, as hex digits."""
+        return self._whole_digest().hexdigest()
+
+    def restore(self, rows: int, parts: int, digest: RowDigest, values: Sequence[str]) -> None:
+        """Go on behind the ``rows`` that the first ``parts`` parts hold.
+
+        ``digest`` is theirs, ``values`` are the columns of numbers that they have. Raises
+        :class:`StoreError` if this stream has others.
+        """
+        if rows and list(values) != self._value_names:
+            raise StoreError(
+                f"{self._writer.folder} has the columns {', '.join(values)}; now they would be "
+                f"{', '.join(self._value_names)}"
+            )
+        self._rows_written, self.parts, self._digest = rows, parts, digest
+
+    def flush(self) -> None:
+        """Write the rows that are still in memory, if any, as a part."""
+        if self._filled == 0:
+            return
+        self._write(self._columns())
+        digest = self._whole_digest()
+        limit = self._pace.written()
+        # Ctrl-C may strike at any call, and these rows are to be written once: until here,
+        # a repetition would replace the same part; from here on, nothing is called.
+        self._digest = digest
+        self._rows_written += self._filled
+        self._filled = 0
+        self._states = {}
+        self._limit = limit
+        self.parts += 1
+
+    def _write(self, columns: dict[str, pa.Array]) -> None:
+        self._writer.write(self.parts, columns)
+
+    def _append(
+        self, scalars: Mapping[str, float], columns: Mapping[str, Array], values: Sequence[Array]
+    ) -> None:
+        """Append ``n`` rows, which have been checked: fields that are the same in all, and columns (n,).
+
+        ``values`` are matrices (n, ...), side by side the numbers of the rows. Those for which
+        the block has no room follow after a part was written.
+        """
+        count, done = len(values[0]), 0
+        while done < count:
+            row = self._filled
+            if row >= self._limit:
+                row = self._look()
+            end = row + min(count - done, len(self._block) - row)
+            taken = slice(done, done + end - row)
+            for name, number in scalars.items():
+                self._fields[name][row:end] = number
+            for name, column in columns.items():
+                self._fields[name][row:end] = column[taken]
+            cell = self._cells
+            for matrix in values:
+                self._block[row:end, cell : cell + matrix.shape[1]] = matrix[taken]
+                cell += matrix.shape[1]
+            self._filled = end
+            done = taken.stop
+
+    def _look(self) -> int:
+        """Write a part if one is due; return the row of the block to fill next."""
+        if self._pace.due(self._filled, self.parts):
+            self.flush()
+            self._on_part()
+        self._limit = self._pace.next_look
+        return self._filled
+
+    def _whole_digest(self) -> RowDigest:
+        block, digest = self._block[: self._filled], self._digest.copy()
+        places, episodes = (column[: self._filled] for column in self._whose.values())
+        digest.add(Packed(block, self._header.of(block), places, episodes), self._states)
+        return digest
+
+    def _columns(self) -> dict[str, pa.Array]:
+        heads = self._header.of(self._block[: self._filled])
+        columns = {name: arrow_column(heads[name].copy()) for name in KEYS}
+        columns |= {name: arrow_column(column[: self._filled]) for name, column in self._whose.items()}
+        values = np.ascontiguousarray(self._block[: self._filled, self._cells :].T)
+        columns |= {name: arrow_column(row) for name, row in zip(self._value_names, values, strict=True)}
+        rest = [name for name in self._header.names if name not in KEYS]
+        return columns | {name: arrow_column(heads[name].copy()) for name in rest}
+
+    def _refuse(self, error: Exception, **vectors: tuple[Any, int]) -> StoreError:
+        for what, (vector, size) in vectors.items():
+            found = np.shape(vector)
+            if found != (size,):
+                return StoreError(f"{self._writer.folder.name}: {what} of shape {found}, expected ({size},)")
+        return StoreError(f"{self._writer.folder.name}: cannot record this step: {error}")
+
+    def _check_rows(self, rows: Any, vectors: Sequence[str], sizes: Mapping[str, int]) -> None:
+        """Refuse rows that do not fit: ``vectors`` are (n,), the others (n, size)."""
+        count = len(rows.environment_episode)
+        try:
+            _MAIN.pack(rows.worker, rows.episode)
+            wrong = [
+                (name, shape)
+                for name, shape in (
+                    *((name, (count,)) for name in vectors),
+                    *((name, (count, size)) for name, size in sizes.items()),
+                )
+                if getattr(rows, name).shape != shape
+            ]
+            if not wrong:
+                for name in self._whose:
+                    column = getattr(rows, name)
+                    if column.dtype != np.int32 and (column != column.astype(np.int32)).any():
+                        raise ValueError(f"{name} {column.tolist()} are no whole numbers of 32 bits")
+        except (struct.error, AttributeError, ValueError) as error:
+            raise StoreError(f"{self._writer.folder.name}: cannot record these rows: {error}") from error
+        for name, shape in wrong:
+            found = getattr(rows, name).shape
+            raise StoreError(f"{self._writer.folder.name}: {name} of shape {found}, expected {shape}")

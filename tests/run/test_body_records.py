@@ -1,0 +1,103 @@
+"""What a run tells the store about bodies, and trajectories of many bodies that fill a memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from palaestrai_mosaik.agent import Memory
+from palaestrai_mosaik.environment.dummy import DummyEnvironment
+from palaestrai_mosaik.environment.pendulum import BatchPendulum
+from palaestrai_mosaik.experiment import RunDocument
+from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.run.records import agent_record, environment_record
+from palaestrai_mosaik.run.replay import Standpoint, replay
+from palaestrai_mosaik.simulation.batch_port import open_port
+from palaestrai_mosaik.simulation.embody import embody
+from palaestrai_mosaik.store import Store
+from tests.support.documents import DUMMY, ENVIRONMENT_ENDS, document, environment, named, phase
+
+PENDULUM = "palaestrai_mosaik.environment.pendulum:BatchPendulum"
+
+
+def batch_document(uid: str, count: int = 3, **agent: object) -> RunDocument:
+    learner = {
+        "name": "learner",
+        "brain": named(f"{DUMMY}:DummyBrain"),
+        "muscle": named(f"{DUMMY}:DummyMuscle"),
+        "objective": named(f"{DUMMY}:DummyObjective"),
+        "bodies": [{"environment": "pendulum", "count": count}],
+        **agent,
+    }
+    pendulum = environment("pendulum", PENDULUM, batch=count, max_steps=4)
+    ends = named(ENVIRONMENT_ENDS, when="all", episodes=2)
+    return document(phase([pendulum], [learner], [ends]), uid=uid)
+
+
+def groups_of(doc: RunDocument, ports: list) -> list:
+    (spec,) = doc.phases[0].agents
+    return [(g.spec if g.numbered else None, g.channels(), g.first, g.count) for g in embody(spec, ports)[0]]
+
+
+def pendulum_port(batch: int = 3):
+    domain = BatchPendulum(batch)
+    domain.uid = "pendulum"
+    return open_port(domain)
+
+
+def test_channels_of_alike_bodies_have_the_place_of_the_number():
+    port = pendulum_port()
+    doc = batch_document("x", bodies=[{"environment": "pendulum", "count": 2, "first": 1, "name": "swarm"}])
+    record = agent_record(doc.phases[0].agents[0], groups_of(doc, [port]))
+    (body,) = record.bodies
+    assert (body.group, body.name, body.first, body.count, body.environment) == (0, "swarm", 0, 2, "pendulum")
+    assert body.number == 1, "the first of them sits in incarnation 1"
+    assert [c.uid for c in body.sensors] == ["pendulum.{body}.observation"]
+    assert [c.uid for c in body.actuators] == ["pendulum.{body}.action"]
+    assert body.rewards == ["pendulum.{body}.reward"]
+    around = environment_record(SimpleNamespace(name="P", params={}), port)
+    assert around.incarnations == 3
+    assert [c.uid for c in (*around.sensors, *around.rewards)] == [
+        *("pendulum.{body}.observation", "pendulum.{body}.reward")
+    ]
+
+
+def test_only_channels_that_have_a_number_are_renamed():
+    """Of ten plain sensors, the bodies 4 and 5 have one of their own, and share one called 4 of another kind."""
+    domain = DummyEnvironment()
+    domain.uid = "myenv"
+    bodies = [{"count": 2, "first": 4, "sensors": ["myenv.{body}", "myenv.7"], "actuators": ["myenv.{body}"]}]
+    doc = document(phase(agents=[{"name": "a", "muscle": named(f"{DUMMY}:DummyMuscle"), "bodies": bodies}]))
+    (body,) = agent_record(doc.phases[0].agents[0], groups_of(doc, [open_port(domain)])).bodies
+    assert [c.uid for c in body.sensors] == ["myenv.{body}", "myenv.7"]
+    assert (body.environment, body.number) == ("myenv", 4)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    with Store(folder) as store:
+        execute(batch_document("recorded"), store=store)
+    return folder
+
+
+def test_trajectories_of_bodies_fill_the_memory_body_by_body(recorded):
+    doc = batch_document("replaying", replay=[{"experiment_run": "recorded"}])
+    spec, memory = doc.phases[0].agents[0], Memory()
+    with Store(recorded) as store:
+        steps = store.steps("recorded", agent="learner")
+        count = replay(
+            memory, spec, groups_of(doc, [pendulum_port()]), Standpoint(doc, doc.phases[0], None), store
+        )
+        assert count == len(steps) == 3 * 2 * 4, "three bodies, two episodes of four steps each"
+        names = [f"reading.pendulum.{{body}}.observation[{i}]" for i in range(3)]
+        rows = memory.tail(count)
+        for body in range(3):
+            own = [place for place, muscle in enumerate(rows.muscles) if muscle == f"replay-0.0.{body}"]
+            wanted = steps[steps["body"] == body]
+            assert rows.sensor_readings[own].tolist() == wanted[names].to_numpy().tolist()
+            assert np.flatnonzero(rows.truncated[own]).tolist() == [3, 7], "its environment has two episodes"
+        assert not rows.terminated.any()
