@@ -18,11 +18,11 @@ from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.simulation.batch_port import open_port
-from palaestrai_mosaik.simulation.body import Body, Identity
+from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.embody import Group, embody
-from palaestrai_mosaik.simulation.learner import Learning
+from palaestrai_mosaik.simulation.incarnation import Identity, Learning
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from palaestrai_mosaik.errors import RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
+from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.director import ask
 from palaestrai_mosaik.simulation.embody import embody
-from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import CheckpointError, ContractError, RunInterrupted, SimulationError
-from palaestrai_mosaik.simulation.learner import Learner
+from palaestrai_mosaik.simulation.body import Learner
 
 from .context import Context
 from .messages import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start, UpdateKey

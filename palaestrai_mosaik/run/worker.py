@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
 from palaestrai_mosaik.simulation.director import INTERRUPTED, AnyBody, Director
-from palaestrai_mosaik.simulation.learner import Learning
+from palaestrai_mosaik.simulation.incarnation import Learning
 from palaestrai_mosaik.simulation.ports import AgentStream, EnvironmentPort, EnvironmentStream
 from palaestrai_mosaik.simulation.world import Episode
 from palaestrai_mosaik.types import Mode, SimulationFlowControl

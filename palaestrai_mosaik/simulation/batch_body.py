@@ -19,11 +19,9 @@ from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchRead
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.rows import AgentRows
-from palaestrai_mosaik.types.vectors import Layout
 
-from .batch_port import BatchPort
-from .body import Identity
-from .learner import Learning
+from .batch_rows import BatchChannels, Rows
+from .incarnation import Identity, Learning
 from .ports import AgentStream, EnvironmentPort
 from .wires import Link, Sockets, places
 
@@ -31,59 +29,6 @@ FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
 IntVector = npt.NDArray[np.intp]
 BoolVector = npt.NDArray[np.bool_]
-
-
-class BatchChannels:
-    """What alike bodies read, set and are rewarded by; body ``i`` sits in incarnation ``rows[i]``.
-
-    ``sensors`` and ``actuators`` name the channels within an incarnation. ``take`` and ``put`` are
-    their places in its state vector and its set-points.
-    """
-
-    def __init__(
-        self, port: BatchPort, rows: Sequence[int], sensors: Sequence[str], actuators: Sequence[str]
-    ):
-        self.port = port
-        self.rows = np.array(rows, dtype=np.intp)
-        self._actuators = actuators
-        self.sensors, self.take = port.select("sensors", sensors, rows[0])
-        self.actuators, self.put = port.select("actuators", actuators, rows[0])
-
-    def actuators_of(self, place: int) -> Layout:
-        """Return the actuators of one of the bodies."""
-        return self.port.select("actuators", self._actuators, int(self.rows[place]))[0]
-
-
-class _Rows:
-    """The rows of one tick, a row of each array for each of ``places`` among the bodies."""
-
-    _ARRAYS = ("places", "step", "episodes", "readings", "setpoints", "rewards", "value")
-    __slots__ = (*_ARRAYS, "time", "wall", "proposed", "data", "learned")
-
-    places: IntVector
-    step: npt.NDArray[np.int64]
-    episodes: npt.NDArray[np.int32]
-    readings: FloatMatrix
-    setpoints: FloatMatrix
-    rewards: FloatMatrix
-    value: FloatVector
-    time: int
-    wall: float
-    proposed: FloatMatrix | None
-    data: Sequence[Any] | None
-    #: the brain has been told
-    learned: bool
-
-    def of(self, mask: BoolVector) -> _Rows:
-        """Return those under ``mask``."""
-        part = _Rows()
-        for name in _Rows._ARRAYS:
-            setattr(part, name, getattr(self, name)[mask])
-        part.time, part.wall, part.learned = self.time, self.wall, self.learned
-        part.proposed = None if self.proposed is None else self.proposed[mask]
-        data = self.data
-        part.data = None if data is None else [data[i] for i in np.flatnonzero(mask).tolist()]
-        return part
 
 
 class BatchBody:
@@ -129,9 +74,9 @@ class BatchBody:
         self.order = 0
         self.out = False
         #: those that wait for their reward; those that have it, and are not settled; and those
-        self._open: _Rows | None = None
-        self._pending: _Rows | None = None
-        self._settled: _Rows | None = None
+        self._open: Rows | None = None
+        self._pending: Rows | None = None
+        self._settled: Rows | None = None
         self._reported: list[tuple[int, dict[str, Any]]] = []
         #: time, body, objective, rewards of this episode's closed rows
         self._history = np.empty((256, 3 + len(self.reward_names)))
@@ -224,7 +169,7 @@ class BatchBody:
             mine = mine[acting]
         readings = np.ascontiguousarray(mine[:, self.channels.take])
         readings.flags.writeable = False
-        rows = _Rows()
+        rows = Rows()
         rows.places, rows.time, rows.readings, rows.learned = acting, time, readings, False
         rows.step, rows.episodes = self._steps[acting], self._episodes[acting]
         started = perf_counter()
@@ -319,7 +264,7 @@ class BatchBody:
         if rows is not None:
             self._end(rows, learns=learns)
 
-    def _end(self, rows: _Rows, *, learns: bool) -> None:
+    def _end(self, rows: Rows, *, learns: bool) -> None:
         """Record ``rows`` as the last of their episodes; ``learns``: the brain was not told of them."""
         terminated = self.port.vector[self.channels.rows[rows.places], -2] != 0
         truncated = ~terminated
@@ -339,7 +284,7 @@ class BatchBody:
         return np.ascontiguousarray(mine[:, self.channels.take])
 
     def _learn(
-        self, rows: _Rows, terminated: BoolVector, truncated: BoolVector, final: FloatMatrix | None
+        self, rows: Rows, terminated: BoolVector, truncated: BoolVector, final: FloatMatrix | None
     ) -> None:
         rows.learned = True
         learner = self.learner
@@ -395,7 +340,7 @@ class BatchBody:
             nothing = np.zeros(len(rows.places), dtype=bool)
             self._write(rows, nothing, nothing)
 
-    def _write(self, rows: _Rows, terminated: BoolVector, truncated: BoolVector) -> None:
+    def _write(self, rows: Rows, terminated: BoolVector, truncated: BoolVector) -> None:
         if self.stream is not None:
             self.stream.append_rows(
                 AgentRows(
@@ -421,7 +366,7 @@ class BatchBody:
                 for key, value in told.items():
                     self.statistic(self.worker, self.episode, step, key, value)
 
-    def _remember(self, rows: _Rows) -> None:
+    def _remember(self, rows: Rows) -> None:
         start, end = self._filled, self._filled + len(rows.places)
         if end > len(self._history):
             more = max(len(self._history), end)

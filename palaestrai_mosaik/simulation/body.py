@@ -3,180 +3,155 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent import Experience, Memory, Muscle, Objective
+from palaestrai_mosaik.agent import Brain, Experience
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, collect_setpoints
 
-from .channels import Channels
-from .learner import Learning
-from .ports import AgentStream, EnvironmentPort
-from .wires import Link, Sockets, read, wire_actuators, wire_sensors
+from .incarnation import Incarnation
+from .ports import EnvironmentPort
+from .wires import read
 
 FloatVector = npt.NDArray[np.float64]
 
 
-#: rows that a muscle remembers, unless it sets ``memory.size_limit``
-MUSCLE_MEMORY = 10_000
+class Learner:
+    """An agent's brain, with what stands between it and the rows of its muscles."""
 
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Whose body it is: the agent's name, the body's number, and the group of alike bodies it is in.
-
-    ``rewards`` are the names of the rewards as they stand for all of the group (``None``: as they are).
-    """
-
-    agent: str
-    number: int | None = None
-    group: int = 0
-    rewards: Sequence[str] | None = None
+    def __init__(self, brain: Brain, filters: FilterChain | None = None):
+        self.brain = brain
+        self.filters = filters
+        self.told: dict[str, Any] = {}
+        self.told_by: dict[str, dict[str, Any]] = {}
+        self._thinks_in_batches = (
+            type(brain).thinking_batch is not Brain.thinking_batch and brain.shared_updates
+        )
+        #: the number of updates so far; what came before the first row, the newest for each
+        #: muscle, and the newest of all, with their numbers
+        self.updates = 0
+        self.newest: dict[str, tuple[int, Any]] = {}
+        self.first: tuple[int, Any] = (0, None)
+        self.shared: tuple[int, Any] = (0, None)
 
     @property
-    def name(self) -> str:
-        """What the body is called in the mosaik world; with the sign it is no name of an agent."""
-        return self.agent if self.number is None else f"{self.agent}@{self.number}"
+    def shared_updates(self) -> bool:
+        """See :class:`Learning`."""
+        return self.brain.shared_updates
+
+    def learn(self, experience: Experience) -> Any:
+        """Let the brain think about ``experience``; return its update, or ``None``."""
+        brain, filters = self.brain, self.filters
+        row = experience if filters is None else filters.brain_pre(experience)
+        memory = brain._memories.get(row.muscle, brain._memory)
+        memory.append(
+            row.readings,
+            row.setpoints,
+            row.rewards,
+            row.data,
+            row.objective,
+            muscle=row.muscle,
+            observations=None if row.observations is row.readings else row.observations,
+            actions=None if row.actions is row.setpoints else row.actions,
+        )
+        if row.terminated or row.truncated:
+            memory.mark_end(
+                terminated=row.terminated, truncated=row.truncated, final_observations=row.final_observations
+            )
+        brain.next_observations = row.final_observations
+        update = brain.thinking(row.muscle, row.data)
+        self.told = brain.pop_statistics() if brain._statistics else {}
+        # arrays and frames are always given: their truth value says nothing, if they have one
+        if not (hasattr(update, "__array__") or update):
+            return None
+        if filters is not None:
+            update = filters.brain_post(update)
+        self.updates += 1
+        self.newest[row.muscle] = self.shared = (self.updates, update)
+        return update
+
+    def learn_batch(self, experiences: Sequence[Experience]) -> Any:
+        """Let the brain think about rows, as :meth:`learn` does about one after the other.
+
+        At once if the brain can (:meth:`Brain.thinking_batch`); all are of one memory.
+        """
+        self.told_by = {}
+        if not experiences:
+            return None
+        brain, filters = self.brain, self.filters
+        memory = brain._memories.get(experiences[0].muscle, brain._memory)
+        if not self._thinks_in_batches or memory.size_limit < len(experiences):
+            newest = None
+            for experience in experiences:
+                update = self.learn(experience)
+                if self.told:
+                    self.told_by[experience.muscle] = self.told
+                if update is not None:
+                    newest = update
+            return newest
+        rows = experiences if filters is None else [filters.brain_pre(one) for one in experiences]
+        muscles = [row.muscle for row in rows]
+        memory.append_experiences(rows)
+        brain.next_observations = _following(rows)
+        update = brain.thinking_batch(muscles, [row.data for row in rows])
+        if brain._statistics or brain._reported:
+            self.told_by = brain.pop_batch_statistics(muscles)
+        if not (hasattr(update, "__array__") or update):
+            return None
+        if filters is not None:
+            update = filters.brain_post(update)
+        self.updates += 1
+        self.shared = (self.updates, update)
+        return update
+
+    def hand_out(self, update: Any) -> None:
+        """Keep what the brain learned before the first row, for all muscles."""
+        if hasattr(update, "__array__") or update:
+            if self.filters is not None:
+                update = self.filters.brain_post(update)
+            self.updates += 1
+            self.first = self.shared = (self.updates, update)
+
+    def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
+        """See :class:`Learning`."""
+        self.brain.memory_of(muscle).mark_end(
+            terminated=terminated, truncated=truncated, muscle=muscle, final_observations=final
+        )
+
+    def exchange(self, filters: FilterChain) -> None:
+        """See :class:`Learning`."""
+        news = filters.news()
+        if news is not None and self.filters is not None:
+            self.filters.learn(news)
+            filters.set_state(self.filters.state())
+
+    def update_for(self, muscle: str) -> tuple[int, Any]:
+        """Return the newest update that ``muscle`` shall have, and its number (0: none)."""
+        return self.shared if self.brain.shared_updates else self.newest.get(muscle, self.first)
 
 
-class Body:
-    """One incarnation of an agent in one world: its muscle, memory, objective and wires.
+def _following(rows: Sequence[Experience]) -> npt.NDArray[np.float64] | None:
+    """Return what the muscles of ``rows`` see next, (n, observations); NaN where it is not known."""
+    known = [row.final_observations for row in rows]
+    if all(one is None for one in known):
+        return None
+    unknown = np.full(len(rows[0].observations), np.nan)
+    return np.array([unknown if one is None else one for one in known])
+
+
+class Body(Incarnation):
+    """One incarnation of an agent in one world: acts, and tells its brain what came of it.
 
     A *row* is opened by :meth:`act`, closed by the reward that follows (:meth:`close`), and
     settled, which means that it can be recorded, when it is known whether the episode
     ended with it: with the next action, or at the end.
     """
-
-    def __init__(
-        self,
-        identity: Identity,
-        muscle: Muscle,
-        objective: Objective | None,
-        channels: Channels,
-        learner: Learning | None = None,
-        filters: FilterChain | None = None,
-    ):
-        self.identity = identity
-        self.name, self.agent = identity.name, identity.agent
-        self.number = identity.number or 0
-        self.muscle = muscle
-        self.objective = objective
-        self.learner = learner
-        #: whether rows are learned from: there is a brain, and the mode is train
-        self.learns = learner is not None
-        self.filters = filters
-        self.channels = channels
-        self.ports, self.around, self.watched = channels.ports, channels.around, channels.watched
-        self.reward_names = channels.rewards if identity.rewards is None else list(identity.rewards)
-        self.sensors, self.actuators = channels.sensors, channels.actuators
-        #: what the muscle sees of them
-        self.seen = self.sensors if filters is None else filters.sensors
-        self._offered = self.offered = self.actuators if filters is None else filters.actuators
-        #: takes what the brain learned from a row of this body (``None``: its muscle)
-        self.hand_on: Callable[[Any], None] | None = None
-        #: how often its environment has begun again
-        self.episodes = 0
-        self.proposed: FloatVector | None = None
-        self.memory = Memory(size_limit=MUSCLE_MEMORY)
-        self.stream: AgentStream | None = None
-        self.statistic: Callable[[int, int, int, str, Any], None] | None = None
-        self.order = 0
-        self.rows = 0
-        #: a row is open (waits for its reward), or closed and not yet settled
-        self.open = self.pending = False
-        #: the settled row, as the stream takes it, and what was reported with it
-        self.settled: tuple[tuple[Any, ...], dict[str, Any]] | None = None
-        self.row: tuple[Any, ...] = ()
-        #: the rewards that the open row has got so far
-        self.collected: FloatVector | None = None
-        #: the episode is over for this agent: what it watches has ended
-        self.out = False
-        #: what muscle and brain report about themselves at the newest row
-        self.told: dict[str, Any] = {}
-        #: what the muscle sees next, where that was needed before it acts
-        self.ahead: FloatVector | None = None
-        #: what is replayed: it does what was recorded, whatever it proposes
-        self._replayed = [port for port in self.ports if port.replays]
-        self._history = np.empty((256, 2 + len(self.reward_names)))
-
-    @property
-    def muscles(self) -> Sequence[str]:
-        """The uid of its muscle."""
-        return (self.muscle.uid,)
-
-    def update_of(self, muscle: str, update: Any) -> None:
-        """Give ``muscle`` what was learned for it alone."""
-        self.muscle.update(update)
-
-    def switch(self, mode: Mode) -> None:
-        """Train (and learn) or test in the episodes to come."""
-        self.muscle.mode = mode
-        if self.filters is not None:
-            self.filters.mode = mode
-        self.learns = self.learner is not None and mode is Mode.TRAIN
-
-    def restore(
-        self, muscle: Muscle, objective: Objective | None, memory: Memory, filters: FilterChain | None
-    ) -> None:
-        """Put the parts of a checkpoint in the place of those that were made anew."""
-        muscle._dumpers = self.muscle._dumpers
-        self.muscle.teardown()
-        self.muscle, self.objective, self.memory, self.filters = muscle, objective, memory, filters
-
-    def wire(self, sockets: Sockets) -> tuple[list[Link], list[Link]]:
-        """Lay the wires of a new world; return the links of its inputs and of its outputs."""
-        self.inputs, inward = wire_sensors(sockets, self.ports, self.sensors.uids)
-        #: the only input, where taking its places is all that reading means
-        self.alone = self.inputs[0] if len(self.inputs) == 1 and self.inputs[0].alone else None
-        self.outputs, outward = wire_actuators(sockets, self.ports, self.actuators.uids)
-        return inward, outward
-
-    def wired(self) -> dict[str, int]:
-        """Return the number of floats behind each attribute that is wired."""
-        readings, setpoints = np.arange(self.sensors.size), np.arange(self.actuators.size)
-        found = {wire.attribute: readings[wire.put].size for wire in self.inputs}
-        return found | {wire.attribute: setpoints[wire.take].size for wire in self.outputs}
-
-    def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
-        """Start an episode. ``rng`` makes the generator for a name below the agent's."""
-        self.worker, self.episode = worker, episode
-        generator = rng() if self.identity.number is None else rng(self.number)
-        self.muscle.rng = generator
-        self.offered = self._offered.bound(generator)
-        if self.filters is not None:
-            self.filters.reset()
-        self.rows = self.episodes = 0
-        self.open = self.pending = self.out = False
-        self.settled = None
-        self.ahead = None
-        self.values: dict[str, Any] = {wire.attribute: wire.initial for wire in self.outputs}
-
-    def has_ended(self, resets: bool) -> bool:
-        """Return whether the episode is over for this body: what it watches has ended.
-
-        With ``resets``, where environments begin again, one of several is enough.
-        """
-        if resets and any(port.done and port.begins_again for port in self.watched):
-            return True
-        return all(port.done for port in self.watched)
-
-    def begin_again(self) -> None:
-        """Begin the next episode of an environment that has ended, if it is there now."""
-        if self.out and not self.has_ended(True):
-            self.out = False
-            # of one environment, what counts is how often it has begun, even if it ended at once
-            self.episodes = self.ports[0].episodes if len(self.ports) == 1 else self.episodes + 1
-            self.muscle.reset()
-            if self.filters is not None:
-                self.filters.reset()
 
     def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask the muscle for set-points at ``time`` and lay them out for mosaik."""
@@ -394,23 +369,3 @@ class Body:
                 f"muscle and brain of agent {self.name!r} both report the statistic {twice[0]!r}"
             )
         self.told |= reported
-
-    def record(self) -> None:
-        """Record the settled row, and what muscle and brain report about themselves."""
-        if self.settled is None:
-            return
-        (row, told), self.settled = self.settled, None
-        if self.stream is not None:
-            self.stream.append(*row)
-        if self.statistic is not None:
-            for key, value in told.items():
-                self.statistic(row[0], row[1], row[2], key, value)
-
-    def objectives(self) -> FloatVector:
-        """(n,): the objective of this episode's closed rows."""
-        return self._history[: self.rows, 1]
-
-    def history(self) -> npt.NDArray[np.float64]:
-        """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
-        rows = self._history[: self.rows]
-        return np.insert(rows, 1, self.number, axis=1)

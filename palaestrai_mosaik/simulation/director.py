@@ -156,6 +156,7 @@ class Director:
 
     def _take(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[EnvironmentPort]:
         """Take the new states over; return what has one, with the parts in which bodies sit."""
+        begun = False
         found = self.fresh = [p for p in self.ports if not p.stopped and time % p.step_size == 0]
         for port in self.fresh:
             attribute, make = self.sources[port]
@@ -169,7 +170,10 @@ class Director:
                 port.vector = vector
                 port.steps += 1
             else:
-                self._changed(port, port.take(vector))
+                begun = self._changed(port, port.take(vector)) or begun
+        if begun:
+            for body in self.bodies:
+                body.begin_again()
         return found
 
     def _ends(self, interrupted: bool) -> bool:
@@ -184,8 +188,8 @@ class Director:
             self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
         return self.over
 
-    def _changed(self, port: EnvironmentPort, changed: Mapping[str, tuple[bool, bool]]) -> None:
-        """Count what has ended of ``port``; let bodies begin again where their environment has."""
+    def _changed(self, port: EnvironmentPort, changed: Mapping[str, tuple[bool, bool]]) -> bool:
+        """Count what has ended of ``port``; return whether something has begun again."""
         port.stopped = port.done and not (self.environments_reset and port.begins_again)
         begun = False
         for name, flags in changed.items():
@@ -195,9 +199,7 @@ class Director:
                 self.some_done = True
             else:
                 begun = True
-        if begun:
-            for body in self.bodies:
-                body.begin_again()
+        return begun
 
     def _share(self, mates: Sequence[AnyBody]) -> None:
         """Let an agent's bodies have what is learned from any of them, if it is for all."""

@@ -11,10 +11,10 @@ from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.experiment import resolve
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, AgentSpec, BodySpec
 
-from .batch_body import BatchChannels
 from .batch_port import BatchPort
-from .body import Identity
+from .batch_rows import BatchChannels
 from .channels import Channels
+from .incarnation import Identity
 from .ports import EnvironmentPort, match_all
 
 #: names of sensors, and of actuators

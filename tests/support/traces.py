@@ -76,8 +76,10 @@ def _patch_muscle(monkeypatch: pytest.MonkeyPatch, muscle: Any, log: list[str]) 
 
     def propose_actions(self: Any, sensors: Any, actuators_available: Any) -> Any:
         answer = alone(self, sensors, actuators_available)
-        given = numbers([actuator.value for actuator in answer[0]])
-        log.append(f"{self.uid} sees {numbers(sensors.vector)} sets {given}")
+        given = actuators_available.vector
+        if given is None:
+            given = [actuator.value for actuator in answer[0]]
+        log.append(f"{self.uid} sees {numbers(sensors.vector)} sets {numbers(given)}")
         return answer
 
     def propose_batch(self: Any, batch: Any) -> Any:
@@ -92,7 +94,9 @@ def _patch_muscle(monkeypatch: pytest.MonkeyPatch, muscle: Any, log: list[str]) 
     monkeypatch.setattr(muscle, "propose_batch", propose_batch)
 
 
-def _patch_batch(monkeypatch: pytest.MonkeyPatch, environment: type[BatchEnvironment], log: list[str]) -> None:
+def _patch_batch(
+    monkeypatch: pytest.MonkeyPatch, environment: type[BatchEnvironment], log: list[str]
+) -> None:
     first, results = environment.get_first_states, environment.get_action_results
 
     def get_first_states(self: Any, incarnations: Any) -> Any:
