@@ -1,5 +1,7 @@
 """Agents: a brain that learns, muscles that act, an objective, and their memory."""
 
+from .batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
+from .body import BodyInformation
 from .brain import Brain
 from .dumper import BrainDumper, FileBrainDumper, dump_arrays, load_arrays
 from .experience import Experience
@@ -9,6 +11,11 @@ from .muscle import Muscle
 from .objective import Objective
 
 __all__ = [
+    "BatchMuscle",
+    "BatchObjective",
+    "BatchReadings",
+    "BatchRows",
+    "BodyInformation",
     "Brain",
     "BrainDumper",
     "Experience",

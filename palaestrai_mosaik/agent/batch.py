@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.vectors import Layout
 
 from .muscle import Muscle
@@ -39,6 +40,14 @@ class BatchReadings:
     sensors: Layout
     actuators: Layout
 
+    def offered(self) -> tuple[list[SensorInformation], list[ActuatorInformation]]:
+        """Return the channels of one body as objects, without values."""
+        sensors, actuators = self.sensors, self.actuators
+        return (
+            [SensorInformation(None, s, u) for s, u in zip(sensors.spaces, sensors.uids, strict=True)],
+            [ActuatorInformation(None, s, u) for s, u in zip(actuators.spaces, actuators.uids, strict=True)],
+        )
+
 
 class BatchMuscle(Muscle, ABC):
     """A muscle that may act for many bodies at once; ``propose_actions`` is there for one.
@@ -58,6 +67,17 @@ class BatchMuscle(Muscle, ABC):
         give it, and must not depend on the other bodies; randomness is that of its own
         generator.
         """
+
+    def update_body(self, body: int, update: Any) -> None:
+        """Take over what the brain has learned for one body (its place).
+
+        Called instead of :meth:`update` where the brain's updates are not shared
+        (:attr:`Brain.shared_updates`).
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} acts for many bodies, and its brain has an update for each of them: it needs "
+            "update_body"
+        )
 
     def reset_bodies(self, bodies: IntVector) -> None:
         """Forget what is kept about the last episode of these bodies (places), which begin anew.

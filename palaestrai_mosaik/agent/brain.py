@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
+from .body import BodyInformation
 from .dumper import BrainDumper
-from .memory import Memory
+from .memory import Memory, MemoryShard
 from .statistics import StatisticsMixin
 
 
@@ -23,7 +26,7 @@ class Brain(StatisticsMixin, ABC):
     ``super().__init__()``. The framework sets the attributes below before
     :meth:`setup`. An agent has one brain, whatever the number of workers. Calling order:
     ``setup``, ``load`` (where the document says ``load``), ``pretrain`` (where it says
-    ``replay``) or ``initial_update``, then ``thinking`` for every row; after each evaluation ``evaluated``;
+    ``replay``) or ``initial_update``, then ``thinking`` for every row (or ``thinking_batch``); after each evaluation ``evaluated``;
     ``store`` for every snapshot and at the end of the phase. All but ``setup``, ``load`` and
     ``store`` are called in train mode only.
     """
@@ -34,9 +37,11 @@ class Brain(StatisticsMixin, ABC):
     seed: int = 0
     rng: np.random.Generator
     mode: Mode = Mode.TRAIN
-    #: what the agent's muscles can read and set
+    #: what the agent's muscles can read and set (where bodies differ: those of the first one)
     sensors: Sequence[SensorInformation] = ()
     actuators: Sequence[ActuatorInformation] = ()
+    #: the agent's bodies in the document's order; at least one
+    bodies: Sequence[BodyInformation] = ()
     #: Whether an update goes to all muscles of the agent. Of several updates that are made
     #: before the muscles hear from the brain, they get the newest one. If false, a muscle
     #: gets only what :meth:`thinking` returned for that muscle.
@@ -44,16 +49,73 @@ class Brain(StatisticsMixin, ABC):
     #: rows that were made before the muscles can hear of an update, and are still to come
     rows_waiting: int = 0
     #: what the muscle of the newest row sees next, if the episode ended, or if it is a muscle that
-    #: ``looks_ahead`` and acts at once; else ``None``
+    #: ``looks_ahead`` and acts at once; else ``None``. In :meth:`thinking_batch`: one row for each
+    #: muscle, NaN where it is not known; ``None`` where it is known for no muscle
     next_observations: npt.NDArray[np.float64] | None = None
     #: where :meth:`store` writes and :meth:`load` reads
     _dumpers: Sequence[BrainDumper] = ()
     _memory: Memory
+    #: by muscle: the memories of bodies with rows of other sizes
+    _memories: Mapping[str, Memory] = MappingProxyType({})
+    #: by muscle: what was reported about its row of a batch
+    _reported: dict[str, dict[str, Any]] | None = None
 
     @property
     def memory(self) -> Memory:
-        """What all muscles of this agent lived through in train mode, in a fixed order."""
+        """What all muscles of this agent lived through in train mode, in a fixed order.
+
+        Where the rows of bodies have different sizes, those of bodies that are like the first
+        one; the others have memories of their own (:meth:`memory_of`).
+        """
         return self._memory
+
+    @property
+    def memories(self) -> list[Memory]:
+        """All memories: one for each size of the bodies' rows, :attr:`memory` first."""
+        return list({id(one): one for one in (self._memory, *self._memories.values())}.values())
+
+    def memory_of(self, muscle_id: str) -> Memory:
+        """Return the memory that has the rows of a muscle."""
+        return self._memories.get(muscle_id, self._memory)
+
+    def muscles(self, environment: str | None = None, body: int | None = None) -> list[str]:
+        """Return the ids of the muscles (one for each worker) of bodies in the AEB space.
+
+        ``environment``: its uid; ``body``: a number; ``None``: all. Raises :class:`ContractError`
+        where the agent has no such body.
+        """
+        uids = [uid for one in self.bodies for uid in one.environments]
+        if environment is not None and environment not in uids:
+            raise ContractError(
+                f"agent {self.name!r} has no body in {environment!r}{did_you_mean(environment, uids)}"
+            )
+        found = [
+            muscle
+            for one in self.bodies
+            if (environment is None or environment in one.environments) and body in (None, one.number)
+            for muscle in one.muscles
+        ]
+        if not found:
+            where = "" if environment is None else f" in {environment!r}"
+            raise ContractError(
+                f"agent {self.name!r} has no body {body}{where}; it has {len(self.bodies)} bodies, from 0"
+            )
+        return found
+
+    def tail(self, n: int = 1, *, environment: str | None = None, body: int | None = None) -> MemoryShard:
+        """Return the last ``n`` rows of some bodies, oldest first; see :meth:`muscles`.
+
+        Raises :class:`ContractError` where their rows have different sizes.
+        """
+        muscles = self.muscles(environment, body)
+        memories = {id(one): one for one in map(self.memory_of, muscles)}
+        if len(memories) > 1:
+            raise ContractError(
+                f"agent {self.name!r}: the rows of these bodies have different sizes; ask for one body, or for those "
+                "of one environment"
+            )
+        (memory,) = memories.values()
+        return memory.tail(n, include_only=frozenset(muscles))
 
     def setup(self) -> None:
         """Called once before the first episode."""
@@ -71,6 +133,45 @@ class Brain(StatisticsMixin, ABC):
         ``data_from_muscle`` is the second result of the muscle's ``propose_actions``. What
         is returned goes to :meth:`Muscle.update`, unless it is ``None``, or false. Arrays always go.
         """
+
+    def thinking_batch(self, muscle_ids: Sequence[str], data_from_muscles: Sequence[Any]) -> Any:
+        """Learn from the newest rows of several muscles: the last ``n`` rows of their memory.
+
+        Optional, for speed: where a brain does not define it, :meth:`thinking` is called for each
+        row. Called with the rows of one tick of alike bodies, one for each, if the brain has
+        :attr:`shared_updates` and the memory has room for all of them. The brain must learn what
+        it would have learned from :meth:`thinking` row by row, and return the last update that
+        this would have given, or ``None``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes rows one by one")
+
+    def add_statistics(
+        self, key: str, value: Any, allow_overwrite: bool = False, *, muscle_id: str | None = None
+    ) -> None:
+        """Report a figure; in :meth:`thinking_batch`, with whose row it goes (``None``: the last one)."""
+        if muscle_id is None:
+            super().add_statistics(key, value, allow_overwrite)
+            return
+        if self._reported is None:
+            self._reported = {}
+        common, self._statistics = self._statistics, self._reported.get(muscle_id)
+        try:
+            super().add_statistics(key, value, allow_overwrite)
+            assert self._statistics is not None
+            self._reported[muscle_id] = self._statistics
+        finally:
+            self._statistics = common
+
+    def pop_batch_statistics(self, muscle_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return what was reported about each row of a batch since the last call, and forget it."""
+        found, self._reported = self._reported or {}, None
+        if self._statistics:
+            last = found.setdefault(muscle_ids[-1], {})
+            twice = sorted(last.keys() & self._statistics.keys())
+            if twice:
+                raise KeyError(f"statistic {twice[0]!r} was already reported for {muscle_ids[-1]!r}")
+            last |= self.pop_statistics()
+        return found
 
     def pretrain(self) -> Any:
         """Learn offline from :attr:`memory`, which holds the trajectories of ``replay``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -93,9 +93,9 @@ class Memory:
         columns.setpoints[i] = setpoints
         columns.rewards[i] = rewards
         if observations is not None or columns.observations is not columns.readings:
-            self._fill("observations", "readings", observations)
+            self._fill("observations", "readings", observations, i)
         if actions is not None or columns.actions is not columns.setpoints:
-            self._fill("actions", "setpoints", actions)
+            self._fill("actions", "setpoints", actions, i)
         if objective == objective:  # noqa: PLR0124 (not NaN, which is there already)
             columns.objective[i] = objective
         if muscle != self._only:
@@ -126,6 +126,42 @@ class Memory:
                 final_observations=e.final_observations,
             )
 
+    def append_experiences(self, experiences: Sequence[Experience]) -> None:
+        """Add rows, and their ends: what :meth:`append_experience` does with one after the other.
+
+        All are of the same lengths.
+        """
+        rows = [(e.readings, e.setpoints, e.rewards) for e in experiences]
+        if not rows:
+            return
+        readings, setpoints, rewards = (np.array(column) for column in zip(*rows, strict=True))
+        widths = (readings.shape[1], setpoints.shape[1], rewards.shape[1])
+        n = len(rows)
+        if self._end + n > self._capacity or widths != self._widths:
+            self._make_room(widths, n)
+        first, end = self._end, self._end + n
+        places = slice(first, end)
+        columns = self._columns
+        columns.readings[places] = readings
+        columns.setpoints[places] = setpoints
+        columns.rewards[places] = rewards
+        columns.objective[places] = [e.objective for e in experiences]
+        if columns.observations is not columns.readings or any(
+            e.observations is not e.readings for e in experiences
+        ):
+            self._fill("observations", "readings", np.array([e.observations for e in experiences]), places)
+        if columns.actions is not columns.setpoints or any(e.actions is not e.setpoints for e in experiences):
+            self._fill("actions", "setpoints", np.array([e.actions for e in experiences]), places)
+        for e in experiences:
+            if e.muscle != self._only:
+                self._belongs(e.muscle)
+            self._end += 1
+        self._columns.data.extend([e.data for e in experiences])
+        self._start = max(self._start, end - self._size_limit)
+        for place, e in enumerate(experiences, first):
+            if e.done:
+                self._ends(place, (e.terminated, e.truncated), e.final_observations)
+
     def close(self, objective: float) -> None:
         """Set the objective of the newest row."""
         if self._end == self._start:
@@ -146,17 +182,7 @@ class Memory:
         would have seen next. Nothing happens if the memory does not have the row any more.
         """
         place = self._end - 1 if muscle is None else self._newest_of(muscle)
-        if place < self._start:
-            return
-        columns = self._columns
-        if final_observations is not None:
-            width = columns.observations.shape[1]
-            if np.shape(final_observations) != (width,):
-                raise ValueError(
-                    f"final observations have shape {np.shape(final_observations)}, but a row has ({width},)"
-                )
-            columns.finals[place] = np.array(final_observations, dtype=np.float64)
-        columns.flags[place] = (terminated, truncated)
+        self._ends(place, (terminated, truncated), final_observations)
 
     def tail(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
         """Return the last ``n`` rows (fewer if there are fewer), oldest first.
@@ -228,12 +254,26 @@ class Memory:
         #: what shards show
         self._seen = columns.each(read_only)
 
-    def _make_room(self, widths: tuple[int, int, int]) -> None:
-        """Make the columns ready for one row more, of these ``widths``."""
+    def _ends(self, place: int, flags: tuple[bool, bool], final_observations: FloatArray | None) -> None:
+        """Set the ``flags`` (terminated, truncated) of the row at ``place``, if it is still there."""
+        if place < self._start:
+            return
+        columns = self._columns
+        if final_observations is not None:
+            width = columns.observations.shape[1]
+            if np.shape(final_observations) != (width,):
+                raise ValueError(
+                    f"final observations have shape {np.shape(final_observations)}, but a row has ({width},)"
+                )
+            columns.finals[place] = np.array(final_observations, dtype=np.float64)
+        columns.flags[place] = flags
+
+    def _make_room(self, widths: tuple[int, int, int], n: int = 1) -> None:
+        """Make the columns ready for ``n`` rows more, of these ``widths``."""
         rows = self._end - self._start
         most = self._size_limit + max(self._size_limit // 4, 1)
         wanted = self._capacity if rows <= self._capacity // 2 else 2 * rows
-        capacity = max(min(wanted, most), _FIRST_CAPACITY)
+        capacity = max(min(wanted, most), _FIRST_CAPACITY, rows + n)
         if widths == self._widths:
             # New arrays, as there may be shards that look at the old ones.
             columns = self._columns.moved(slice(self._start, self._end), capacity)
@@ -251,15 +291,15 @@ class Memory:
         self._start, self._end = 0, rows
         self._install(columns)
 
-    def _fill(self, name: str, common_name: str, values: FloatArray | None) -> None:
-        """Write ``values`` into the column ``name`` of the row that is being added.
+    def _fill(self, name: str, common_name: str, values: FloatArray | None, places: int | slice) -> None:
+        """Write ``values`` into the column ``name`` of the row (or rows) that are being added.
 
         Without ``values`` it is as in the column ``common_name``; until now all were.
         """
         column, common = getattr(self._columns, name), getattr(self._columns, common_name)
         if values is None:
-            values = common[self._end]
-        width, has = len(values), column.shape[1]
+            values = common[places]
+        width, has = np.shape(values)[-1], column.shape[1]
         if width != has and self._end > self._start:
             raise ValueError(
                 f"a row with {width} {name} does not go with the rows of this memory, which have {has}; only "
@@ -272,7 +312,7 @@ class Memory:
                 column[live] = common[live]
             new: dict[str, Any] = {name: column}
             self._install(replace(self._columns, **new))
-        column[self._end] = values
+        column[places] = values
 
     def _belongs(self, muscle: str) -> None:
         """Note that the row that is being added is of ``muscle``, which is not the only one."""

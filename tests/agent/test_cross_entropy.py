@@ -15,7 +15,7 @@ from palaestrai_mosaik.agent.library.cross_entropy import (
     CrossEntropyBrain,
     CrossEntropyMuscle,
     SearchDistribution,
-    read_search,
+    read_searches,
 )
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
@@ -213,7 +213,7 @@ def test_what_is_stored_comes_back_exactly(tmp_path: Path) -> None:
     stage.brain.store()
     # nothing has been learned, so there is nothing to be found
     with pytest.raises(BrainDumpError, match="no brain dump"):
-        read_search(dumpers, "a")
+        read_searches(dumpers, "a")
     stage.episode((1 / 3, 2.0), 1.0)
     update = stage.episode((1e-300, -7.0), 2.0)
     stage.brain.store()
@@ -222,8 +222,8 @@ def test_what_is_stored_comes_back_exactly(tmp_path: Path) -> None:
     other._dumpers = acting._dumpers = dumpers
     other.load()
     acting.prepare_model()
-    for found in (other._search, acting._search):
-        assert found is not None
+    for searches in (other._searches, acting._searches):
+        (found,) = searches.values()
         assert (found.generation, found.policy) == (1, "p")
         assert np.array_equal([found.mean, found.std], [update.mean, update.std])
     with pytest.raises(ContractError, match=r"'a.0' has the policy .*dense.* but was given weights of p"):
@@ -244,7 +244,7 @@ def test_the_dump_of_something_else_is_named(arrays: dict[str, Any], tmp_path: P
     dumpers = [FileBrainDumper(tmp_path, "run", "phase", "a")]
     dump_arrays(arrays, dumpers)
     with pytest.raises(BrainDumpError, match=r"the dump for 'a\.0'"):
-        read_search(dumpers, "a.0")
+        read_searches(dumpers, "a.0")
 
 
 # --- tasks with a known optimum --------------------------------------------------------------
@@ -336,7 +336,8 @@ def test_the_regulator_finds_the_gain_of_riccati(tmp_path: Path) -> None:
         result = execute(found, store=store)
         episodes = store.episodes("latest")
     assert result.directory is not None
-    dump = read_search([FileBrainDumper(result.directory / "brains", "test", "phase_0", "a")], "a")
+    dumper = FileBrainDumper(result.directory / "brains", "test", "phase_0", "a")
+    (dump,) = read_searches([dumper], "a").values()
     assert 4.0 * dump.mean == pytest.approx([-p / (1.0 + p), 0.0], abs=0.05)
     # the cost from x = 1 on is p, over twenty rewards of which none is left out
     assert 20 * episodes[episodes["name"] == "phase_1"]["objective_mean"].item() == pytest.approx(
@@ -352,7 +353,7 @@ def test_two_workers_make_one_generation(tmp_path: Path) -> None:
             result = execute(found, store=store)
         assert result.directory is not None
         path = FileBrainDumper(result.directory / "brains", "test", "phase_0", "a")
-        dump = read_search([path], "a")
+        (dump,) = read_searches([path], "a").values()
         # 2 workers with 8 episodes each
         assert dump.generation == 2
         digests.append(dump.mean.tobytes())

@@ -40,8 +40,8 @@ def test_a_perceptron_by_hand() -> None:
     assert network.size == (2 + 1) * 1 + (1 + 1) * 2
     weights = np.array([0.5, -1.0, 0.25, 2.0, -3.0, 0.1, 0.2])
     hidden = np.tanh(0.5 * 1.0 - 1.0 * 2.0 + 0.25)
-    assert network(weights, np.array([[1.0, 2.0]])) == pytest.approx(
-        np.array([[2.0 * hidden + 0.1, -3.0 * hidden + 0.2]])
+    assert network(weights[np.newaxis], np.array([[[1.0, 2.0]]])) == pytest.approx(
+        np.array([[[2.0 * hidden + 0.1, -3.0 * hidden + 0.2]]])
     )
 
 

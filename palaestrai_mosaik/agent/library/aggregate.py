@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from palaestrai_mosaik.agent.batch import BatchObjective, BatchRows
 from palaestrai_mosaik.agent.memory import Memory
-from palaestrai_mosaik.agent.objective import Objective
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 
 AGGREGATIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "min": np.min, "max": np.max}
 
 
-class AggregateRewardsObjective(Objective):
+class AggregateRewardsObjective(BatchObjective):
     """``factor`` times the ``aggregation`` (sum, mean, min or max) of the ``rewards`` named.
 
     ``rewards``: one name or a list of names, as the environment declares them.
@@ -52,3 +53,10 @@ class AggregateRewardsObjective(Objective):
             # sum, mean, min and max of one value are that value
             return self.factor * float(row[self._columns[0]])
         return self.factor * float(self._aggregate(row[self._columns]))
+
+    def internal_rewards(self, rows: BatchRows) -> npt.ArrayLike:
+        if len(self._columns) == 1:
+            return self.factor * rows.rewards[:, self._columns[0]]
+        # a row has to lie as a whole, so that it is added up as it is alone
+        named = np.ascontiguousarray(rows.rewards[:, self._columns])
+        return self.factor * np.asarray(self._aggregate(named, axis=1))

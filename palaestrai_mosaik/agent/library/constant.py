@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent.muscle import Muscle
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints
 
 
-class ConstantMuscle(Muscle):
+class ConstantMuscle(BatchMuscle):
     """Sets the same ``values`` in every step.
 
     ``values``: one value for all actuators, or a mapping of uid patterns (``grid.sgen-*.q_mvar``)
@@ -34,6 +34,11 @@ class ConstantMuscle(Muscle):
             self._vector = self._flat(actuators_available)
         actuators_available.vector = self._vector
         return actuators_available, None
+
+    def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, None]:
+        if self._vector is None:
+            self._vector = self._flat(batch.offered()[1])
+        return np.broadcast_to(self._vector, (len(batch.bodies), len(self._vector))), None
 
     def _flat(self, actuators: Sequence[ActuatorInformation]) -> np.ndarray[Any, np.dtype[np.float64]]:
         uids = [actuator.uid for actuator in actuators]

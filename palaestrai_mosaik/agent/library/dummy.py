@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows, FloatMatrix
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper
 from palaestrai_mosaik.agent.memory import Memory
-from palaestrai_mosaik.agent.muscle import Muscle
-from palaestrai_mosaik.agent.objective import Objective
 from palaestrai_mosaik.errors import BrainDumpError
-from palaestrai_mosaik.types import ActuatorInformation, Discrete, SensorInformation
+from palaestrai_mosaik.types import ActuatorInformation, Discrete, SensorInformation, Space
 
 
 class DummyBrain(Brain):
@@ -42,7 +44,7 @@ class DummyBrain(Brain):
         BrainDumper.store_brain_dump(BytesIO(json.dumps({"count": self.count}).encode()), self._dumpers)
 
 
-class DummyMuscle(Muscle):
+class DummyMuscle(BatchMuscle):
     """Samples the space of every actuator.
 
     ``count_upwards``: actuators with a :class:`Discrete` space get upwards counting
@@ -57,19 +59,30 @@ class DummyMuscle(Muscle):
         self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
     ) -> tuple[Sequence[ActuatorInformation], Any]:
         for actuator in actuators_available:
-            space = actuator.space
-            if self.count_upwards and isinstance(space, Discrete):
-                actuator.value = space.start + self.iter % space.n
-            else:
-                actuator.value = space.sample()
+            actuator.value = self._value(actuator.space)
         return actuators_available, self.iter
+
+    def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, list[int]]:
+        setpoints = np.empty((len(batch.bodies), batch.actuators.size))
+        for row, body in zip(setpoints, batch.bodies.tolist(), strict=True):
+            for space, part in zip(batch.actuators.spaces, batch.actuators.slices, strict=True):
+                row[part] = space.flatten(self._value(space, self.rngs[body]))
+        return setpoints, [self.iter] * len(setpoints)
+
+    def _value(self, space: Space, rng: np.random.Generator | None = None) -> Any:
+        if self.count_upwards and isinstance(space, Discrete):
+            return space.start + self.iter % space.n
+        return space.sample(rng)
 
     def update(self, update: Any) -> None:
         self.iter = update
 
 
-class DummyObjective(Objective):
+class DummyObjective(BatchObjective):
     """Sums the rewards that the environment gave for the last action."""
 
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float:
         return float(sum(memory.tail(1).rewards[-1].tolist()))
+
+    def internal_rewards(self, rows: BatchRows) -> npt.ArrayLike:
+        return np.array([float(sum(row)) for row in rows.rewards.tolist()])

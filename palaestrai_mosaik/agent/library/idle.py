@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from palaestrai_mosaik.agent.muscle import Muscle
+import numpy as np
+
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 
 
-class IdleMuscle(Muscle):
+class IdleMuscle(BatchMuscle):
     """Never sets anything: its actuators stay as the environment has them.
 
     An agent that idles in one phase and acts in the next shows what its acting does.
@@ -19,3 +21,6 @@ class IdleMuscle(Muscle):
         self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
     ) -> tuple[Sequence[ActuatorInformation], Any]:
         return actuators_available, None
+
+    def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, None]:
+        return np.full((len(batch.bodies), batch.actuators.size), np.nan), None

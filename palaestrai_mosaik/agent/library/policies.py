@@ -25,7 +25,12 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 
 FloatArray = npt.NDArray[np.float64]
+IntVector = npt.NDArray[np.intp]
 Channel = SensorInformation | ActuatorInformation
+
+_ALL = slice(None)
+#: the only body
+_FIRST = np.zeros(1, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -87,13 +92,18 @@ class Perceptron:
         self.size = sum((n + 1) * m for n, m in self._layers)
 
     def __call__(self, weights: FloatArray, x: FloatArray) -> FloatArray:
-        """Return the outputs, shape (rows, outputs), for ``x`` of shape (rows, inputs)."""
+        """Return the outputs, shape (n, rows, outputs), for ``x`` of shape (n, rows, inputs).
+
+        ``weights``: (n, weights). Each of the ``n`` is multiplied on its own, so that its result is the
+        same to the last bit whatever ``n`` is.
+        """
+        count = len(weights)
         start = 0
         for i, (n, m) in enumerate(self._layers):
             if i:
                 x = np.tanh(x)
             end = start + n * m
-            x = x @ weights[start:end].reshape(n, m) + weights[end : end + m]
+            x = x @ weights[:, start:end].reshape(count, n, m) + weights[:, np.newaxis, end : end + m]
             start = end + m
         return x
 
@@ -101,7 +111,7 @@ class Perceptron:
 class Policy(ABC):
     """Maps readings to set-points; ``size`` is the number of its weights.
 
-    ``signature`` says what the weights mean: two policies of the same signature may exchange
+    It acts for ``bodies`` that are alike, each with weights of its own. ``signature`` says what the weights mean: two policies of the same signature may exchange
     them.
     """
 
@@ -113,6 +123,7 @@ class Policy(ABC):
         sensors: Sequence[SensorInformation],
         actuators: Sequence[ActuatorInformation],
         options: PolicyOptions,
+        bodies: int = 1,
     ):
         if any(not isinstance(n, int) or n < 1 for n in options.hidden):
             raise ContractError(f"hidden: {list(options.hidden)} are not sizes of layers, at least 1 each")
@@ -127,27 +138,34 @@ class Policy(ABC):
                     f"a policy needs actuators with bounds, but {actuator.uid!r} has {actuator.space}"
                 )
         self._sensors = [sensor.uid for sensor in sensors for _ in range(sensor.space.size)]
-        self._last = np.zeros(len(self._low))
+        #: the last set-points of each body, as -1 ... 1
+        self._last = np.zeros((bodies, len(self._low)))
 
-    def reset(self) -> None:
-        """Forget the last set-points: an episode begins."""
-        self._last = np.zeros_like(self._last)
+    def reset(self, bodies: IntVector | slice = _ALL) -> None:
+        """Forget the last set-points of ``bodies``: an episode begins."""
+        self._last[bodies] = 0.0
 
     def setpoints(self, weights: FloatArray, readings: FloatArray) -> FloatArray:
-        """Return the flat set-points for the flat ``readings``, each inside its space.
+        """Return the flat set-points of the only body, as :meth:`setpoints_of` does."""
+        return self.setpoints_of(weights[np.newaxis], readings[np.newaxis], _FIRST)[0]
 
-        Raises :class:`ContractError` for a NaN among the readings.
+    def setpoints_of(self, weights: FloatArray, readings: FloatArray, bodies: IntVector) -> FloatArray:
+        """Return the flat set-points of ``bodies`` (n,), each inside its space: (n, set-points).
+
+        ``weights``: (n, weights); ``readings``: (n, readings), flat. Raises :class:`ContractError`
+        for a NaN among the readings.
         """
         missing = np.isnan(readings)
         if missing.any():
-            raise ContractError(
-                f"a policy needs all readings, but {self._sensors[missing.argmax()]!r} gave NaN"
-            )
-        outputs = self.outputs(weights, (readings - self._center) / self._width)
+            sensor = self._sensors[missing.any(axis=0).argmax()]
+            raise ContractError(f"a policy needs all readings, but {sensor!r} gave NaN")
+        last = self._last[bodies]
+        outputs = self.outputs(weights, (readings - self._center) / self._width, last)
         if self._options.increments:
-            outputs = self._last + outputs
-        self._last = np.clip(outputs, -1.0, 1.0)
-        share = (self._last + 1.0) / 2.0
+            outputs = last + outputs
+        last = np.clip(outputs, -1.0, 1.0)
+        self._last[bodies] = last
+        share = (last + 1.0) / 2.0
         values = self._low + share * (self._high - self._low)
         if self._integral.any():
             parts = np.floor(self._low + share * (self._high - self._low + 1.0))
@@ -156,8 +174,11 @@ class Policy(ABC):
         return np.clip(values, self._low, self._high)
 
     @abstractmethod
-    def outputs(self, weights: FloatArray, inputs: FloatArray) -> FloatArray:
-        """Return what is to become -1 ... 1, one for each flat set-point, for scaled readings."""
+    def outputs(self, weights: FloatArray, inputs: FloatArray, last: FloatArray) -> FloatArray:
+        """Return what is to become -1 ... 1: (n, set-points).
+
+        ``inputs``: (n, readings), scaled; ``last``: (n, set-points), the last ones as -1 ... 1.
+        """
 
 
 class DensePolicy(Policy):
@@ -168,8 +189,9 @@ class DensePolicy(Policy):
         sensors: Sequence[SensorInformation],
         actuators: Sequence[ActuatorInformation],
         options: PolicyOptions,
+        bodies: int = 1,
     ):
-        super().__init__(sensors, actuators, options)
+        super().__init__(sensors, actuators, options, bodies)
         if options.context:
             raise ContractError("context: a dense policy has none, because it sees all readings as they are")
         n, m = len(self._center), len(self._low)
@@ -177,9 +199,9 @@ class DensePolicy(Policy):
         self.size = self._network.size
         self.signature = _signature("dense", options, inputs=n, outputs=m)
 
-    def outputs(self, weights: FloatArray, inputs: FloatArray) -> FloatArray:
-        x = np.concatenate([inputs, self._last]) if self._options.feedback else inputs
-        return self._network(weights, x[np.newaxis])[0]
+    def outputs(self, weights: FloatArray, inputs: FloatArray, last: FloatArray) -> FloatArray:
+        x = np.concatenate([inputs, last], axis=1) if self._options.feedback else inputs
+        return self._network(weights, x[:, np.newaxis])[:, 0]
 
 
 class SharedPolicy(Policy):
@@ -198,8 +220,9 @@ class SharedPolicy(Policy):
         sensors: Sequence[SensorInformation],
         actuators: Sequence[ActuatorInformation],
         options: PolicyOptions,
+        bodies: int = 1,
     ):
-        super().__init__(sensors, actuators, options)
+        super().__init__(sensors, actuators, options, bodies)
         uids = [sensor.uid for sensor in sensors]
         places = _places(sensors)
         self._context = [
@@ -231,18 +254,22 @@ class SharedPolicy(Policy):
         self.size = sum(network.size for _, _, network in self._kinds)
         self.signature = _signature("shared", options, kinds=meaning)
 
-    def outputs(self, weights: FloatArray, inputs: FloatArray) -> FloatArray:
-        context = [inputs[places].mean() for places in self._context]
-        found = np.empty_like(self._last)
+    def outputs(self, weights: FloatArray, inputs: FloatArray, last: FloatArray) -> FloatArray:
+        count = len(inputs)
+        context = np.empty((count, 1, len(self._context)))
+        for i, places in enumerate(self._context):
+            # taken, so that the numbers of a body are neighbours, and added up as if they were alone
+            context[:, 0, i] = np.take(inputs, places, axis=1).mean(axis=1)
+        found = np.empty_like(last)
         start = 0
         for readings, setpoints, network in self._kinds:
-            parts = [inputs[readings]]
+            parts = [inputs[:, readings]]
             if self._options.feedback:
-                parts.append(self._last[setpoints])
-            if context:
-                parts.append(np.broadcast_to(context, (len(readings), len(context))))
-            own = weights[start : start + network.size]
-            found[setpoints] = network(own, np.concatenate(parts, axis=1))
+                parts.append(last[:, setpoints])
+            if self._context:
+                parts.append(np.broadcast_to(context, (count, len(readings), len(self._context))))
+            own = weights[:, start : start + network.size]
+            found[:, setpoints] = network(own, np.ascontiguousarray(np.concatenate(parts, axis=2)))
             start += network.size
         return found
 

@@ -9,7 +9,6 @@ makes, bit by bit.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -21,11 +20,11 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
+from palaestrai_mosaik.agent.memory import MemoryShard
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 
 from .sb3_base import available_device
-from .sb3_buffers import Replay, Rollouts, Row, StoredBuffer, as_data, fill_replay, replay_arrays
+from .sb3_buffers import Replay, Rollouts, Row, StoredBuffer, fill_replay, replay_arrays
 from .sb3_model import (
     acting_part,
     describe_space,
@@ -41,16 +40,16 @@ from .sb3_model import (
 from .sb3_muscle import ACTING, FORMAT, SB3Muscle, SB3Update, read_head
 from .sb3_parameters import check_whole
 from .sb3_random import PrivateRandomness
+from .sb3_rows import RowReader, check_bodies
 from .sb3_spaces import action_space, observation_space
 
 __all__ = ["SB3Brain", "SB3Muscle", "SB3Update"]
 
+FloatVector = npt.NDArray[np.float64]
+
 #: tags of a dump beside ACTING: all networks and optimizers, and the replay buffer
 NETWORKS = "networks"
 REPLAY = "replay"
-
-#: the largest number of float32, in which the networks compute
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 class SB3Brain(Brain):
@@ -88,6 +87,10 @@ class SB3Brain(Brain):
         self._muscles: set[str] = set()
         self._rollouts = Rollouts()
         self._replay = Replay()
+        #: muscles whose environments replay: what is done there is not what they send
+        self._replayed: frozenset[str] = frozenset()
+        #: whose row of a batch is thought about
+        self._about: str | None = None
         #: for each muscle, its newest row, if it is not known yet what followed it
         self._unsettled: dict[str, Row] = {}
         #: rows and episodes since the last training of an off-policy algorithm
@@ -96,6 +99,7 @@ class SB3Brain(Brain):
 
     def setup(self) -> None:
         """Make the networks."""
+        self._replayed = check_bodies(self.name, self.bodies, self.recipe, self.mode)
         self.observations = observation_space([s.space for s in self.sensors])
         self.actions = action_space([a.space for a in self.actuators], [a.uid for a in self.actuators])
         device = available_device(self.device)
@@ -107,10 +111,21 @@ class SB3Brain(Brain):
                 self.hyperparameters,
                 device,
                 self.seed,
+                sum(len(body.muscles) for body in self.bodies),
             )
+        self._reader = RowReader(
+            (self.name, self.recipe.algorithm),
+            (self.observations, self.actions),
+            (
+                [s.uid for s in self.sensors for _ in range(s.space.size)],
+                [a.uid for a in self.actuators for _ in range(a.space.size)],
+            ),
+            self.algorithm.policy,
+        )
         if not self.recipe.on_policy:
             # a trajectory to learn from may fill the whole buffer
-            self.memory.size_limit = max(self.memory.size_limit, self.algorithm.buffer_size)
+            for memory in self.memories:
+                memory.size_limit = max(memory.size_limit, self.algorithm.buffer_size)
         self._changed()
 
     def initial_update(self) -> SB3Update:
@@ -123,14 +138,17 @@ class SB3Brain(Brain):
             raise ContractError(
                 f"{self.recipe.algorithm} learns from what its own policy does, and cannot use 'replay'"
             )
-        rows = self.memory.tail(len(self.memory))
-        following = rows.next_observations
-        known = [not np.isnan(seen).any() for seen in following]
-        for i, muscle in enumerate(rows.muscles):
-            row = self._row(rows, i, None, following[i] if known[i] else None)
-            if row.following is not None:
-                self._replay.store(muscle, row, self.algorithm)
-        steps = len(rows) if self.pretrain_steps is None else self.pretrain_steps
+        steps = 0
+        for memory in self.memories:
+            rows = memory.tail(len(memory))
+            steps += len(rows)
+            following = [None if np.isnan(seen).any() else seen for seen in rows.next_observations]
+            made = self._reader.rows(rows, [None] * len(rows), following)
+            for muscle, row in zip(rows.muscles, made, strict=True):
+                if row.following is not None:
+                    self._replay.store(muscle, row, self.algorithm)
+        if self.pretrain_steps is not None:
+            steps = self.pretrain_steps
         if not self.algorithm.replay_buffer.size():
             raise ContractError(f"agent {self.name!r}: no row of 'replay' says what followed it")
         for _ in range(steps):
@@ -143,39 +161,68 @@ class SB3Brain(Brain):
 
     def thinking(self, muscle_id: str, data_from_muscle: Any) -> SB3Update | None:
         """Take in the newest row; learn when it is time to."""
-        self._muscles.add(muscle_id)
-        if data_from_muscle is None and self.recipe.on_policy:
-            # made before the muscle had a policy
-            return self._update
-        memory = self.memory.tail(1)
+        memory = self.memory_of(muscle_id).tail(1)
         following = self.next_observations
         if following is None and memory.dones.any():
             following = memory.next_observations[0]
         if following is not None and memory.dones.any() and np.isnan(following).any():
             following = None
-        row = self._row(memory, 0, data_from_muscle, following)
-        self._settle(muscle_id, row)
-        if self.recipe.on_policy:
-            return self._think_on_policy(muscle_id, row)
-        version = self._version
-        for complete in self._replay.complete(muscle_id, row):
-            self._think_off_policy(muscle_id, complete)
-        if version != self._version:
+        return self._think(memory, [muscle_id], [data_from_muscle], [following], alone=True)
+
+    def thinking_batch(self, muscle_ids: Sequence[str], data_from_muscles: Sequence[Any]) -> SB3Update | None:
+        """Take in the newest rows of several muscles, one after the other."""
+        memory = self.memory_of(muscle_ids[0]).tail(len(muscle_ids))
+        following: Sequence[FloatVector | None] = [None] * len(muscle_ids)
+        if self.next_observations is not None:
+            unknown = np.asarray(np.isnan(self.next_observations).any(axis=1)).tolist()
+            pairs = zip(self.next_observations, unknown, strict=True)
+            following = [None if missing else seen for seen, missing in pairs]
+        return self._think(memory, muscle_ids, data_from_muscles, following)
+
+    def _think(
+        self,
+        memory: MemoryShard,
+        muscles: Sequence[str],
+        data: Sequence[Any],
+        following: Sequence[FloatVector | None],
+        *,
+        alone: bool = False,
+    ) -> SB3Update | None:
+        """Take in the rows of ``memory``, which are of these muscles; ``alone``: it is no batch."""
+        if self._replayed:
+            data = [None if m in self._replayed else d for m, d in zip(muscles, data, strict=True)]
+        if self.recipe.on_policy and any(one is None for one in data):
+            # made before the muscles had a policy
+            self._muscles.update(muscles)
             return self._update
-        # several muscles count the rows of all of them
-        return self._update if len(self._muscles) > 1 and not self.rows_waiting else None
+        newest = None
+        for muscle, row in zip(muscles, self._reader.rows(memory, data, following), strict=True):
+            self._about = None if alone else muscle
+            self._muscles.add(muscle)
+            self._settle(muscle, row)
+            version = self._version
+            if self.recipe.on_policy:
+                self._think_on_policy(muscle, row)
+            else:
+                for complete in self._replay.complete(muscle, row):
+                    self._think_off_policy(muscle, complete)
+            # off-policy, several muscles count the rows of all of them
+            counts = not self.recipe.on_policy and len(self._muscles) > 1 and not self.rows_waiting
+            if counts or version != self._version:
+                newest = self._update
+        return newest
 
     def _settle(self, muscle: str, row: Row) -> None:
         """Tell the row before ``row`` what followed it."""
         before = self._unsettled.pop(muscle, None)
         if before is not None:
-            earlier = self.memory.tail(2, include_only=(muscle,))
+            earlier = self.memory_of(muscle).tail(2, include_only=(muscle,))
             if len(earlier) == 2 and earlier.dones.item(0):
                 # the episode ended later, by something else than what this agent sees
                 before.terminated, before.truncated = earlier.terminated.item(0), earlier.truncated.item(0)
                 found = earlier.next_observations[0]
                 if not np.isnan(found).any():
-                    before.following = self._encode(found, muscle)
+                    before.following = self._reader.encode(found[np.newaxis], [muscle])
                 elif before.terminated:
                     before.following = before.observation
             else:
@@ -183,63 +230,22 @@ class SB3Brain(Brain):
         if row.following is None and not row.done:
             self._unsettled[muscle] = row
 
-    def _row(self, memory: Any, i: int, data: Any, following: npt.NDArray[np.float64] | None) -> Row:
-        muscle, reward = memory.muscles[i], float(memory.objective[i])
-        if not abs(reward) <= _LARGEST:
-            found = "no value" if math.isnan(reward) else f"the value {reward}"
-            raise ContractError(
-                f"the objective of agent {self.name!r} gave {found} for a row; {self.recipe.algorithm} needs one "
-                "that is finite (in float32) for every row"
-            )
-        observation = self._encode(memory.observations[i], muscle)
-        if data is None:
-            action = memory.actions[i]
-            if not np.isfinite(action).all():
-                uid = _channel(self.actuators, ~np.isfinite(action))
-                raise ContractError(
-                    f"agent {self.name!r}: {self.recipe.algorithm} cannot learn from a row in which {muscle!r} left "
-                    f"actuator {uid!r} alone"
-                )
-            data = as_data(self.actions.action(action), self.actions.space, self.algorithm.policy)
-        terminated = bool(memory.terminated[i])
-        return Row(
-            observation,
-            data,
-            reward,
-            terminated,
-            bool(memory.truncated[i]),
-            # what follows the end of the world is not looked at
-            (observation if terminated else None) if following is None else self._encode(following, muscle),
-        )
-
-    def _encode(self, readings: npt.NDArray[np.float64], muscle: str) -> npt.NDArray[Any]:
-        """Return the observation; a single NaN in it would make every weight NaN."""
-        fits = np.abs(readings) <= _LARGEST
-        if not fits.all():
-            place = int(np.argmin(fits))
-            raise ContractError(
-                f"agent {self.name!r}: {muscle!r} reads {readings[place]} from sensor "
-                f"{_channel(self.sensors, ~fits)!r}; {self.recipe.algorithm} needs finite numbers (float32)"
-            )
-        return self.observations.encode(readings)
-
-    def _think_on_policy(self, muscle: str, row: Row) -> SB3Update | None:
+    def _think_on_policy(self, muscle: str, row: Row) -> None:
         algorithm, rollouts = self.algorithm, self._rollouts
         algorithm.num_timesteps += 1
         rollouts.add(muscle, row)
         if len(rollouts) < algorithm.n_steps * len(self._muscles) or self.rows_waiting:
-            return None
+            return
         algorithm.policy.set_training_mode(False)
         with self._random.for_torch():
             buffer = rollouts.take(algorithm)
         if buffer is None:
-            return None
+            return
         algorithm.rollout_buffer = buffer
         self._progress()
         self._train(algorithm.train)
         self._report()
         self._changed()
-        return self._update
 
     def _think_off_policy(self, muscle: str, row: Row) -> None:
         algorithm, since = self.algorithm, self._since
@@ -285,7 +291,7 @@ class SB3Brain(Brain):
     def _report(self) -> None:
         """Report the figures of the last training: losses, learning rate, and the like."""
         for key, value in self.algorithm.logger.name_to_value.items():
-            self.add_statistics(key, value, allow_overwrite=True)
+            self.add_statistics(key, value, allow_overwrite=True, muscle_id=self._about)
 
     def store(self) -> None:
         """Save the head, the policy's acting part, and all networks and optimizers."""
@@ -352,11 +358,3 @@ class SB3Brain(Brain):
         algorithm = state.get("algorithm")
         if algorithm is not None and not self.recipe.on_policy:
             algorithm.replay_buffer = algorithm.replay_buffer.unpack()
-
-
-def _channel(
-    channels: Sequence[SensorInformation | ActuatorInformation], wrong: npt.NDArray[np.bool_]
-) -> str:
-    """Return the uid of the channel with the first number that is ``wrong``, shape (numbers,)."""
-    uids = [channel.uid for channel in channels for _ in range(channel.space.size)]
-    return uids[int(np.argmax(wrong))]

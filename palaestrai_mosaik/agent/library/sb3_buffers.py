@@ -65,13 +65,15 @@ class Rollouts:
 
     def __init__(self) -> None:
         self.segments: dict[str, Segment] = {}
+        self._rows = 0
 
     def __len__(self) -> int:
-        return sum(len(segment.rows) for segment in self.segments.values())
+        return self._rows
 
     def add(self, muscle: str, row: Row) -> None:
         """Add a row of ``muscle``."""
         self.segments.setdefault(muscle, Segment()).rows.append(row)
+        self._rows += 1
 
     def take(self, algorithm: Any) -> RolloutBuffer | None:
         """Return a full buffer of all complete rows, muscle by muscle, and forget them.
@@ -92,6 +94,7 @@ class Rollouts:
             following = rest[0].observation if rest else complete[-1].following
             parts.append(_rollout(complete, following, segment.begins, algorithm))
             segment.begins, segment.rows = complete[-1].done, rest
+            self._rows -= count
         if len(parts) <= 1:
             return parts[0] if parts else None
         whole = _empty_rollout(sum(part.buffer_size for part in parts), algorithm)

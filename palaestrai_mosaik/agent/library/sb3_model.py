@@ -253,8 +253,12 @@ def make_algorithm(
     hyperparameters: Mapping[str, Any],
     device: str,
     seed: int,
+    muscles: int = 1,
 ) -> Any:
-    """Return the algorithm with fresh networks. Draws from and seeds the global generators."""
+    """Return the algorithm with fresh networks. Draws from and seeds the global generators.
+
+    ``muscles``: how many will give it rows.
+    """
     kind = ALGORITHMS[recipe.algorithm]
     supported = _SUPPORTED[recipe.algorithm]
     if not isinstance(spaces[1], supported):
@@ -274,7 +278,11 @@ def make_algorithm(
     # the muscles add it
     given.pop("action_noise", None)
     try:
-        algorithm = kind(recipe.policy, _Nowhere(*spaces), device=device, seed=seed, **given)
+        with warnings.catch_warnings():
+            if muscles > 1:
+                # it counts the rows of one environment only
+                warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
+            algorithm = kind(recipe.policy, _Nowhere(*spaces), device=device, seed=seed, **given)
     except (TypeError, ValueError, AssertionError) as error:
         raise ContractError(
             f"Stable-Baselines3 refuses the parameters of {recipe.algorithm}: {error}"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from palaestrai_mosaik.agent.muscle import Muscle
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Mode
 
+from .sb3_batch import BatchPolicy
 from .sb3_model import ALGORITHMS, Recipe, Weights, from_bytes
 from .sb3_policy import ActingPolicy
 from .sb3_random import PrivateRandomness
@@ -38,13 +40,16 @@ class SB3Update:
     muscles: int
 
 
-class SB3Muscle(Muscle):
+class SB3Muscle(BatchMuscle):
     """Acts as the policy that its :class:`~.sb3.SB3Brain` trains, or that ``load`` names.
 
     In train mode it explores as the algorithm does: PPO, A2C and SAC draw from the policy; TD3,
     DDPG and SAC may add noise; DQN acts at random at its exploration rate; all of the latter four
     act at random in the first ``learning_starts`` rows. In test mode it takes the policy's best
     action. Without a model it acts at random in train mode, and raises in test mode.
+
+    For many bodies there is one forward pass. Each draws from its own generator what it would draw
+    alone, and gets the same set-points up to the rounding of float32.
     """
 
     #: bootstrapping needs what follows the newest row
@@ -54,12 +59,13 @@ class SB3Muscle(Muscle):
         self._update: SB3Update | None = None
         self._channels: tuple[ObservationSpace, ActionSpace] | None = None
         self._policy: ActingPolicy | None = None
+        self._batch: BatchPolicy | None = None
         #: version of the weights in the policy
         self._version: int | None = None
-        #: rows since the last update
-        self._since = 0
+        #: rows of each body since the last update
+        self._since = np.zeros(1, dtype=np.int64)
         self._random: PrivateRandomness | None = None
-        self._drawn_from: np.random.Generator | None = None
+        self._drawn_from: Any = None
 
     def prepare_model(self) -> None:
         """Load the policy that the document's ``load`` names."""
@@ -74,7 +80,8 @@ class SB3Muscle(Muscle):
         """Take over an :class:`SB3Update`; its weights are loaded when they are needed."""
         if not isinstance(update, SB3Update):
             raise ContractError(f"SB3Muscle needs the brain SB3Brain; it got the update {update!r}")
-        self._update, self._since = update, 0
+        self._update = update
+        self._since[:] = 0
 
     def propose_actions(self, sensors: Any, actuators_available: Any) -> tuple[Any, Any]:
         """Return the policy's set-points, and in train mode what the brain needs to learn from them."""
@@ -87,10 +94,7 @@ class SB3Muscle(Muscle):
             self._random = self._begin_episode(self._channels[1])
         update = self._update
         if update is None:
-            if self.mode is not Mode.TRAIN:
-                raise ContractError(
-                    f"muscle {self.uid!r} has no model to test: give its agent the key 'load'"
-                )
+            self._check_mode()
             actuators_available.vector = np.concatenate(
                 [a.space.flatten(a.space.sample(self.rng)) for a in actuators_available]
             )
@@ -105,10 +109,62 @@ class SB3Muscle(Muscle):
         if self.mode is not Mode.TRAIN:
             actuators_available.vector = policy.greedy(sensors.vector)
             return actuators_available, None
-        steps = update.steps + self._since * update.muscles
+        steps = update.steps + int(self._since[0]) * update.muscles
         actuators_available.vector, data = policy.explore(sensors.vector, steps)
-        self._since += 1
+        self._since[0] += 1
         return actuators_available, data
+
+    def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, Sequence[Any] | None]:
+        """Return the policy's set-points for many bodies, and in train mode what the brain needs."""
+        actuators, bodies = batch.actuators, batch.bodies
+        if self._channels is None:
+            self._channels = (
+                observation_space(batch.sensors.spaces),
+                action_space(actuators.spaces, actuators.uids),
+            )
+            self._since = np.zeros(len(self.rngs), dtype=np.int64)
+        if self.rngs is not self._drawn_from:
+            self._drawn_from = self.rngs
+            self._seeds = [int(rng.integers(2**31)) for rng in self.rngs]
+            self._randoms = [PrivateRandomness(seed) for seed in self._seeds]
+            if self._batch is not None:
+                self._batch.begin(self._randoms, self._seeds)
+        update, policy = self._update, self._batch
+        if update is None:
+            self._check_mode()
+            drawn = [
+                np.concatenate([space.flatten(space.sample(self.rngs[body])) for space in actuators.spaces])
+                for body in bodies.tolist()
+            ]
+            return np.array(drawn), None
+        if policy is None:
+            policy = self._batch = BatchPolicy(update.recipe, *self._channels, self._randoms)
+            policy.begin(self._randoms, self._seeds)
+        if self._version != update.version:
+            policy.load(update.recipe, update.weights)
+            self._version = update.version
+        if self.mode is not Mode.TRAIN:
+            return policy.greedy(batch.observations), None
+        steps = update.steps + self._since[bodies] * update.muscles
+        self._since[bodies] += 1
+        return policy.explore(batch.observations, bodies, steps)
+
+    def reset(self) -> None:
+        """Let the noise of exploration begin anew."""
+        if self._policy is not None:
+            self._policy.end_episode()
+        if self._batch is not None:
+            self.reset_bodies(np.arange(len(self._since)))
+
+    def reset_bodies(self, bodies: IntVector) -> None:
+        """Let the noise of these bodies' exploration begin anew."""
+        if self._batch is not None:
+            for body in bodies.tolist():
+                self._batch.explorers[body].end_episode()
+
+    def _check_mode(self) -> None:
+        if self.mode is not Mode.TRAIN:
+            raise ContractError(f"muscle {self.uid!r} has no model to test: give its agent the key 'load'")
 
     def _begin_episode(self, actions: ActionSpace) -> PrivateRandomness:
         """Seed the random states of an episode; the muscle's generator is new for every one."""

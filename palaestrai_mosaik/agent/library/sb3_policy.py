@@ -21,19 +21,25 @@ class ActingPolicy:
     """The networks that a muscle acts with, and the state of its exploration.
 
     ``random`` is exchanged for every episode. Observations and actions are batches of one, so
-    that the arithmetic is that of Stable-Baselines3 to the last bit.
+    that the arithmetic is that of Stable-Baselines3 to the last bit. ``policy``: networks that it
+    shares with others (``None``: it has its own).
     """
 
     def __init__(
-        self, recipe: Recipe, observations: ObservationSpace, actions: ActionSpace, random: PrivateRandomness
+        self,
+        recipe: Recipe,
+        observations: ObservationSpace,
+        actions: ActionSpace,
+        random: PrivateRandomness,
+        policy: Any = None,
     ):
         self.recipe = recipe
         self.observations = observations
         self.actions = actions
         self.random = random
-        # The first weights are of no use: they are drawn from a state that is thrown away.
-        with PrivateRandomness(0).for_all():
-            self._policy = make_policy(recipe, observations.space, actions.space)
+        self._policy = acting_networks(recipe, observations, actions) if policy is None else policy
+        #: what state-dependent exploration drew last
+        self.drawn: torch.Tensor | None = None
         #: steps and episodes since the noise of state-dependent exploration was drawn
         self._age = [0, 0]
         #: the last value of the Ornstein-Uhlenbeck process
@@ -42,14 +48,20 @@ class ActingPolicy:
     def load(self, weights: Weights) -> None:
         """Take over new weights of the acting part."""
         set_weights(acting_part(self._policy, self.recipe), weights)
+        self.renew()
+
+    def renew(self) -> None:
+        """Take note that the networks have new weights."""
         if self.recipe.use_sde and self.recipe.on_policy:
-            with self.random.for_torch():
-                self._policy.reset_noise(1)
+            self._draw_matrix()
             self._age = [0, 0]
 
     def begin(self, random: PrivateRandomness) -> None:
-        """Start an episode."""
+        """Draw from ``random`` from now on."""
         self.random = random
+
+    def end_episode(self) -> None:
+        """Take note that another episode follows."""
         self._noise = np.zeros_like(self._noise)
         self._age[1] += 1
 
@@ -58,7 +70,7 @@ class ActingPolicy:
         batch = torch.as_tensor(self.observations.encode(readings))
         with self.random.for_torch(), torch.no_grad():
             action = self._policy._predict(batch, deterministic=True).numpy()
-        return self.actions.setpoints(self._within_bounds(action))
+        return self.actions.setpoints(self.within_bounds(action))
 
     def explore(self, readings: FloatVector, steps: int) -> tuple[FloatVector, DataVector]:
         """Return set-points, and what the brain needs to learn from them.
@@ -71,7 +83,7 @@ class ActingPolicy:
         action, data = self._draw(batch) if self.recipe.on_policy else self._try(batch, steps)
         return self.actions.setpoints(action), data
 
-    def _within_bounds(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def within_bounds(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
         space = self.actions.space
         if not self.actions.continuous:
             return action
@@ -80,38 +92,31 @@ class ActingPolicy:
         return np.clip(action, space.low, space.high)  # type: ignore[attr-defined]
 
     def _draw(self, batch: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], DataVector]:
-        recipe = self.recipe
+        self.refresh_noise()
         with self.random.for_torch(), torch.no_grad():
-            if recipe.use_sde and recipe.sde_every > 0 and self._age[0] % recipe.sde_every == 0:
-                self._policy.reset_noise(1)
-            self._age[0] += 1
             actions, values, log_probs = self._policy(torch.as_tensor(batch))
         action = actions.numpy()
         data = np.empty(action.size + 2, dtype=np.float32)
         data[:-2] = action.reshape(-1)
         data[-2], data[-1] = values.item(), log_probs.item()
-        return self._within_bounds(action), data
+        return self.within_bounds(action), data
 
     def _try(self, batch: npt.NDArray[Any], steps: int) -> tuple[npt.NDArray[Any], DataVector]:
         recipe, policy, random = self.recipe, self._policy, self.random
-        if recipe.use_sde:
-            self._refresh_noise()
-        if steps < recipe.warm_up or (
-            recipe.epsilon is not None and random.numpy.rand() < recipe.exploration_rate(steps)
-        ):
-            action = np.array([self.actions.space.sample()])
-        else:
+        self.refresh_noise()
+        action = self.at_random(steps)
+        if action is None:
             with random.for_torch(), torch.no_grad():
                 action = policy._predict(torch.as_tensor(batch), deterministic=False).numpy()
-            action = self._within_bounds(action)
+            action = self.within_bounds(action)
         if not self.actions.continuous:
             return action, action.astype(np.float32).reshape(-1)
         scaled = policy.scale_action(action)
         if recipe.noise is not None:
-            scaled = np.clip(scaled + self._next_noise(recipe.noise), -1, 1)
+            scaled = np.clip(scaled + self.next_noise(recipe.noise), -1, 1)
         return policy.unscale_action(scaled), scaled.astype(np.float32).reshape(-1)
 
-    def _next_noise(self, given: Mapping[str, Any]) -> DataVector:
+    def next_noise(self, given: Mapping[str, Any]) -> DataVector:
         """Return Gaussian noise, or the next value of an Ornstein-Uhlenbeck process."""
         random, last = self.random.numpy, self._noise
         mean, sigma = np.full(last.size, given["mean"]), np.full(last.size, given["sigma"])
@@ -121,13 +126,40 @@ class ActingPolicy:
         self._noise = last + drift * dt + sigma * np.sqrt(dt) * random.normal(size=last.size)
         return self._noise.astype(np.float32)
 
-    def _refresh_noise(self) -> None:
-        """Draw new noise for state-dependent exploration where a rollout begins, and as often as asked."""
-        age, (frequency, unit) = self._age, self.recipe.rollout
-        begins = age[0] == 0 or age[0 if unit == "step" else 1] >= frequency
+    def at_random(self, steps: int) -> npt.NDArray[Any] | None:
+        """Return an action at random where it is time for one (off-policy), shape ``(1, ...)``."""
+        recipe = self.recipe
+        if steps < recipe.warm_up or (
+            recipe.epsilon is not None and self.random.numpy.rand() < recipe.exploration_rate(steps)
+        ):
+            return np.array([self.actions.space.sample()])
+        return None
+
+    def refresh_noise(self) -> None:
+        """Draw new noise for state-dependent exploration, where a step needs it.
+
+        That is as often as asked, and off-policy where a rollout begins.
+        """
+        recipe, age = self.recipe, self._age
+        if not recipe.use_sde:
+            return
+        frequency, unit = recipe.rollout
+        begins = not recipe.on_policy and (age[0] == 0 or age[0 if unit == "step" else 1] >= frequency)
         if begins:
             age[:] = [0, 0]
-        if begins or (self.recipe.sde_every > 0 and age[0] % self.recipe.sde_every == 0):
-            with self.random.for_torch():
-                self._policy.actor.reset_noise(1)
+        if begins or (recipe.sde_every > 0 and age[0] % recipe.sde_every == 0):
+            self._draw_matrix()
         age[0] += 1
+
+    def _draw_matrix(self) -> None:
+        acting = self._policy if self.recipe.on_policy else self._policy.actor
+        with self.random.for_torch():
+            acting.reset_noise(1)
+        self.drawn = acting.action_dist.exploration_mat
+
+
+def acting_networks(recipe: Recipe, observations: ObservationSpace, actions: ActionSpace) -> Any:
+    """Return a policy whose weights are still to come."""
+    # The first weights are of no use: they are drawn from a state that is thrown away.
+    with PrivateRandomness(0).for_all():
+        return make_policy(recipe, observations.space, actions.space)

@@ -16,18 +16,31 @@ import numpy as np
 import torch
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread.
+
+    Sums are then the same on machines with any number of cores, and small networks gain nothing
+    from more.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class PrivateRandomness:
     """A state of numpy's legacy generator and one of torch's, both made from ``seed``.
 
     They are the states that ``numpy.random.seed(seed)`` and ``torch.manual_seed(seed)`` would
-    leave. ``numpy`` may be drawn from directly. While a context is open, torch computes with
-    one thread: sums are then the same on machines with any number of cores, and small
-    networks gain nothing from more.
+    leave. ``numpy`` and ``torch`` may be drawn from directly, ``torch`` while no context is open.
     """
 
     def __init__(self, seed: int, device: str = "cpu"):
         self.numpy = np.random.RandomState(seed)
-        self.torch_state: torch.Tensor = torch.Generator().manual_seed(seed).get_state()
+        self.torch = torch.Generator().manual_seed(seed)
         self.device = device
         self.cuda_state: torch.Tensor | None = None
         if torch.device(device).type == "cuda":
@@ -38,22 +51,20 @@ class PrivateRandomness:
         """Let torch draw from this state."""
         generator = torch.default_generator
         outside = generator.get_state()
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        generator.set_state(self.torch_state)
+        generator.set_state(self.torch.get_state())
         cuda_outside = None
         if self.cuda_state is not None:
             cuda_outside = torch.cuda.get_rng_state(self.device)
             torch.cuda.set_rng_state(self.cuda_state, self.device)
         try:
-            yield
+            with one_thread():
+                yield
         finally:
-            self.torch_state = generator.get_state()
+            self.torch.set_state(generator.get_state())
             generator.set_state(outside)
             if cuda_outside is not None:
                 self.cuda_state = torch.cuda.get_rng_state(self.device)
                 torch.cuda.set_rng_state(cuda_outside, self.device)
-            torch.set_num_threads(threads)
 
     @contextmanager
     def for_all(self) -> Iterator[None]:

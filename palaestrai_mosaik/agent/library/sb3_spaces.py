@@ -14,6 +14,7 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 FloatVector = npt.NDArray[np.float64]
+FloatMatrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,14 @@ class ObservationSpace:
     size: int
 
     def encode(self, readings: FloatVector) -> npt.NDArray[Any]:
-        """Return a batch of one observation: shape ``(1, size)``, or ``(1,)`` for a ``Discrete``."""
+        """Return a batch of observations: shape ``(n, size)``, or ``(n,)`` for a ``Discrete``.
+
+        ``readings``: (n, size), or (size,) of one.
+        """
         if self.start:
             readings = readings - self.start
         batch = readings.astype(self.space.dtype)
-        return batch if isinstance(self.space, gym.Discrete) else batch[np.newaxis]
+        return batch.reshape(-1) if isinstance(self.space, gym.Discrete) else batch.reshape(-1, self.size)
 
 
 def observation_space(spaces: Sequence[Space]) -> ObservationSpace:
@@ -79,8 +83,12 @@ class ActionSpace:
         return isinstance(self.space, gym.Box)
 
     def setpoints(self, action: npt.NDArray[Any]) -> FloatVector:
-        """Return the set-points of an action of the learner."""
-        flat = np.asarray(action, dtype=np.float64).reshape(-1)
+        """Return the set-points of one action of the learner."""
+        return self.setpoints_of(np.asarray(action).reshape(1, -1))[0]
+
+    def setpoints_of(self, actions: npt.NDArray[Any]) -> FloatMatrix:
+        """Return the set-points of ``n`` actions: (n, set-points)."""
+        flat = np.asarray(actions, dtype=np.float64).reshape(len(actions), -1)
         # float32 may round a bound to the outside
         return np.clip(flat, self.low, self.high) if self.continuous else flat + self.start
 

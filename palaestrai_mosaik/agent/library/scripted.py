@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent.muscle import Muscle
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints
@@ -21,13 +22,16 @@ AtEnd = Literal["hold", "repeat", "error"]
 
 #: the first column counts actions, or says when, in units of which ``interval`` are one action
 _INDEX = ("step", "time")
+#: what stands for the number of a body, as in a document
+_BODY = "{body}"
 
 
-class ScriptedMuscle(Muscle):
+class ScriptedMuscle(BatchMuscle):
     """Sets what the CSV ``file`` says, for an episode from its beginning.
 
     The first column is ``step`` (number of the action in the episode, from 0) or ``time``;
-    each other column is the uid of one of the agent's actuators, and each of those has one.
+    each other column is the uid of one of the agent's actuators, and each of those has one. In
+    a column's name, ``{body}`` stands for any number, so that bodies can share a script.
     A row holds until the next one; before the first one nothing is set. An empty cell sets
     nothing.
 
@@ -52,7 +56,8 @@ class ScriptedMuscle(Muscle):
             raise ContractError(f"interval must be positive, not {interval}")
         self.file, self.at_end = str(file), at_end
         self._interval = float(interval)
-        self._actions = 0
+        #: the number of the next action, of each body
+        self._actions = np.zeros(1, dtype=np.int64)
         self._table: FloatArray | None = None
 
     def setup(self) -> None:
@@ -76,38 +81,57 @@ class ScriptedMuscle(Muscle):
         self._begins = np.ceil(times / self._interval - 1e-9).astype(np.int64)
 
     def reset(self) -> None:
-        self._actions = 0
+        self._actions = np.zeros_like(self._actions)
+
+    def reset_bodies(self, bodies: IntVector) -> None:
+        self._actions[bodies] = 0
 
     def propose_actions(
         self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
     ) -> tuple[Sequence[ActuatorInformation], Any]:
         assert isinstance(actuators_available, ActuatorSetpoints)
-        if self._table is None:
-            self._table = self._arranged(actuators_available)
-        action, last = self._actions, int(self._begins[-1])
-        self._actions += 1
-        if action > last and self.at_end == "error":
-            raise ContractError(
-                f"{self.file}: the script of {self.uid!r} ends with action {last} of an episode, but there is "
-                f"an action {action}"
-            )
-        if action > last and self.at_end == "repeat":
-            action %= last + 1
-        row = int(np.searchsorted(self._begins, action, side="right")) - 1
-        actuators_available.vector = np.full(self._table.shape[1], np.nan) if row < 0 else self._table[row]
+        actuators_available.vector = self._rows_of(actuators_available, np.zeros(1, dtype=np.intp))[0]
         return actuators_available, None
 
+    def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, None]:
+        if len(self._actions) != len(self.rngs):
+            self._actions = np.zeros(len(self.rngs), dtype=np.int64)
+        return self._rows_of(batch.offered()[1] if self._table is None else (), batch.bodies), None
+
+    def _rows_of(self, actuators: Sequence[ActuatorInformation], bodies: IntVector) -> FloatMatrix:
+        """Return what the script says for the next action of each body: (n, set-points)."""
+        if self._table is None:
+            self._table = self._arranged(actuators)
+        actions, last = self._actions[bodies], int(self._begins[-1])
+        self._actions[bodies] += 1
+        if self.at_end == "error" and actions.max() > last:
+            raise ContractError(
+                f"{self.file}: the script of {self.uid!r} ends with action {last} of an episode, but there is "
+                f"an action {actions.max()}"
+            )
+        if self.at_end == "repeat":
+            actions %= last + 1
+        # before the first row nothing is set
+        return self._table[np.searchsorted(self._begins, actions, side="right")]
+
     def _arranged(self, actuators: Sequence[ActuatorInformation]) -> FloatArray:
-        """Return the set-points in the order of the actuators, shape (rows, actuators)."""
+        """Return the set-points in the order of the actuators, shape (1 + rows, actuators).
+
+        The first row sets nothing.
+        """
         uids = [actuator.uid for actuator in actuators]
-        names = self._columns[1:]
-        for name in names:
-            if name not in uids:
+        columns: dict[str, int] = {}
+        for i, name in enumerate(self._columns[1:], 1):
+            pattern = re.escape(name).replace(re.escape(_BODY), r"\d+")
+            meant = [uid for uid in uids if re.fullmatch(pattern, uid)]
+            if not meant:
                 raise ContractError(
                     f"{self.file}: column {name!r} is no actuator of {self.uid!r}{did_you_mean(name, uids)}"
                 )
+            columns |= dict.fromkeys(meant, i)
+        names = self._columns[1:]
         for actuator in actuators:
-            if actuator.uid not in names:
+            if actuator.uid not in columns:
                 raise ContractError(
                     f"{self.file}: actuator {actuator.uid!r} of {self.uid!r} has no column"
                     + did_you_mean(actuator.uid, names)
@@ -116,14 +140,14 @@ class ScriptedMuscle(Muscle):
                 raise ContractError(
                     f"{self.file}: actuator {actuator.uid!r} takes several numbers: {actuator.space}"
                 )
-        table = self._rows[:, [1 + names.index(uid) for uid in uids]]
+        table = self._rows[:, [columns[uid] for uid in uids]]
         for i, row in enumerate(table):
             for actuator, value in zip(actuators, row, strict=True):
                 if not math.isnan(value) and not actuator.space.contains(value):
                     raise ContractError(
                         f"{self.file}:{self._lines[i]}: {value:g} for {actuator.uid!r} is not in {actuator.space}"
                     )
-        return table
+        return np.concatenate([np.full((1, table.shape[1]), np.nan), table])
 
 
 def _read(path: Path) -> tuple[list[str], list[int], list[list[float]]]:

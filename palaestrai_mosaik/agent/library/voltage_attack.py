@@ -9,7 +9,7 @@ import numpy as np
 
 from palaestrai_mosaik.errors import ContractError
 
-from .voltage_control import FloatVector, InverterMuscle
+from .voltage_control import FloatMatrix, FloatVector, IntVector, InverterMuscle
 
 
 class GreedyVoltageAttacker(InverterMuscle):
@@ -22,8 +22,9 @@ class GreedyVoltageAttacker(InverterMuscle):
     def __init__(self, target: float = 1.0):
         self.target = float(target)
 
-    def reactive_power(self, voltages: FloatVector, ratings: FloatVector) -> FloatVector:
-        return ratings if voltages.mean() >= self.target else -ratings
+    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+        above = np.ascontiguousarray(voltages).mean(axis=1, keepdims=True) >= self.target
+        return np.where(above, ratings, np.negative(ratings))
 
 
 class OscillatingVoltageAttacker(InverterMuscle):
@@ -37,12 +38,8 @@ class OscillatingVoltageAttacker(InverterMuscle):
         if half_period < 1:
             raise ContractError(f"half_period must be at least 1, not {half_period}")
         self.half_period = int(half_period)
-        self._steps = 0
 
-    def reset(self) -> None:
-        self._steps = 0
-
-    def reactive_power(self, voltages: FloatVector, ratings: FloatVector) -> FloatVector:
-        up = self._steps // self.half_period % 2 == 0
-        self._steps += 1
-        return ratings if up else np.negative(ratings)
+    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+        up = self._actions[bodies, np.newaxis] // self.half_period % 2 == 0
+        self._actions[bodies] += 1
+        return np.where(up, ratings, np.negative(ratings))

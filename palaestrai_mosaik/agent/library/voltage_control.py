@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent.muscle import Muscle
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings
 
 FloatVector = npt.NDArray[np.float64]
+#: the only body
+_FIRST = np.zeros(1, dtype=np.intp)
 
 
-class InverterMuscle(Muscle):
-    """Base of muscles that map voltages to reactive powers, vector to vector."""
+class InverterMuscle(BatchMuscle):
+    """Base of muscles that map voltages to reactive powers, of one body or of many."""
 
     _ratings: FloatVector | None = None
 
@@ -34,21 +36,45 @@ class InverterMuscle(Muscle):
     ) -> tuple[Sequence[ActuatorInformation], Any]:
         assert isinstance(sensors, SensorReadings) and isinstance(actuators_available, ActuatorSetpoints)
         if self._ratings is None:
-            if len(sensors) != len(actuators_available):
-                raise ContractError(
-                    f"{type(self).__name__} {self.uid!r} pairs voltages with inverters, but has {len(sensors)} "
-                    f"sensors and {len(actuators_available)} actuators"
-                )
-            self._ratings = np.concatenate([a.space.flat_high for a in actuators_available])
-            if not np.isfinite(self._ratings).all():
-                raise ContractError(f"{type(self).__name__} {self.uid!r} needs actuators with finite limits")
-        actuators_available.vector = self.reactive_power(sensors.vector, self._ratings)
+            self._ratings = self._begin(sensors, actuators_available, 1)
+        actuators_available.vector = self.reactive_powers(sensors.vector[np.newaxis], self._ratings, _FIRST)[
+            0
+        ]
         return actuators_available, None
 
-    def reactive_power(self, voltages: FloatVector, ratings: FloatVector) -> FloatVector:
-        """Return the reactive powers (Mvar), each between ``-ratings`` and ``ratings``.
+    def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, None]:
+        if self._ratings is None:
+            self._ratings = self._begin(*batch.offered(), len(self.rngs))
+        return self.reactive_powers(batch.observations, self._ratings, batch.bodies), None
 
-        ``voltages``: (n,) in p.u.; ``ratings``: (n,) in Mvar.
+    def _begin(
+        self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation], bodies: int
+    ) -> FloatVector:
+        if len(sensors) != len(actuators):
+            raise ContractError(
+                f"{type(self).__name__} {self.uid!r} pairs voltages with inverters, but has {len(sensors)} "
+                f"sensors and {len(actuators)} actuators"
+            )
+        ratings = np.concatenate([a.space.flat_high for a in actuators])
+        if not np.isfinite(ratings).all():
+            raise ContractError(f"{type(self).__name__} {self.uid!r} needs actuators with finite limits")
+        #: what is kept about each body: its last reactive powers (Mvar), and its actions so far
+        self._q = np.zeros((bodies, len(ratings)))
+        self._actions = np.zeros(bodies, dtype=np.int64)
+        return ratings
+
+    def reset(self) -> None:
+        if self._ratings is not None:
+            self._q[:], self._actions[:] = 0.0, 0
+
+    def reset_bodies(self, bodies: IntVector) -> None:
+        self._q[bodies], self._actions[bodies] = 0.0, 0
+
+    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+        """Return the reactive powers (Mvar) of ``n`` bodies, each within plus and minus its rating.
+
+        ``voltages``: (n, inverters) in p.u.; ``ratings``: (inverters,) in Mvar; ``bodies``: (n,), which
+        bodies they are.
         """
         raise NotImplementedError
 
@@ -67,15 +93,11 @@ class IntegratingVoltageController(InverterMuscle):
     def __init__(self, gain: float = 10.0, target: float = 1.0):
         self.gain = float(gain)
         self.target = float(target)
-        self._q: FloatVector | None = None
 
-    def reset(self) -> None:
-        self._q = None
-
-    def reactive_power(self, voltages: FloatVector, ratings: FloatVector) -> FloatVector:
-        last = np.zeros_like(ratings) if self._q is None else self._q
-        self._q = np.clip(last - self.gain * ratings * (voltages - self.target), -ratings, ratings)
-        return self._q
+    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+        powers = self._q[bodies] - self.gain * ratings * (voltages - self.target)
+        self._q[bodies] = powers = np.clip(powers, -ratings, ratings)
+        return powers
 
 
 class DroopController(InverterMuscle):
@@ -100,16 +122,13 @@ class DroopController(InverterMuscle):
             raise ContractError(f"damping must be above 0 and at most 1, not {damping}")
         self.target, self.deadband = float(target), float(deadband)
         self.saturation, self.damping = float(saturation), float(damping)
-        self._q: FloatVector | None = None
 
-    def reset(self) -> None:
-        self._q = None
-
-    def reactive_power(self, voltages: FloatVector, ratings: FloatVector) -> FloatVector:
+    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
         error = voltages - self.target
         beyond = np.sign(error) * np.maximum(np.abs(error) - self.deadband, 0.0)
         wanted = ratings * np.clip(-beyond / (self.saturation - self.deadband), -1.0, 1.0)
-        last = np.zeros_like(ratings) if self._q is None else self._q
+        last = self._q[bodies]
         # clipped, because rounding may carry the sum just over the rating
-        self._q = np.clip(last + self.damping * (wanted - last), -ratings, ratings)
-        return self._q
+        powers = np.clip(last + self.damping * (wanted - last), -ratings, ratings)
+        self._q[bodies] = powers
+        return powers

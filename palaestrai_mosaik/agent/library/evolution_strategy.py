@@ -1,0 +1,91 @@
+"""Evolution strategy: estimates from tried weights in which direction episodes are worth more.
+
+Every episode of training tries one candidate, weights drawn around the mean with a standard
+deviation that stays. When ``population`` episodes are over, the mean takes a step of Adam along
+the estimated gradient of their scores: the deviations from the mean, each weighed by the rank of
+its score. Needs no more than a sum per episode, and grows with the number of bodies.
+
+Source: T. Salimans, J. Ho, X. Chen, S. Sidor, I. Sutskever, *Evolution Strategies as a Scalable
+Alternative to Reinforcement Learning*, arXiv:1703.03864 (2017); D. P. Kingma, J. Ba, *Adam: A
+Method for Stochastic Optimization*, ICLR 2015.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ContractError
+
+from .search import Candidate, SearchBrain, SearchDistribution, SearchMuscle
+
+__all__ = ["EvolutionStrategyBrain", "SearchMuscle"]
+
+FloatVector = npt.NDArray[np.float64]
+
+#: what Adam forgets of the mean and the square of gradients, and what keeps it from dividing by 0
+_BETA, _BETA_SQUARE, _EPSILON = 0.9, 0.999, 1e-8
+
+
+class EvolutionStrategyBrain(SearchBrain):
+    """Moves the mean of a search along the estimated gradient; its muscles are :class:`SearchMuscle`.
+
+    Statistics, at the end of each generation: ``generation``, ``best`` and ``population_mean`` (sums
+    of the objective over an episode), ``step`` (length of the way that the mean went).
+
+    Parameters
+    ----------
+    population
+        Episodes of a generation.
+    learning_rate
+        Of Adam: about how far each weight goes in a generation.
+    decay
+        Share of every weight that is taken away in a generation.
+    """
+
+    method = "the evolution strategy"
+
+    def __init__(self, population: int = 32, *, learning_rate: float = 0.05, decay: float = 0.0):
+        if isinstance(population, bool) or not isinstance(population, int) or population < 2:
+            raise ContractError(f"population must be a whole number of at least 2, not {population!r}")
+        if not 0 < learning_rate < math.inf:
+            raise ContractError(f"learning_rate must be positive and finite, not {learning_rate}")
+        if not 0 <= decay < 1:
+            raise ContractError(f"decay must be at least 0 and below 1, not {decay}")
+        super().__init__(population)
+        self._learning_rate, self._decay = float(learning_rate), float(decay)
+        #: by signature of the policy: Adam's steps, and its means of gradients and of their squares
+        self._moments: dict[str, tuple[int, FloatVector, FloatVector]] = {}
+
+    def _move(
+        self, old: SearchDistribution, scored: Sequence[tuple[Candidate, float]]
+    ) -> tuple[SearchDistribution, dict[str, float]]:
+        scores = np.array([score for _, score in scored])
+        shares = _centered_ranks(scores)
+        deviations = np.array([(one.weights - one.drawn_from.mean) / one.drawn_from.std for one, _ in scored])
+        gradient = (shares[:, np.newaxis] * deviations).sum(axis=0) / (len(scored) * old.std)
+        nothing = np.zeros_like(gradient)
+        count, first, second = self._moments.get(old.policy, (0, nothing, nothing))
+        count += 1
+        first = _BETA * first + (1.0 - _BETA) * gradient
+        second = _BETA_SQUARE * second + (1.0 - _BETA_SQUARE) * gradient**2
+        self._moments[old.policy] = count, first, second
+        size = np.sqrt(second / (1.0 - _BETA_SQUARE**count)) + _EPSILON
+        step = self._learning_rate * first / (1.0 - _BETA**count) / size - self._decay * old.mean
+        return SearchDistribution(old.generation + 1, old.mean + step, old.std, old.policy), {
+            "generation": old.generation + 1,
+            "best": scores.max(),
+            "population_mean": scores.mean(),
+            "step": float(np.sqrt((step**2).sum())),
+        }
+
+
+def _centered_ranks(scores: FloatVector) -> FloatVector:
+    """Return the ranks of the scores from -0.5 (the least) to 0.5; equal ones share theirs."""
+    below = (scores[:, np.newaxis] > scores).sum(axis=1)
+    above = (scores[:, np.newaxis] < scores).sum(axis=1)
+    ranks: FloatVector = (below - above) / (2.0 * (len(scores) - 1))
+    return ranks

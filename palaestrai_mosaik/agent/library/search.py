@@ -1,0 +1,316 @@
+"""Learning by trying: every episode acts with weights of its own, which then get its score.
+
+What learners that search among the weights of a policy (:mod:`.policies`) have in common: the
+muscle that acts with a *candidate*, weights drawn from a normal distribution with independent
+components, and the brain's side that adds up what an episode was worth. How the distribution moves
+is the learner's: :mod:`.cross_entropy`, :mod:`.evolution_strategy`.
+
+Bodies that are unlike have a distribution for each *signature* of their policies, which says what
+the weights mean; bodies of one signature share it, whatever their environments.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
+from palaestrai_mosaik.agent.brain import Brain
+from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
+from palaestrai_mosaik.errors import BrainDumpError, ContractError, did_you_mean
+from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings
+
+from .policies import POLICIES, Policy, PolicyOptions, Scaling
+
+FloatVector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchDistribution:
+    """Where candidates are drawn: normal, with independent components.
+
+    ``mean``, ``std``: shape (weights,). ``policy``: signature of the policy that the weights
+    are for.
+    """
+
+    generation: int
+    mean: FloatVector
+    std: FloatVector
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """The ``weights`` that an episode tries, and the distribution that they were drawn from."""
+
+    weights: FloatVector
+    drawn_from: SearchDistribution
+
+
+class SearchMuscle(BatchMuscle):
+    """Acts with one candidate for a whole episode; in test mode, with the mean of the search.
+
+    Parameters
+    ----------
+    policy
+        ``dense``: one network from all readings to all set-points; ``shared``: one for every
+        device of a kind (see :mod:`.policies`).
+    hidden
+        Units of each hidden layer; none: the policy is linear.
+    scales
+        uid pattern -> ``[center, width]`` of these readings (see :class:`.policies.Scaling`).
+    context
+        uid patterns of readings whose mean every device sees (shared policies).
+    feedback
+        The last set-points are inputs, too.
+    increments
+        What the network gives is added to the last set-points, in place of being the next ones.
+    std
+        Standard deviation of every weight in the first generation, whose mean is 0.
+    """
+
+    def __init__(
+        self,
+        policy: str = "dense",
+        *,
+        hidden: Sequence[int] = (),
+        scales: Mapping[str, Sequence[float]] | None = None,
+        context: Sequence[str] = (),
+        feedback: bool = False,
+        increments: bool = False,
+        std: float = 1.0,
+    ):
+        if policy not in POLICIES:
+            raise ContractError(
+                f"policy: {policy!r} is none of {', '.join(POLICIES)}{did_you_mean(policy, POLICIES)}"
+            )
+        if not 0 < std < math.inf:
+            raise ContractError(f"std must be positive and finite, not {std}")
+        self._make = POLICIES[policy]
+        self._options = PolicyOptions(
+            tuple(hidden), feedback, increments, Scaling(scales or {}), tuple(context)
+        )
+        self._std = float(std)
+        self._policy: Policy | None = None
+        #: by signature; after ``load`` there must be one for this muscle's policy
+        self._searches: dict[str, SearchDistribution] = {}
+        self._loaded = False
+        #: of each body: its candidate, and those that need one
+        self._candidates: list[Candidate | None] = []
+        self._missing: set[int] = set()
+
+    def prepare_model(self) -> None:
+        self._searches = read_searches(self._dumpers, self.uid)
+        self._loaded = True
+
+    def update(self, update: Any) -> None:
+        """Take over a :class:`SearchDistribution`, or a tuple of those of several policies."""
+        for search in update if isinstance(update, tuple) else (update,):
+            self._searches[search.policy] = search
+
+    def reset(self) -> None:
+        self._missing = set(range(len(self._candidates)))
+        if self._policy is not None:
+            self._policy.reset()
+
+    def reset_bodies(self, bodies: IntVector) -> None:
+        self._missing.update(bodies.tolist())
+        if self._policy is not None:
+            self._policy.reset(bodies)
+
+    def propose_actions(
+        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
+    ) -> tuple[Sequence[ActuatorInformation], Any]:
+        assert isinstance(sensors, SensorReadings) and isinstance(actuators_available, ActuatorSetpoints)
+        policy = self._policy
+        if policy is None:
+            policy = self._prepare(sensors, actuators_available, 1)
+        if self._missing:
+            self._draw(policy, 0, self.rng)
+        actuators_available.vector = policy.setpoints(self._weights[0], sensors.vector)
+        return actuators_available, self._candidates[0]
+
+    def propose_batch(self, batch: BatchReadings) -> tuple[FloatMatrix, list[Candidate | None]]:
+        policy, bodies = self._policy, batch.bodies
+        if policy is None:
+            policy = self._prepare(*batch.offered(), len(self.rngs))
+        if self._missing:
+            for body in sorted(self._missing.intersection(bodies.tolist())):
+                self._draw(policy, body, self.rngs[body])
+        setpoints = policy.setpoints_of(self._weights[bodies], batch.observations, bodies)
+        return setpoints, [self._candidates[body] for body in bodies.tolist()]
+
+    def _prepare(
+        self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation], bodies: int
+    ) -> Policy:
+        policy = self._policy = self._make(sensors, actuators, self._options, bodies)
+        self._weights = np.empty((bodies, policy.size))
+        self._candidates = [None] * bodies
+        self._missing = set(range(bodies))
+        return policy
+
+    def _draw(self, policy: Policy, body: int, rng: np.random.Generator) -> None:
+        """Give ``body`` a candidate for its episode."""
+        search = self._searches.get(policy.signature)
+        if search is None:
+            if self._loaded:
+                raise ContractError(
+                    f"{self.uid!r} has the policy {policy.signature}, but was given weights of "
+                    f"{', '.join(self._searches)}"
+                )
+            n = policy.size
+            search = SearchDistribution(0, np.zeros(n), np.full(n, self._std), policy.signature)
+            self._searches[policy.signature] = search
+        weights = search.mean
+        if self.mode is Mode.TRAIN:
+            weights = weights + search.std * rng.standard_normal(policy.size)
+        self._weights[body] = weights
+        self._candidates[body] = Candidate(weights, search)
+        self._missing.discard(body)
+
+
+class SearchBrain(Brain):
+    """Adds up what episodes were worth, and moves a distribution when ``population`` are over.
+
+    An episode counts for the generation in which it ends, whatever it was drawn from. So with
+    several workers or bodies ``population`` should be a multiple of their number.
+    """
+
+    #: how errors call the learner, and the muscles that it takes
+    method = "the search"
+    _needs = "SearchMuscle"
+    _population: int
+
+    def __init__(self, population: int):
+        self._population = population
+        #: by signature: the distribution, and the candidates and scores of its generation
+        self._searches: dict[str, SearchDistribution] = {}
+        self._scored: dict[str, list[tuple[Candidate, float]]] = {}
+        #: by muscle: the candidate of the running episode, and the sum of its objective
+        self._running: dict[str, tuple[Candidate, float]] = {}
+
+    def setup(self) -> None:
+        replayed = [body for body in self.bodies if body.replayed]
+        if replayed and self.mode is Mode.TRAIN:
+            raise ContractError(
+                f"agent {self.name!r}: body {replayed[0].number} is in {', '.join(replayed[0].environments)}, which "
+                f"replays what others did; {self.method} learns from what its own candidates do"
+            )
+        for memory in self.memories:
+            # nothing but the newest row of each body is looked at
+            memory.size_limit = max(len(self.bodies), 1)
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        candidate = self._candidate(muscle_id, data_from_muscle)
+        row = self.memory_of(muscle_id).tail(1)
+        moved = self._score(muscle_id, candidate, float(row.objective[0]), bool(row.dones[0]))
+        if not moved:
+            return None
+        for key, value in moved.items():
+            self.add_statistics(key, value)
+        return self._update()
+
+    def thinking_batch(self, muscle_ids: Sequence[str], data_from_muscles: Sequence[Any]) -> Any:
+        rows = self.memory_of(muscle_ids[0]).tail(len(muscle_ids))
+        some = False
+        for muscle, data, objective, done in zip(
+            muscle_ids, data_from_muscles, rows.objective.tolist(), rows.dones.tolist(), strict=True
+        ):
+            moved = self._score(muscle, self._candidate(muscle, data), objective, done)
+            some = some or bool(moved)
+            for key, value in moved.items():
+                self.add_statistics(key, value, muscle_id=muscle)
+        return self._update() if some else None
+
+    def _candidate(self, muscle: str, data: Any) -> Candidate:
+        if not isinstance(data, Candidate):
+            raise ContractError(
+                f"brain {self.name!r} needs a {self._needs}; {muscle!r} sent {data!r}, no candidate"
+            )
+        return data
+
+    def _score(self, muscle: str, candidate: Candidate, objective: float, done: bool) -> dict[str, float]:
+        """Add a row to its episode; return the figures of a generation that ended with it, if one did."""
+        signature = candidate.drawn_from.policy
+        tried, total = self._running.get(muscle, (candidate, 0.0))
+        if tried is not candidate and not np.array_equal(tried.weights, candidate.weights):
+            # that episode was ended from outside, after its last row had been thought about
+            self._scored.setdefault(tried.drawn_from.policy, []).append((tried, total))
+            total = 0.0
+        if not math.isfinite(objective):
+            found = "no value" if math.isnan(objective) else f"the value {objective}"
+            raise ContractError(
+                f"the objective of agent {self.name!r} gave {found} for a row; {self.method} needs one "
+                "that is finite for every row"
+            )
+        total += objective
+        if done:
+            self._running.pop(muscle, None)
+            self._scored.setdefault(signature, []).append((candidate, total))
+        else:
+            self._running[muscle] = candidate, total
+        scored = self._scored.get(signature, [])
+        if len(scored) < self._population:
+            return {}
+        del self._scored[signature]
+        old = self._searches.get(signature) or scored[0][0].drawn_from
+        self._searches[signature], figures = self._move(old, scored)
+        return figures
+
+    @abstractmethod
+    def _move(
+        self, old: SearchDistribution, scored: Sequence[tuple[Candidate, float]]
+    ) -> tuple[SearchDistribution, dict[str, float]]:
+        """Return the next generation's distribution, and figures to report about the last one."""
+
+    def _update(self) -> SearchDistribution | tuple[SearchDistribution, ...]:
+        """Return what the muscles get: the distribution, or those of all policies."""
+        searches = tuple(self._searches.values())
+        return searches[0] if len(searches) == 1 else searches
+
+    def load(self) -> None:
+        self._searches = read_searches(self._dumpers, self.name)
+
+    def store(self) -> None:
+        """Save the distributions; there is nothing to save before the first generation is over."""
+        if self._searches:
+            dump_arrays(
+                {
+                    _key(f.name, i): getattr(search, f.name)
+                    for i, search in enumerate(self._searches.values())
+                    for f in fields(SearchDistribution)
+                },
+                self._dumpers,
+            )
+
+
+def _key(field: str, number: int) -> str:
+    """Return the name of an array in a dump; the first distribution's have no number."""
+    return f"{field}.{number}" if number else field
+
+
+def read_searches(dumpers: Sequence[BrainDumper], who: str) -> dict[str, SearchDistribution]:
+    """Return what a brain stored, by signature. Raises :class:`BrainDumpError` for something else."""
+    return {search.policy: search for search in _searches(load_arrays(dumpers), who)}
+
+
+def _searches(found: Mapping[str, Any], who: str) -> Iterator[SearchDistribution]:
+    number = 0
+    while number == 0 or _key("policy", number) in found:
+        try:
+            mean, std = (found[_key(name, number)].astype(np.float64) for name in ("mean", "std"))
+            generation, policy = (found[_key(name, number)] for name in ("generation", "policy"))
+            search = SearchDistribution(int(generation), mean, std, str(policy))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BrainDumpError(f"the dump for {who!r} is none of a search: {error!r}") from error
+        if mean.ndim != 1 or mean.shape != std.shape or not np.isfinite([mean, std]).all():
+            raise BrainDumpError(f"the dump for {who!r} holds no search distribution: mean {mean}, std {std}")
+        yield search
+        number += 1
