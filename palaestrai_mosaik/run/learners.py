@@ -13,9 +13,9 @@ from palaestrai_mosaik.agent.dumper import dump_arrays
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument, resolve
-from palaestrai_mosaik.experiment.model import BodySpec
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.embody import Group
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .brains import BrainKeeper, Dumpers, find_source
@@ -24,11 +24,6 @@ from .replay import Standpoint, find_instance, replay
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
-
-
-#: alike bodies: their entry in the document (``None``: the agent has none), the channels of the
-#: first one, its number among all bodies of the agent, and how many they are
-Group = tuple[BodySpec | None, Channels, int, int]
 
 
 def make_learner(
@@ -56,9 +51,7 @@ def make_learner(
     _lay_out_memories(brain, groups, seed, phase.name)
     brain.setup()
     if spec.load is not None:
-        muscles: list[type[Muscle]] = [
-            resolve((spec if entry is None else entry).muscle.name, "muscle") for entry, *_ in groups
-        ]
+        muscles: list[type[Muscle]] = [resolve(group.spec.muscle.name, "muscle") for group in groups]
         loads = type(brain).load is not Brain.load
         if not loads and all(muscle.prepare_model is Muscle.prepare_model for muscle in muscles):
             names = ", ".join(dict.fromkeys(muscle.__name__ for muscle in muscles))
@@ -79,24 +72,24 @@ def make_learner(
 
 def _common_filters(spec: AgentSpec, groups: Sequence[Group], mode: Mode) -> FilterChain | None:
     """Return the brain's filters, or raise :class:`ContractError` where they cannot be one chain."""
-    wanted = [(spec if entry is None else entry).filters for entry, *_ in groups]
-    if not any(wanted):
+    first = groups[0]
+    if not any(group.spec.filters for group in groups):
         return None
-    _, first, number, _ = groups[0]
-    for (_, channels, other, _), filters in zip(groups, wanted, strict=True):
-        if filters != wanted[0]:
+    expected = _sizes(first.channels())
+    for group in groups:
+        if group.spec.filters != first.spec.filters:
             raise ContractError(
-                f"agent {spec.name!r}: body {other} has other filters than body {number}; an agent that learns has "
-                "the same ones for all of its bodies, because its brain has one chain of them"
+                f"agent {spec.name!r}: body {group.first} has other filters than body {first.first}; an agent that "
+                "learns has the same ones for all of its bodies, because its brain has one chain of them"
             )
-        sizes, expected = _sizes(channels), _sizes(first)
+        sizes = _sizes(group.channels())
         if sizes != expected:
             raise ContractError(
-                f"agent {spec.name!r}: body {other} reads and sets {sizes[0]} and {sizes[1]} numbers, body {number} "
-                f"{expected[0]} and {expected[1]}; an agent that learns through filters has bodies of one size, "
-                "because its brain has one chain of them"
+                f"agent {spec.name!r}: body {group.first} reads and sets {sizes[0]} and {sizes[1]} numbers, body "
+                f"{first.first} {expected[0]} and {expected[1]}; an agent that learns through filters has bodies of "
+                "one size, because its brain has one chain of them"
             )
-    return make_filters(replace(spec, filters=wanted[0]), first, mode)
+    return make_filters(replace(spec, filters=first.spec.filters), first.channels(), mode)
 
 
 def _bodies(
@@ -104,19 +97,21 @@ def _bodies(
 ) -> list[BodyInformation]:
     """Return what the brain knows of all bodies; set-points are drawn from its generator."""
     found = []
-    for group, (entry, channels, first, count) in enumerate(groups):
+    for group in groups:
+        channels = group.channels()
         seen = channels if filters is None else filters
         layout, bound = seen.sensors, seen.actuators.bound(brain.rng)
         sensors = [SensorInformation(None, s, u) for s, u in zip(layout.spaces, layout.uids, strict=True)]
         actuators = [ActuatorInformation(None, s, u) for s, u in zip(bound.spaces, bound.uids, strict=True)]
-        uids = tuple(dict.fromkeys(port.root.uid for port in channels.ports))
-        replayed = any(port.replays for port in channels.ports)
-        name = None if entry is None else entry.name
-        for number in range(first, first + count):
-            known_as = None if entry is None else number
+        uids, replayed = tuple(group.environments), any(port.replays for port in channels.ports)
+        for number in range(group.first, group.first + group.count):
+            known_as = number if group.numbered else None
             muscles = tuple(muscle_uid(brain.name, worker, known_as) for worker in range(workers))
             found.append(
-                BodyInformation(brain.name, uids, number, group, muscles, sensors, actuators, name, replayed)
+                BodyInformation(
+                    *(brain.name, uids, number, group.index, muscles),
+                    *(sensors, actuators, group.spec.name, replayed),
+                )
             )
     return found
 
@@ -125,8 +120,9 @@ def _lay_out_memories(brain: Brain, groups: Sequence[Group], seed: int, phase: s
     """Give the brain one memory for each size of the bodies' rows."""
     made: dict[tuple[int, ...], Memory] = {}
     others: dict[str, Memory] = {}
-    for group, (_, channels, _, _) in enumerate(groups):
-        own = [body for body in brain.bodies if body.group == group]
+    for group in groups:
+        channels = group.channels()
+        own = [body for body in brain.bodies if body.group == group.index]
         sizes = (*_sizes(channels), len(channels.rewards), *own[0].sizes)
         memory = made.get(sizes)
         if memory is None:
@@ -157,7 +153,7 @@ def _replay(
     brain, filters = learner.brain, learner.filters
     if filters is None:
         own = {body.group: brain.memory_of(body.muscles[0]) for body in brain.bodies}
-        replay([own[group] for group in range(len(groups))], spec, groups, standpoint, store)
+        replay([own[group.index] for group in groups], spec, groups, standpoint, store)
         return
     stored = Memory(size_limit=brain.memory.size_limit)
     replay(stored, spec, groups, standpoint, store)

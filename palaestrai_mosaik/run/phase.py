@@ -17,7 +17,7 @@ from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.director import ask
-from palaestrai_mosaik.simulation.embody import embody
+from palaestrai_mosaik.simulation.embody import Group, embody
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
@@ -128,13 +128,7 @@ class PhaseRunner:
         """Make brains and workers, or put those of a checkpoint in place, and begin to record."""
         context, phase = self.context, self.phase
         ports = [context.inspection.port(spec) for spec in phase.environments]
-        groups = {
-            spec.name: [
-                (g.spec if g.numbered else None, g.channels(), g.first, g.count)
-                for g in embody(spec, ports)[0]
-            ]
-            for spec in phase.agents
-        }
+        groups = {spec.name: embody(spec, ports)[0] for spec in phase.agents}
         if state is not None:
             for name in _LASTING:
                 setattr(self, name, state[name])
@@ -168,7 +162,7 @@ class PhaseRunner:
             self.team.restore(state["team"])
 
     def _recorder(
-        self, ports: Sequence[EnvironmentPort], groups: Mapping[str, Sequence[Any]], *, again: bool
+        self, ports: Sequence[EnvironmentPort], groups: Mapping[str, Sequence[Group]], *, again: bool
     ) -> Any:
         phase, recorder = self.phase, self.context.recorder
         if recorder is None:

@@ -13,7 +13,7 @@ from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.experiment.model import ReplaySpec
-from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.embody import Group
 
 from .recorded import described, recorded_phases
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.store import ChannelRecord, Store
 
-    from .learners import Group
 
 _NO_STORE = "a run without a store has no trajectories to replay"
 _ENDS = ["objective", "terminated", "truncated"]
@@ -41,14 +40,13 @@ class Standpoint:
 def replay(
     memory: Memory | Sequence[Memory],
     agent: AgentSpec,
-    groups: Sequence[Group] | Channels,
+    groups: Sequence[Group],
     standpoint: Standpoint,
     store: Store | None,
 ) -> int:
     """Append what ``agent.replay`` names to ``memory``; return the number of rows.
 
-    ``memory`` is one for all ``groups`` of the agent's bodies (see :func:`.agent_record`; the
-    channels alone are those of an agent without bodies), or one for each of them.
+    ``memory`` is one for all ``groups`` of the agent's bodies, or one for each of them.
 
     Training episodes are taken, source after source, ``repeat`` times each, ordered by phase,
     group of bodies, worker, body, episode and step. Each row has as many readings, set-points and
@@ -69,10 +67,8 @@ def replay(
     not the size of the agent's own.
     """
     document, phase = standpoint.document, standpoint.phase
-    if isinstance(groups, Channels):
-        groups = [(None, groups, 0, 1)]
     memories = [memory] * len(groups) if isinstance(memory, Memory) else memory
-    places = _places(agent, groups, memories)
+    places = _places(groups, memories)
     position = [one.name for one in phase.agents].index(agent.name)
     count = 0
     for i, source in enumerate(agent.replay):
@@ -231,15 +227,15 @@ class _Trajectories:
                 memory.mark_end(terminated=terminated, truncated=not terminated, muscle=muscle)
 
 
-def _places(agent: AgentSpec, groups: Sequence[Group], memories: Sequence[Memory]) -> list[_Own]:
+def _places(groups: Sequence[Group], memories: Sequence[Memory]) -> list[_Own]:
     # here, because a run without a store needs neither
     from palaestrai_mosaik.store import ChannelRecord
 
-    from .records import body_records
+    from .records import body_record
 
     return [
         _Own(memory, body.sensors, body.actuators, [ChannelRecord(name, "", 1) for name in body.rewards])
-        for memory, body in zip(memories, body_records(agent, groups), strict=True)
+        for memory, body in zip(memories, map(body_record, groups), strict=True)
     ]
 
 

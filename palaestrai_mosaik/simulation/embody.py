@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective
@@ -86,27 +87,34 @@ class Group:
         return Identity(self.agent, number, self.index, self.reward_names)
 
     @cached_property
+    def environments(self) -> list[str]:
+        """The uids of the environments that a body is in: one, if the agent has ``bodies``."""
+        return list(dict.fromkeys(port.root.uid for port in self.channels().ports))
+
+    @cached_property
     def reward_names(self) -> list[str]:
         """The names of the rewards that a body is told, as they stand for all bodies of the group."""
-        return self.common(self.channels().rewards)
+        rewards = self.channels().rewards
+        # other environments have one set of rewards for all bodies
+        return rewards if self.batch is None else self.common(rewards)
 
-    def common(self, names: Sequence[str]) -> list[str]:
+    def common(self, names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
         """Return ``names`` (of the first body) as they stand for all bodies of the group.
 
-        The number that the placeholder stood for is the placeholder again, wherever that gives
-        back the names of the last body, too.
+        The number is the placeholder again: the first part behind the environment's uid that is
+        it. Where ``patterns`` have the placeholder, only what these mean has a number.
         """
-        if not self.numbered:
+        if not self.numbered or not self._varies:
             return list(names)
         number = str(self.spec.first)
-        uids = sorted({port.uid for port in self.ports}, key=len, reverse=True)
+        numbered = [p.replace(BODY_NUMBER, number) for p in patterns if BODY_NUMBER in p]
+        start = len(self.environments[0]) + 1 if self.environments else 0
         found = []
         for name in names:
-            start = next((f"{uid}." for uid in uids if name.startswith(f"{uid}.")), "")
-            parts = name[len(start) :].split(".")
-            if number in parts and self._varies:
+            parts = name[start:].split(".")
+            if number in parts and (not numbered or any(fnmatchcase(name, p) for p in numbered)):
                 parts[parts.index(number)] = BODY_NUMBER
-            found.append(start + ".".join(parts))
+            found.append(name[:start] + ".".join(parts))
         return found
 
     @property

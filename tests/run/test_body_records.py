@@ -39,7 +39,7 @@ def batch_document(uid: str, count: int = 3, **agent: object) -> RunDocument:
 
 def groups_of(doc: RunDocument, ports: list) -> list:
     (spec,) = doc.phases[0].agents
-    return [(g.spec if g.numbered else None, g.channels(), g.first, g.count) for g in embody(spec, ports)[0]]
+    return embody(spec, ports)[0]
 
 
 def pendulum_port(batch: int = 3):

@@ -15,7 +15,7 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.run.inspect import Inspection, inspect
 from palaestrai_mosaik.run.replay import Standpoint, replay
-from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.embody import embody
 from palaestrai_mosaik.store import ChannelRecord, Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 from tests.support.documents import agent, document, environment, named, phase
@@ -75,8 +75,7 @@ def into_memory(
         here = spec.phases[-1]
         (one,) = here.agents
         ports = [inspection.port(entry) for entry in here.environments]
-        channels = Channels(ports, one.sensors, one.actuators)
-        count = replay(memory, one, channels, Standpoint(spec, here, instance), store)
+        count = replay(memory, one, embody(one, ports)[0], Standpoint(spec, here, instance), store)
     finally:
         inspection.close()
     assert len(memory) == min(count, memory.size_limit)
