@@ -118,8 +118,9 @@ class BatchEnvironment(World):
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
         """Return ``(new_states, observations)`` after ``actions`` in ``last_states``.
 
-        Each is a list of arrays, one for each declared shape: ``(batch, *shape)``. Called with
-        all incarnations at once; :attr:`active` says whose results will be used.
+        Each is a list of arrays, one for each declared shape: ``(batch, *shape)``. They are kept,
+        so they must not be written to again. Called with all incarnations at once;
+        :attr:`active` says whose results will be used.
         """
 
     @abstractmethod
@@ -289,6 +290,9 @@ class BatchStepper:
         rewards = checked_rewards(given, count, environment.reward_names, self._who)
         terminated, truncated = checked_ends(environment.get_ends(new), count, self._who)
         readings = flat(observations, count)
+        if some:
+            # what ended before is written over, and these may be the environment's own arrays
+            new, readings = [one.copy() for one in new], readings.copy()
         self._ticks += 1
         if environment.max_steps is not None:
             truncated |= (self._ticks >= environment.max_steps) & ~terminated
@@ -339,7 +343,7 @@ class BatchStepper:
         except (TypeError, ValueError):
             raise ContractError(f"{what} must return (states, observations), not {answer!r}") from None
         return (
-            checked_arrays(states, self._state_kinds, count, f"{what}: state", own=True),
+            checked_arrays(states, self._state_kinds, count, f"{what}: state"),
             checked_arrays(observations, self._observation_kinds, count, f"{what}: observation"),
         )
 

@@ -32,14 +32,19 @@ def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
 
 
 def flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
-    """Return the arrays side by side, each row flattened: a new (count, n) float64 matrix."""
+    """Return the arrays side by side, each row flattened: a (count, n) float64 matrix.
+
+    One array that is such a matrix already is returned as it is.
+    """
     if not arrays:
         return np.empty((count, 0))
+    if len(arrays) == 1 and arrays[0].ndim == 2 and arrays[0].dtype == np.float64:
+        return arrays[0]
     return np.concatenate([array.reshape(count, -1) for array in arrays], axis=1, dtype=np.float64)
 
 
-def checked_arrays(given: Any, kinds: Kinds, count: int, what: str, *, own: bool = False) -> list[Array]:
-    """Return ``given``, one array (count, \\*shape) for each of ``kinds``; ``own``: copies of them.
+def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Array]:
+    """Return ``given``, one array (count, \\*shape) for each of ``kinds``.
 
     Raises :class:`ContractError` where they are not what was declared; ``what`` says whose they are.
     """
@@ -55,7 +60,7 @@ def checked_arrays(given: Any, kinds: Kinds, count: int, what: str, *, own: bool
             )
         if array.dtype != dtype:
             raise ContractError(f"{what} {i} has dtype {array.dtype}, declared is {dtype}")
-        arrays.append(array.copy() if own else array)
+        arrays.append(array)
     return arrays
 
 
