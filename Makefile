@@ -33,6 +33,9 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/workers.py
 	$(THREADS) $(BIN)/python tests/benchmarks/generate.py
 	$(THREADS) $(BIN)/python tests/benchmarks/execution.py
+	$(THREADS) $(BIN)/python tests/benchmarks/batches.py --more batch_grid
+	$(THREADS) $(BIN)/python tests/benchmarks/session_pool.py
+	$(THREADS) $(BIN)/python tests/benchmarks/store_rows.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.agent import Brain, BrainDumper, Memory, Muscle, Objective
+from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Memory, Muscle, Objective
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective
 from palaestrai_mosaik.errors import BrainDumpError
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
+from .batch_agents import check_objective_together, check_together
 from .findings import Findings, build, check_channels, same, sample_flat, twin
 
 FloatVector = npt.NDArray[np.float64]
@@ -31,6 +33,7 @@ def check_muscle(
     steps: int = 50,
     episodes: int = 2,
     seed: int = 0,
+    rounding: float = 0.0,
 ) -> None:
     """Check that a muscle keeps its contract, with these ``sensors`` and ``actuators``.
 
@@ -39,14 +42,17 @@ def check_muscle(
 
     Checked: ``propose_actions`` returns set-points and data; set-points belong to the
     agent's actuators and lie in their spaces; readings are not written to; equal readings
-    and generators give equal set-points and data; no global randomness is used.
+    and generators give equal set-points and data; no global randomness is used. Of a
+    :class:`BatchMuscle` also: it gives each of several bodies, which end and begin again on
+    their own, what a muscle of its own would; ``rounding`` is the largest relative difference
+    (0: none at all).
 
     Raises
     ------
     ConformanceError
         Lists everything that was found.
     """
-    _, findings = build(factory, Muscle)
+    first, findings = build(factory, Muscle)
     _check_stage(findings, sensors, actuators)
     for mode in Mode:
         pair = [_Actor(twin(factory, findings), findings, (sensors, actuators), mode) for _ in range(2)]
@@ -70,6 +76,13 @@ def check_muscle(
         for actor in pair:
             with findings.calling("teardown"):
                 actor.muscle.teardown()
+        if isinstance(first, BatchMuscle):
+            check_together(
+                *(findings, factory, (sensors, actuators), mode),
+                steps=steps,
+                seed=seed,
+                rounding=rounding,
+            )
     findings.raise_found()
 
 
@@ -150,7 +163,8 @@ def check_objective(
     ``sensors`` and ``actuators``, rewards are random.
 
     Checked: every value is a finite number or ``None``; the memory is not changed; equal
-    memories give equal values; no global randomness is used.
+    memories give equal values; no global randomness is used. Of a :class:`BatchObjective` also:
+    it gives many rows at once the values that it gives them one by one.
 
     Raises
     ------
@@ -164,6 +178,7 @@ def check_objective(
         with findings.calling("setup"):
             objective.setup(list(reward_names))
     rng = seeding.generator(seed, "rewards")
+    rows, given = [], []
     for step in range(steps):
         row = (sample_flat(sensors, rng), sample_flat(actuators, rng), rng.normal(size=len(reward_names)))
         values = []
@@ -176,8 +191,12 @@ def check_objective(
                 raise findings.stop("changes the memory", f"row {step}")
             value = values[-1]
             memory.close(math.nan if value is None else _number(findings, value, f"row {step}"))
+        rows.append(row)
+        given.append(math.nan if values[0] is None else float(values[0]))
         if not same(*values):
             findings.add("two instances differ, given the same memory", f"row {step}: {values}")
+    if isinstance(first, BatchObjective):
+        check_objective_together(findings, first, rows, given)
     findings.raise_found()
 
 
@@ -285,6 +304,7 @@ def _brain(
     brain.rng = seeding.generator(seed, "brain")
     brain.sensors = [SensorInformation(None, s.space, s.uid) for s in channels[0]]
     brain.actuators = [ActuatorInformation(None, a.space.bound(brain.rng), a.uid) for a in channels[1]]
+    brain.bodies = [BodyInformation("agent", ("environment",), 0, 0, (_UID,), brain.sensors, brain.actuators)]
     brain._memory = Memory()
     brain._dumpers = [dumps]
     with findings.calling("setup"):
