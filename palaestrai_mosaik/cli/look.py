@@ -281,11 +281,14 @@ def _steps_table(frame: pd.DataFrame, number: int) -> str:
 def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
     streams = store.streams(uid, phase)
     streams = streams[(streams["kind"] != "wall") & (streams["rows"].fillna(1) > 0)]
+    # of an agent with unlike bodies, each group of alike ones has a stream of its own
+    several = set(streams.loc[streams["group"].fillna(0) > 0, "name"])
     rows = [
         (
             str(row.phase),
             f"{row.kind} (evaluation)" if row.evaluation else row.kind,
-            *(row.name, row.rows, row.parts, row.digest and row.digest[:_ID_WIDTH]),
+            f"{row.name}, group {row.group}" if row.kind == "agent" and row.name in several else row.name,
+            *(row.rows, row.parts, row.digest and row.digest[:_ID_WIDTH]),
         )
         for row in rows_of(streams)
     ]

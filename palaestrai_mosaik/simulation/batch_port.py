@@ -38,6 +38,7 @@ class BatchPort(EnvironmentPort):
 
     domain: BatchEnvironment
     alone = False
+    parts: Sequence[Seat] = ()
 
     def __init__(
         self,
@@ -107,8 +108,11 @@ class BatchPort(EnvironmentPort):
         """Return incarnation ``number``, for a body to sit in."""
         if number not in self._seats:
             self._seats[number] = Seat(self, number)
-            self.parts = [self._seats[k] for k in sorted(self._seats)]
         return self._seats[number]
+
+    def admit(self, seat: Seat) -> None:
+        """Let ``seat`` be an entity of its own, which sees every state: a body sits there."""
+        self.parts = sorted({*self.parts, seat}, key=lambda part: part.number)
 
     def begin(self) -> None:
         width = self.n_readings + self.n_rewards + 2
@@ -166,7 +170,7 @@ class BatchPort(EnvironmentPort):
         if len(changed):
             self.counts = self.counts + self.begun_now
             self.done = bool(dones.all())
-        for seat in self._seats.values():
+        for seat in self.parts:
             seat.see(vector, flags)
         names = self._names
         return {names[k]: (bool(flags[k, 0]), bool(flags[k, 1])) for k in changed.tolist()}
@@ -218,6 +222,9 @@ class Seat(EnvironmentPort):
     @property
     def replays(self) -> bool:
         return self._root.replays
+
+    def occupy(self) -> None:
+        self._root.admit(self)
 
     def see(self, matrix: FloatMatrix, flags: npt.NDArray[np.bool_]) -> None:
         """Take over the newest state of this incarnation."""

@@ -95,6 +95,8 @@ class Incarnation:
         self.filters = filters
         self.channels = channels
         self.ports, self.around, self.watched = channels.ports, channels.around, channels.watched
+        for port in self.ports:
+            port.occupy()
         self.reward_names = channels.rewards if identity.rewards is None else list(identity.rewards)
         self.sensors, self.actuators = channels.sensors, channels.actuators
         #: what the muscle sees of them

@@ -147,6 +147,9 @@ class EnvironmentPort:
         """Return where a body sits that reads or sets the channel ``uid`` (a full id), if it is here."""
         return self if uid in self.sensors.index or uid in self.actuators.index else None
 
+    def occupy(self) -> None:
+        """Take note that a body sits here."""
+
     def _layout(self, channels: Sequence[Any], kind: str) -> Layout:
         layout = Layout([f"{self.uid}.{c.uid}" for c in channels], [c.space for c in channels])
         if len(layout.index) != len(layout.uids):
