@@ -66,7 +66,7 @@ class BatchEnvironment(World):
 
     In the document, incarnation ``k`` has the sensors ``<uid>.<k>.<observation name>`` and the
     actuators ``<uid>.<k>.<action name>``, each one channel of the observation's (action's)
-    shape. Every incarnation ends, and starts anew, on its own: see :mod:`.timing` in the docs.
+    shape. Every incarnation ends, and starts anew, on its own: see ``docs/timing.md``.
     """
 
     state_shapes: Shapes = ((),)

@@ -93,6 +93,60 @@ t=6
     walker learns 1 from walker.0.0 at the end, says 0
 """
 
+# the second phase draws 0, 0, 2, then 0, then 0, 1, then 2, then 0
+BATCH_IN_TURNS = """
+    An agent that is alone has every turn.
+
+    t          0    1    2    3    4    5    6    7
+    lake.0     0    1    2    3*   0    1    2    3*
+    lake.1     0    1    2    3*   1    2    3*   0
+    lake.2     2    3*   0    1    2    3*   2    3*
+
+t=0
+    lake.{0 1 2} begins at 0 | 0 | 2
+    walker.0.{0 1 2} sees 0 | 0 | 2 sets 2 | 2 | 2
+t=1
+    lake.{0 1 2} steps to 1 | 1 | 3 with 2 | 2 | 2
+    walker learns 1 from walker.0.2 at the end, says 0
+    walker learns 0 from walker.0.0, says 0
+    walker learns 0 from walker.0.1, says 0
+    walker.0.{0 1} sees 1 | 1 sets 2 | 2
+t=2
+    lake.{0 1} steps to 2 | 2 with 2 | 2
+    lake.{2} begins at 0
+    walker learns 0 from walker.0.0, says 0
+    walker learns 0 from walker.0.1, says 0
+    walker.0.{0 1 2} sees 2 | 2 | 0 sets 2 | 2 | 2
+t=3
+    lake.{0 1 2} steps to 3 | 3 | 1 with 2 | 2 | 2
+    walker learns 1 from walker.0.0 at the end, says 0
+    walker learns 1 from walker.0.1 at the end, says 0
+    walker learns 0 from walker.0.2, says 0
+    walker.0.{2} sees 1 sets 2
+t=4
+    lake.{2} steps to 2 with 2
+    lake.{0 1} begins at 0 | 1
+    walker learns 0 from walker.0.2, says 0
+    walker.0.{0 1 2} sees 0 | 1 | 2 sets 2 | 2 | 2
+t=5
+    lake.{0 1 2} steps to 1 | 2 | 3 with 2 | 2 | 2
+    walker learns 1 from walker.0.2 at the end, says 0
+    walker learns 0 from walker.0.0, says 0
+    walker learns 0 from walker.0.1, says 0
+    walker.0.{0 1} sees 1 | 2 sets 2 | 2
+t=6
+    lake.{0 1} steps to 2 | 3 with 2 | 2
+    lake.{2} begins at 2
+    walker learns 1 from walker.0.1 at the end, says 0
+    walker learns 0 from walker.0.0, says 0
+    walker.0.{0 2} sees 2 | 2 sets 2 | 2
+t=7
+    lake.{0 2} steps to 3 | 3 with 2 | 2
+    lake.{1} begins at 0
+    walker learns 1 from walker.0.0 at the end, says 0
+    walker learns 1 from walker.0.2 at the end, says 0
+"""
+
 SELF_PLAY = """
     payoff     0    1    2  (right)         t          0        1        2        3
       0        2   -1    0                  game     begins    round    round    round, ends
@@ -400,6 +454,7 @@ STORIES = {
     ("aeb_base", "vanilla"): BASE,
     ("aeb_base", "in_turns"): BASE,
     ("aeb_batch", "vanilla"): BATCH,
+    ("aeb_batch", "in_turns"): BATCH_IN_TURNS,
     ("aeb_self_play", "vanilla"): SELF_PLAY,
     ("aeb_self_play", "in_turns"): SELF_PLAY,
     ("aeb_multi_agent", "one_body_each"): ONE_EACH,
@@ -470,13 +525,12 @@ def test_every_row_has_its_place_among_agents_environments_and_bodies(tmp_path):
 
 
 def test_one_agent_learns_two_tasks_of_different_sizes(tmp_path):
-    """Three observations and four, a real number and a choice: one brain, which is loaded for both."""
+    """Three observations and four, a real number and a choice of two: eight bodies each, and one brain."""
     with Store(tmp_path) as store:
-        training = store_of = execute(scenario("aeb_multi_task", "train"), store=store)
-        assert not training.warnings and store_of.instance
-        for environment, readings in (("pendulum", 3), ("cart", 4)):
-            rows = store.steps(training.instance, agent="learner", environment=environment)
+        run = execute(scenario("aeb_multi_task", "train"), store=store).instance
+        for environment, readings, bodies in (("pendulum", 3, range(8)), ("cart", 4, range(8, 16))):
+            rows = store.steps(run, agent="learner", environment=environment)
             assert sum(column.startswith("reading.") for column in rows) == readings
-            assert rows["body"].nunique() == 8
-            setpoints = rows[[column for column in rows if column.startswith("setpoint.")]].to_numpy()
-            assert (set(setpoints.ravel()) <= {0, 1}) == (environment == "cart")
+            assert sorted(rows["body"].unique()) == list(bodies)
+            chosen = set(rows[f"setpoint.{environment}.{{body}}.action"])
+            assert (chosen == {0, 1}) == (environment == "cart")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.agent import BatchMuscle, BatchObjective, Brain, Muscle, Objective
+from palaestrai_mosaik.agent.dumper import dump_arrays
 from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.types import Box
@@ -163,6 +164,12 @@ class Judge(Brain):
         self.weight = 0.95 * self.weight + 0.05 * value * data_from_muscle
         return self.weight
 
+    def store(self) -> None:
+        """Keep all that the brain remembers, so that it can be compared."""
+        rows = self.memory.tail(len(self.memory))
+        columns = "observations actions rewards objective terminated truncated muscles next_observations"
+        dump_arrays({name: np.array(getattr(rows, name)) for name in columns.split()}, self._dumpers)
+
 
 class JudgeOfAll(Judge):
     """The same, told of the rows of a tick at once."""
@@ -176,6 +183,82 @@ class JudgeOfAll(Judge):
                 self.weight = 0.95 * self.weight + 0.05 * value * data
                 update = self.weight
         return update
+
+
+class Seer(Judge):
+    """Moves the weight by what is seen next, which its muscles look up, and tells about every row."""
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        return self._see(muscle_id, self.next_observations, data_from_muscle)
+
+    def _see(self, muscle_id: str, following: Any, data: float) -> float:
+        if following is not None and not np.isnan(following).any():
+            self.weight = 0.95 * self.weight + 0.01 * float(following[0]) + 0.001 * data
+        self.add_statistics("weight", self.weight, muscle_id=muscle_id if self.at_once else None)
+        return self.weight
+
+    at_once = False
+
+
+class SeerOfAll(Seer):
+    """The same, told of the rows of a tick at once."""
+
+    at_once = True
+
+    def thinking_batch(self, muscle_ids: Any, data_from_muscles: Any) -> Any:
+        seen = self.next_observations
+        following = [None] * len(muscle_ids) if seen is None else seen
+        rows = zip(muscle_ids, following, data_from_muscles, strict=True)
+        return [self._see(*row) for row in rows][-1]
+
+
+class Ahead(Steer):
+    """Its brain is told what it sees next."""
+
+    looks_ahead = True
+
+
+class AheadAll(SteerAll):
+    """The same for all bodies at once."""
+
+    looks_ahead = True
+
+
+class Tutor(Judge):
+    """Has a weight of its own for each muscle."""
+
+    shared_updates = False
+
+    def __init__(self) -> None:
+        self.weights: dict[str, float] = {}
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        self.weights[muscle_id] = 0.9 * self.weights.get(muscle_id, 0.5) + 0.01 * data_from_muscle
+        return self.weights[muscle_id]
+
+
+class SteerEach(SteerAll):
+    """Acts for all bodies at once, each with a weight of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight: Any = None
+
+    def propose_batch(self, batch: Any) -> Any:
+        weights = self.weights(len(self.rngs))
+        self.weight = weights[batch.bodies]
+        answer = super().propose_batch(batch)
+        self.weight = weights
+        return answer
+
+    def update_body(self, body: int, update: Any) -> None:
+        self.weights(len(self.rngs))[body] = update
+
+    def weights(self, count: int) -> Any:
+        """Return the weights of all bodies."""
+        if self.weight is None:
+            self.weight = np.full(count, 0.5)
+        return self.weight
 
 
 #: parts that serve bodies one by one, and all at once
