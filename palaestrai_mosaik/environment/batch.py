@@ -127,6 +127,8 @@ class BatchEnvironment(World):
     def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
         """Return ``(states, observations)`` with which ``incarnations`` (n,) begin: ``(n, *shape)``.
 
+        A first state is never the last one, and has no rewards.
+
         ``incarnations`` are their places in the batch: ``self.rngs[k]`` is the generator of ``k``.
         """
 
@@ -263,7 +265,7 @@ class BatchStepper:
         self._ended = np.zeros(count, dtype=bool)
         self._ticks = np.zeros(count, dtype=np.int64)
         states, observations = self._first(self._all)
-        self._states = states
+        self._states = _held(states)
         self._last = BatchState(
             flat(observations, count),
             np.zeros((count, len(environment.reward_names))),
@@ -308,7 +310,7 @@ class BatchStepper:
                 readings[ended] = self._last.readings[ended]
                 terminated[ended] = self._last.terminated[ended]
                 truncated[ended] = self._last.truncated[ended]
-        self._states = new
+        self._states = _held(new)
         self._ended = terminated | truncated
         self._last = BatchState(readings, rewards, terminated, truncated, self._recorded())
         return self._last
@@ -346,6 +348,14 @@ class BatchStepper:
             checked_arrays(states, self._state_kinds, count, f"{what}: state"),
             checked_arrays(observations, self._observation_kinds, count, f"{what}: observation"),
         )
+
+
+def _held(states: Sequence[Array]) -> list[Array]:
+    """Return ``states`` for the environment to look at: who writes to them would falsify the step."""
+    views = [one.view() for one in states]
+    for view in views:
+        view.flags.writeable = False
+    return views
 
 
 def _unbounded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Space:

@@ -103,7 +103,13 @@ class Copies(BatchEnvironment):
             copy = self.copies[k]
             copy.rng, copy.worker, copy.episode = self.rngs[k], self.worker, self.episode
             with self._noted(k):
-                said.append((k, copy.reset()))
+                state = copy.reset()
+            self._check(k, state)
+            if state.terminated or state.truncated:
+                raise ContractError(
+                    f"{self._where(k)} ended with the first state of an episode, which in a batch is never the last"
+                )
+            said.append((k, state))
         return self._gather(said, incarnations)
 
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:

@@ -18,6 +18,7 @@ from palaestrai_mosaik.errors import did_you_mean
 from .bodies import taken_by_bodies
 from .canonical import size_of
 from .located import Findings, Located, show
+from .model import BODY_NUMBER
 from .readers import boolean, identifier
 from .vocabulary import (
     AGENT,
@@ -258,7 +259,9 @@ def _environment(found: Findings, at: Located, _: dict[str, Entry], given: dict[
     if inner is None or found.missing(parts["environment"].place, inner, ENVIRONMENT):
         return
     uid = inner["uid"]
-    if identifier(found, uid, "an environment's uid") is not None:
+    if BODY_NUMBER in str(uid.value):
+        found.error(uid.place, f"an environment's uid may not hold {BODY_NUMBER!r}, found {show(uid.value)}")
+    elif identifier(found, uid, "an environment's uid") is not None:
         _give(found, given, uid, Entry(at, {**parts, **inner}), "environment uid")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, check_classes
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
@@ -88,6 +89,24 @@ class Inspection:
             ports.append(self.port(spec))
         if len(ports) < len(phase.environments):
             return
+        self._look_at_names(i, ports)
+        agents = self._look_at_agents(i, phase, ports)
+        self.phases.append(replace(phase, agents=tuple(agents)))
+        self._look_at_filters(i, ports)
+        self._look_for_the_end(i, phase, ports)
+
+    def _look_at_names(self, i: int, ports: Sequence[EnvironmentPort]) -> None:
+        """Look for environments and channels that are called alike."""
+        names = [name for port in ports for name in port.names]
+        for name in sorted(
+            {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
+        ):
+            self._report(
+                f"two environments are called {name!r}: the incarnations of a batched environment are called by its "
+                "uid and their number; choose other uids",
+                i,
+                "environments",
+            )
         for kind in ("sensors", "actuators"):
             offered = [uid for port in ports for uid in getattr(port, kind).uids]
             for uid in sorted(
@@ -96,7 +115,12 @@ class Inspection:
                 self._report(
                     f"several environments offer a {kind[:-1]} {uid!r}; choose other uids", i, "environments"
                 )
-        agents, owned = [], []
+
+    def _look_at_agents(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]) -> list[AgentSpec]:
+        """Look at the bodies of all agents; return the agents with what their patterns match."""
+        agents: list[AgentSpec] = []
+        owned: list[tuple[str, Sequence[str]]] = []
+        owners: list[int] = []
         for j, agent in enumerate(phase.agents):
             groups, faults = embody(agent, ports)
             for message, place in faults:
@@ -105,34 +129,39 @@ class Inspection:
                 sensors = match_all(ports, "sensors", agent.sensors)
                 actuators = match_all(ports, "actuators", agent.actuators)
                 agents.append(replace(agent, sensors=sensors, actuators=actuators))
-                owned.append((agent.name, actuators))
             else:
                 agents.append(agent)
-                every = [
-                    uid for g in groups if g.batch is None for k in range(g.count) for uid in g.names(k)[1]
-                ]
-                owned.append((agent.name, tuple(dict.fromkeys(every))))
+            for group in groups:
+                for b in range(group.count) if group.batch is None else ():
+                    owned.append((_who(agent, group, b), group.names(b)[1]))
+                    owners.append(j)
             self._warn_of_shared_channels(groups, i, j)
             for group in groups:
                 if not any(group.names()):
+                    who = _who(agent, group) if group.numbered else f"agent {agent.name!r}"
                     self._report(
-                        f"{_who(agent, group)} has neither sensors nor actuators; it would never act",
+                        f"{who} has neither sensors nor actuators; it would never act",
                         i,
                         "agents",
                         j,
                         *(("bodies", group.index) if group.numbered else ()),
                     )
-        for j, told in shared_actuators(ports, owned):
-            self._report(told, i, "agents", j, "actuators")
-        self.phases.append(replace(phase, agents=tuple(agents)))
-        self._look_at_filters(i, ports)
-        self._look_for_the_end(i, phase, ports)
+        for k, told in shared_actuators(ports, owned):
+            where = "bodies" if phase.agents[owners[k]].bodies else "actuators"
+            self._report(told, i, "agents", owners[k], where)
+        self._warn_of_shared_incarnations(i, phase, ports)
+        return agents
 
     def _warn_of_shared_channels(self, groups: Sequence[Group], i: int, j: int) -> None:
         """Warn of bodies that fill themselves with the channels of an environment that is not batched."""
         for group in groups:
             spec = group.spec
             filled = group.numbered and not spec.sensors and not spec.actuators
+            together = any(
+                isinstance(p.domain, CoSimulation) for p in group.ports if p.uid == spec.environment
+            )
+            if together:
+                continue  # which is an error, told elsewhere
             if filled and group.batch is None and group.count > 1 and group.names()[1]:
                 self._report(
                     f"{group.count} bodies share all actuators of environment {spec.environment!r}, which is not "
@@ -145,6 +174,37 @@ class Inspection:
                     "count",
                     into=self.warnings,
                 )
+
+    def _warn_of_shared_incarnations(
+        self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]
+    ) -> None:
+        """Warn of bodies that set the same actuators of an incarnation: the numbers of an entry start anew."""
+        taken: dict[str, str] = {}
+        for j, agent in enumerate(phase.agents):
+            for group in embody(agent, ports)[0]:
+                mine = (
+                    {
+                        f"{group.batch.uid}.{k}.{name}": _who(agent, group, place)
+                        for place, k in enumerate(group.incarnations)
+                        for name in group.local[1]
+                    }
+                    if group.batch is not None
+                    else {}
+                )
+                shared = next((uid for uid in mine if uid in taken), None)
+                if shared is not None:
+                    self._report(
+                        f"actuator {shared!r} is set by {taken[shared]} and by {mine[shared]}; of the set-points of one "
+                        "time, those of the later one hold (the numbers of every entry of bodies begin with its "
+                        "'first', 0 if it is not given)",
+                        i,
+                        "agents",
+                        j,
+                        "bodies",
+                        group.index,
+                        into=self.warnings,
+                    )
+                taken |= mine
 
     def _look_at_filters(self, i: int, ports: Sequence[EnvironmentPort]) -> None:
         phase = self.phases[-1]
@@ -254,8 +314,10 @@ def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> b
     return type(condition).evaluation_flow_control is not TerminationCondition.evaluation_flow_control
 
 
-def _who(agent: AgentSpec, group: Group) -> str:
-    return f"body {group.first} of agent {agent.name!r}" if group.numbered else f"agent {agent.name!r}"
+def _who(agent: AgentSpec, group: Group, place: int = 0) -> str:
+    return (
+        f"body {group.first + place} of agent {agent.name!r}" if group.numbered else repr(agent.name)
+    )
 
 
 def inspect(document: RunDocument) -> list[Problem]:

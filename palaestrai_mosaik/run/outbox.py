@@ -17,8 +17,8 @@ FloatVector = npt.NDArray[np.float64]
 
 #: (``"agent"`` or ``"environment"``, name, group of bodies, whether it is an evaluation)
 StreamKey = tuple[str, str, int, bool]
-#: (muscle, terminated, truncated, final observations)
-End = tuple[str, bool, bool, FloatVector]
+#: (number of rows that came before, muscle, terminated, truncated, final observations)
+End = tuple[int, str, bool, bool, FloatVector]
 
 
 class Columns:
@@ -60,8 +60,8 @@ class Batch:
     """All that happened in one worker since the last batch.
 
     ``rows``, ``blocks`` (rows of several bodies) and ``statistics`` are what the store is told, ``experiences`` what the brains
-    are told; ``ends``: rows sent before with which an episode has ended since; ``news``:
-    what the filters of each body have learned. ``steps``: the steps of the episode that it covers.
+    are told, ``sizes`` how many of these rows came at once (0: one by itself); ``ends``: episodes
+    that ended with a row that was told before; ``news``: what the filters of each body have learned. ``steps``: the steps of the episode that it covers.
     """
 
     episode: int
@@ -69,6 +69,7 @@ class Batch:
     rows: dict[StreamKey, Columns] = field(default_factory=dict)
     blocks: dict[StreamKey, list[AgentRows | EnvironmentRows]] = field(default_factory=dict)
     experiences: dict[str, Columns] = field(default_factory=dict)
+    sizes: dict[str, list[int]] = field(default_factory=dict)
     ends: dict[str, list[End]] = field(default_factory=dict)
     news: dict[str, list[list[Any]]] = field(default_factory=dict)
     statistics: list[tuple[Any, ...]] = field(default_factory=list)
@@ -89,25 +90,28 @@ class RemoteBrain:
         self.updates = 0
         self.rows: list[tuple[Any, ...]] = []
         self.ends: list[End] = []
+        #: how many rows came at once, each time (0: one that came by itself)
+        self.sizes: list[int] = []
 
     def learn(self, experience: Experience) -> None:
         """Keep a row."""
+        self.sizes.append(0)
         self.rows.append(tuple(getattr(experience, name) for name in _FIELDS))
 
     def learn_batch(self, experiences: Sequence[Experience]) -> None:
         """Keep rows."""
-        for experience in experiences:
-            self.learn(experience)
+        self.sizes.append(len(experiences))
+        self.rows += [tuple(getattr(one, name) for name in _FIELDS) for one in experiences]
 
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
         """Keep the news of an end."""
-        self.ends.append((muscle, terminated, truncated, final))
+        self.ends.append((len(self.rows), muscle, terminated, truncated, final))
 
     def update_for(self, muscle: str) -> tuple[int, Any]:
         """Nothing is learned here."""
         return 0, None
 
-    def exchange(self, filters: FilterChain) -> None:
+    def exchange(self, filters: Sequence[FilterChain]) -> None:
         """Filters are exchanged with each batch, not with each row."""
 
 
@@ -173,7 +177,8 @@ class Outbox:
         for name, brain in self.brains.items():
             if brain.rows:
                 batch.experiences[name] = Columns(brain.rows)
-                brain.rows = []
+                batch.sizes[name] = brain.sizes
+                brain.rows, brain.sizes = [], []
             if brain.ends:
                 batch.ends[name], brain.ends = brain.ends, []
         for name, chains in filters.items():
@@ -185,6 +190,22 @@ class Outbox:
         return batch
 
 
-def experiences(columns: Columns) -> Iterator[Experience]:
-    """Return the rows of a batch's ``experiences``."""
-    return (Experience(*row) for row in columns)
+def lessons(batch: Batch, agent: str) -> Iterator[tuple[list[Experience], bool] | End]:
+    """Yield what a brain is told, in the order in which it happened.
+
+    That is rows, and whether they came at once; or the end of an episode with a row that was
+    told before.
+    """
+    ends = iter(batch.ends.get(agent, ()))
+    end = next(ends, None)
+    rows = iter(batch.experiences.get(agent, ()))
+    told = 0
+    for size in batch.sizes.get(agent, ()):
+        while end is not None and end[0] <= told:
+            yield end
+            end = next(ends, None)
+        yield [Experience(*next(rows)) for _ in range(size or 1)], bool(size)
+        told += size or 1
+    while end is not None:
+        yield end
+        end = next(ends, None)

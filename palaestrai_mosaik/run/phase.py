@@ -335,7 +335,7 @@ class PhaseRunner:
             if learner is not None:
                 metrics[spec.name] |= more_metrics(learner.brain, metrics[spec.name])
                 told, last = learner.brain.pop_statistics(), reports[0]
-                step = max(len(last.objectives[spec.name]) - 1, 0)
+                step = max(last.last_rows[spec.name], 0)
                 for key, value in told.items() if self.recorder is not None else ():
                     self.recorder.statistic(spec.name, last.worker, number, step, key, value, True)
         self._best({name: figures["objective"] for name, figures in metrics.items()})

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.errors import CheckpointError, ContractError, RunInterrupted, SimulationError
 from palaestrai_mosaik.simulation.body import Learner
 
 from .context import Context
 from .messages import Answer, End, Go, Rebuild, RemoteError, Restore, Save, Start, UpdateKey
-from .outbox import Batch, StreamKey, experiences
+from .outbox import Batch, StreamKey, lessons
 from .parts import WorkerPlan, muscle_uids
 from .process import WorkerDied
 from .worker import EpisodeReport, EpisodeTask
@@ -272,21 +273,37 @@ class ProcessTeam:
             if filters is not None:
                 for news in batch.news.get(name, ()):
                     filters.learn(news)
-            for experience in experiences(batch.experiences[name]) if name in batch.experiences else ():
+            for lesson in lessons(batch, name):
+                if isinstance(lesson[0], int):
+                    learner.mark_end(*lesson[1:])
+                    continue
+                rows, at_once = lesson
                 # (0 in asynchronous phases, where nobody counts)
-                learner.brain.rows_waiting = max(learner.brain.rows_waiting - 1, 0)
-                learner.learn(experience)
-                for key, value in learner.told.items():
-                    told.add((name, batch.episode, experience.step, key))
+                learner.brain.rows_waiting = max(learner.brain.rows_waiting - len(rows), 0)
+                for step, key, value in self._taught(learner, rows, at_once):
+                    told.add((name, batch.episode, step, key))
                     if self._recorder is not None:
-                        self._recorder.statistic(name, worker, batch.episode, experience.step, key, value)
-            for end in batch.ends.get(name, ()):
-                learner.mark_end(*end)
+                        self._recorder.statistic(name, worker, batch.episode, step, key, value)
         twice = (before | told) & muscles
         if twice:
             agent, *_, key = min(twice)
             raise ContractError(f"muscle and brain of agent {agent!r} both report the statistic {key!r}")
         self._brains_told[worker] = told
+
+    @staticmethod
+    def _taught(
+        learner: Learner, rows: Sequence[Experience], at_once: bool
+    ) -> Iterator[tuple[int, str, float]]:
+        """Let the brain think about ``rows``; yield what it tells about itself: step, key, value."""
+        if at_once:
+            learner.learn_batch(rows)
+            told = learner.told_by
+        else:
+            learner.learn(rows[0])
+            told = {rows[0].muscle: learner.told}
+        for row in rows:
+            for key, value in told.get(row.muscle, {}).items():
+                yield row.step, key, value
 
     def _record(self, worker: int, batch: Batch) -> None:
         recorder = self._recorder

@@ -49,6 +49,8 @@ class EpisodeReport:
     ended_by: str
     duration: float
     outcomes: dict[str, dict[str, Any]]
+    #: the number of the last row of any body of each agent (-1: it has none)
+    last_rows: dict[str, int] = field(default_factory=dict)
     objectives: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     interrupted: bool = False
 
@@ -212,6 +214,7 @@ class Worker:
             director.ended_by,
             duration,
             {agent: self._outcome(agent) for agent in director.agents},
+            {agent: max(body.last_row for body in mates) for agent, mates in director.agents.items()},
             {agent: director.objectives(agent).copy() for agent in director.agents},
             director.interrupted,
         )

@@ -21,7 +21,7 @@ from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.rows import AgentRows
 
 from .batch_rows import BatchChannels, Rows
-from .incarnation import Identity, Learning
+from .incarnation import Identity, Learning, check_statistics
 from .ports import AgentStream, EnvironmentPort
 from .wires import Link, Sockets, places
 
@@ -91,6 +91,11 @@ class BatchBody:
     def settled(self) -> bool:
         """Whether rows can be recorded."""
         return self._settled is not None
+
+    @property
+    def last_row(self) -> int:
+        """The number of this episode's last row, of whichever body; -1 if there is none."""
+        return int(self._steps.max()) - 1
 
     def update_of(self, muscle: str, update: Any) -> None:
         """Give the body that the brain knows as ``muscle`` what was learned for it alone."""
@@ -176,8 +181,9 @@ class BatchBody:
         answer = self.muscle.propose_batch(BatchReadings(readings, acting, self.sensors, self.actuators))
         rows.wall = (perf_counter() - started) / len(acting)
         rows.setpoints, rows.data = self._checked(answer, acting)
-        if self.muscle._statistics:
-            self._reported.append((int(rows.step[-1]), self.muscle.pop_statistics()))
+        rows.told = self.muscle.pop_statistics() if self.muscle._statistics else {}
+        if rows.told:
+            self._reported.append((int(rows.step[-1]), rows.told))
         rows.proposed = None
         port, incarnations = self.port, self.channels.rows[acting]
         if port.replays and port.recorded is not None:
@@ -193,15 +199,21 @@ class BatchBody:
             proposed, data = answer
         except (TypeError, ValueError):
             raise ContractError(f"{who} must return (set-points, data), not {answer!r}") from None
-        setpoints = np.array(proposed, dtype=np.float64)
+        try:
+            setpoints = np.array(proposed, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ContractError(
+                f"{who} of agent {self.agent!r} must return set-points as numbers: {error}"
+            ) from error
         layout = self.actuators
         if setpoints.shape != (count, layout.size):
             raise ContractError(
                 f"{who} returned set-points of shape {setpoints.shape}; expected is {(count, layout.size)}: "
                 f"{count} bodies, {layout.size} set-points"
             )
-        if data is not None and len(data) != count:
-            raise ContractError(f"{who} returned data for {len(data)} bodies; there are {count}")
+        if data is not None and (not hasattr(data, "__len__") or len(data) != count):
+            found = f"for {len(data)} bodies" if hasattr(data, "__len__") else f"that is {data!r}"
+            raise ContractError(f"{who} returned data {found}; expected is one for each of {count}")
         wrong = layout.outside(setpoints).any(axis=1)
         if wrong.any():
             place = int(np.argmax(wrong))
@@ -322,6 +334,7 @@ class BatchBody:
         update = learner.learn_batch(experiences)
         steps = dict(zip(rows.places.tolist(), rows.step.tolist(), strict=True))
         for uid, told in learner.told_by.items():
+            check_statistics(self.agent, rows.told, told)
             self._reported.append((steps[self._place_of[uid]], told))
         if update is None:
             return

@@ -43,7 +43,7 @@ class Rows:
     """The rows of one tick, a row of each array for each of ``places`` among the bodies."""
 
     _ARRAYS = ("places", "step", "episodes", "readings", "setpoints", "rewards", "value")
-    __slots__ = (*_ARRAYS, "time", "wall", "proposed", "data", "learned")
+    __slots__ = (*_ARRAYS, "time", "wall", "proposed", "data", "learned", "told")
 
     places: IntVector
     step: npt.NDArray[np.int64]
@@ -58,13 +58,15 @@ class Rows:
     data: Sequence[Any] | None
     #: the brain has been told
     learned: bool
+    #: what the muscle reported about itself
+    told: dict[str, Any]
 
     def of(self, mask: BoolVector) -> Rows:
         """Return those under ``mask``."""
         part = Rows()
         for name in Rows._ARRAYS:
             setattr(part, name, getattr(self, name)[mask])
-        part.time, part.wall, part.learned = self.time, self.wall, self.learned
+        part.time, part.wall, part.learned, part.told = self.time, self.wall, self.learned, self.told
         part.proposed = None if self.proposed is None else self.proposed[mask]
         data = self.data
         part.data = None if data is None else [data[i] for i in np.flatnonzero(mask).tolist()]

@@ -15,7 +15,7 @@ from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, collect_setpoints
 
-from .incarnation import Incarnation
+from .incarnation import Incarnation, check_statistics
 from .ports import EnvironmentPort
 from .wires import read
 
@@ -124,12 +124,17 @@ class Learner:
             terminated=terminated, truncated=truncated, muscle=muscle, final_observations=final
         )
 
-    def exchange(self, filters: FilterChain) -> None:
+    def exchange(self, filters: Sequence[FilterChain]) -> None:
         """See :class:`Learning`."""
-        news = filters.news()
-        if news is not None and self.filters is not None:
-            self.filters.learn(news)
-            filters.set_state(self.filters.state())
+        told = [chain.news() for chain in filters]
+        if self.filters is None or all(news is None for news in told):
+            return
+        for news in told:
+            if news is not None:
+                self.filters.learn(news)
+        state = self.filters.state()
+        for chain in filters:
+            chain.set_state(state)
 
     def update_for(self, muscle: str) -> tuple[int, Any]:
         """Return the newest update that ``muscle`` shall have, and its number (0: none)."""
@@ -321,8 +326,8 @@ class Body(Incarnation):
         )
         if learner.told:
             self._tell(learner.told)
-        if self.filters is not None:
-            learner.exchange(self.filters)
+        if self.filters is not None and not self.together:
+            learner.exchange([self.filters])
         if update is not None:
             (self.hand_on or self.muscle.update)(update)
 
@@ -363,9 +368,5 @@ class Body(Incarnation):
         return float(answer)
 
     def _tell(self, reported: dict[str, Any]) -> None:
-        twice = sorted(self.told.keys() & reported.keys())
-        if twice:
-            raise ContractError(
-                f"muscle and brain of agent {self.name!r} both report the statistic {twice[0]!r}"
-            )
+        check_statistics(self.agent, self.told, reported)
         self.told |= reported

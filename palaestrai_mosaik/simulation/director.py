@@ -87,6 +87,8 @@ class Director:
         self.agents: dict[str, list[AnyBody]] = {}
         #: what brains have learned, for all bodies of the agent
         self._news: dict[str, Any] = {}
+        #: the bodies of each agent whose filters learn together
+        self._filtered: list[Sequence[AnyBody]] = []
         for order, body in enumerate(self.bodies):
             body.order = order
             self.agents.setdefault(body.agent, []).append(body)
@@ -146,7 +148,7 @@ class Director:
             if body.learns:
                 # taking turns, it acts on states that are still to come
                 body.think(ahead=body.muscle.looks_ahead and not self.taking_turns)
-        if self._news:
+        if self._news or self._filtered:
             self._spread()
         if self.taking_turns:
             return self._turn(fresh)
@@ -204,12 +206,21 @@ class Director:
     def _share(self, mates: Sequence[AnyBody]) -> None:
         """Let an agent's bodies have what is learned from any of them, if it is for all."""
         learner = mates[0].learner
+        if learner is not None and any(body.filters is not None for body in mates):
+            self._filtered.append(mates)
+            for body in mates:
+                if isinstance(body, Body):
+                    body.together = True
         if learner is not None and learner.shared_updates:
             for body in mates:
                 body.hand_on = partial(self._news.__setitem__, body.agent)
 
     def _spread(self) -> None:
-        """Give the newest update of every brain to all bodies of its agent."""
+        """Give the newest update of every brain, and what filters have learned, to all bodies of its agent."""
+        for mates in self._filtered:
+            learner = mates[0].learner
+            if mates[0].learns and learner is not None:
+                learner.exchange([body.filters for body in mates if body.filters is not None])
         for agent, update in self._news.items():
             for body in self.agents[agent]:
                 body.muscle.update(update)

@@ -171,7 +171,7 @@ class _Placing:
                 # bodies without a number in their channels share them
                 ids *= self.spec.count
                 break
-            ids.append(self._resolved(patterns, number))
+            ids.append(self._resolved(patterns, number, self.ports))
             if numbered:
                 self._one_environment(ids[-1], number)
             if len(self.faults) > before:
@@ -215,21 +215,23 @@ class _Placing:
                 )
             )
             return (), ()
-        sensors, actuators = self._resolved(patterns, spec.first)
+        sensors, actuators = self._resolved(patterns, spec.first, [batch])
         start = len(f"{batch.uid}.{spec.first}.")
         return tuple(uid[start:] for uid in sensors), tuple(uid[start:] for uid in actuators)
 
-    def _resolved(self, patterns: dict[str, Sequence[str]], number: int) -> Names:
-        """Return the ids that the patterns mean for the body ``number``."""
+    def _resolved(
+        self, patterns: dict[str, Sequence[str]], number: int, ports: Sequence[EnvironmentPort]
+    ) -> Names:
+        """Return the ids that the patterns mean, in ``ports``, for the body ``number``."""
         names: dict[str, list[str]] = {}
         for kind, given in patterns.items():
             names[kind] = [pattern.replace(BODY_NUMBER, str(number)) for pattern in given]
             # what stands for everything may be nothing of one kind
             for k, name in enumerate(names[kind]) if getattr(self.spec, kind) else ():
-                if not any(port.match(kind, name) for port in self.ports):
+                if not any(port.match(kind, name) for port in ports):
                     self.faults.append((self._unknown(kind, name), (*self.place, kind, k)))
-        return match_all(self.ports, "sensors", names["sensors"]), match_all(
-            self.ports, "actuators", names["actuators"]
+        return match_all(ports, "sensors", names["sensors"]), match_all(
+            ports, "actuators", names["actuators"]
         )
 
     def _one_environment(self, names: Names, number: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Experience, Memory, Muscle, Objective
 from palaestrai_mosaik.agent.filter import FilterChain
+from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Mode
 
 from .channels import Channels
@@ -68,8 +69,15 @@ class Learning(Protocol):
     def update_for(self, muscle: str) -> tuple[int, Any]:
         """Return the newest update that ``muscle`` shall have, and its number (0: none)."""
 
-    def exchange(self, filters: FilterChain) -> None:
-        """Take what a muscle's filters have learned, and give them what all have learned."""
+    def exchange(self, filters: Sequence[FilterChain]) -> None:
+        """Take what the muscles' filters have learned, and give them what all have learned."""
+
+
+def check_statistics(agent: str, muscle: Mapping[str, Any], brain: Mapping[str, Any]) -> None:
+    """Raise :class:`ContractError` where muscle and brain report the same about one row."""
+    twice = sorted(muscle.keys() & brain.keys())
+    if twice:
+        raise ContractError(f"muscle and brain of agent {agent!r} both report the statistic {twice[0]!r}")
 
 
 class Incarnation:
@@ -104,6 +112,8 @@ class Incarnation:
         self._offered = self.offered = self.actuators if filters is None else filters.actuators
         #: takes what the brain learned from a row of this body (``None``: its muscle)
         self.hand_on: Callable[[Any], None] | None = None
+        #: its filters learn together with those of the agent's other bodies, after all have thought
+        self.together = False
         #: how often its environment has begun again
         self.episodes = 0
         self.proposed: FloatVector | None = None
@@ -137,6 +147,11 @@ class Incarnation:
     def update_of(self, muscle: str, update: Any) -> None:
         """Give ``muscle`` what was learned for it alone."""
         self.muscle.update(update)
+
+    @property
+    def last_row(self) -> int:
+        """The number of this episode's last row; -1 if there is none."""
+        return self.rows - 1
 
     def switch(self, mode: Mode) -> None:
         """Train (and learn) or test in the episodes to come."""

@@ -98,7 +98,7 @@ def shared_actuators(
             problems.append(
                 (
                     place,
-                    f"actuator {shared[0]!r}{more} belongs to {owners[shared[0]]!r} and to {name!r}; in a co-simulation "
+                    f"actuator {shared[0]!r}{more} belongs to {owners[shared[0]]} and to {name}; in a co-simulation "
                     "an actuator has one owner, because mosaik gives both values to the entity without an order",
                 )
             )
