@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.experiment import resolve
 from palaestrai_mosaik.store import BodyChoice
 
 if TYPE_CHECKING:
@@ -28,8 +31,8 @@ def body_outcomes(
     """Return what each body came to in each episode of the phase, in the form of ``Store.outcomes``.
 
     Columns: ``phase``, ``worker``, ``body``, ``episode``, ``evaluation``, ``agent``, ``kind``,
-    ``name``, ``sum`` and ``mean`` (over the steps of all episodes that its environment had within
-    that of the phase).
+    ``name``, ``sum`` and ``mean`` (over the steps that have a value, of all episodes that its
+    environment had within that of the phase).
     """
     import pandas as pd
 
@@ -38,14 +41,17 @@ def body_outcomes(
         *(run, phase, choice.agent),
         evaluation=evaluation,
         **choice.around,
+        counts=True,
     )
-    sums = [name for name in map(str, rows) if name.endswith("_sum")]
-    grouped = rows.groupby(keys, sort=False)[["steps", *sums]].sum(min_count=1).reset_index()
+    values = [str(name).removesuffix("_sum") for name in rows if str(name).endswith("_sum")]
+    counted = [f"{name}_{what}" for name in values for what in ("sum", "count")]
+    grouped = rows.groupby(keys, sort=False)[counted].sum(min_count=1).reset_index()
     parts = []
-    for name in sums:
-        reward = name.removesuffix("_sum").removeprefix("reward.") if name != "objective_sum" else ""
+    for name in values:
+        reward = name.removeprefix("reward.") if name != "objective" else ""
         part = grouped[keys].assign(kind="reward" if reward else "objective", name=reward)
-        parts.append(part.assign(sum=grouped[name], mean=grouped[name] / grouped["steps"]))
+        total, count = grouped[f"{name}_sum"], grouped[f"{name}_count"]
+        parts.append(part.assign(sum=total, mean=total / count.where(count > 0)))
     result = pd.concat(parts, ignore_index=True)
     # an agent has no part in the rewards of environments that others are in
     return result[result["sum"].notna() | (result["kind"] == "objective")]
@@ -54,14 +60,25 @@ def body_outcomes(
 def phases_that_begin_again(store: Store, run: str) -> set[int]:
     """Return the numbers of the phases in which environments begin again on their own."""
     document = store.document(run)
-    always = _waits_for_all(document.get("run_config", {}))
+    always = _begins_again(document.get("run_config", {}))
     phases = [phase for entry in document.get("schedule", []) for phase in entry.values()]
-    return {i for i, phase in enumerate(phases) if always or _waits_for_all(phase.get("simulation", {}))}
+    return {i for i, phase in enumerate(phases) if always or _begins_again(phase.get("simulation", {}))}
 
 
-def _waits_for_all(section: Mapping[str, Any]) -> bool:
-    conditions = section.get("conditions") or []
-    return any((condition.get("params") or {}).get("when") == "all" for condition in conditions)
+def _begins_again(section: Mapping[str, Any]) -> bool:
+    conditions = list(section.get("conditions") or [])
+    conditions += [section["condition"]] if section.get("condition") else []
+    return any(_resets(str(one["name"]), one.get("params") or {}) for one in conditions)
+
+
+def _resets(name: str, params: Mapping[str, Any]) -> bool:
+    """Whether a condition lets environments begin again: asked of the condition itself, if it is to be had here."""
+    try:
+        made = resolve(name, "condition")(**deepcopy(dict(params)))
+    except (PalaestraiMosaikError, TypeError):
+        # its package is not installed here, or no longer the one that ran
+        return bool(params.get("when") == "all")
+    return bool(getattr(made, "environments_reset", False))
 
 
 def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: int | None) -> pd.DataFrame:

@@ -9,7 +9,7 @@ episode without any value makes the outcome NaN.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,11 @@ _KEYS = ("worker", "episode", "step")
 _Episodes = dict[tuple[int, int], npt.NDArray[np.float64]]
 
 
+@dataclass(frozen=True, slots=True)
+class PerBody(OutcomeSpec):
+    """An outcome of an agent's episodes that is divided by the number of the agent's bodies."""
+
+
 def fold(values: FloatVector, how: str) -> float:
     """Return all ``values`` as one; NaN where there are none, or one of them is NaN."""
     return float(_FOLDS[how](values)) if len(values) else float("nan")
@@ -65,7 +70,8 @@ def outside(values: FloatVector, band: tuple[float, float] | None) -> FloatVecto
 def default_outcomes(store: Store, runs: Sequence[str]) -> tuple[OutcomeSpec, ...]:
     """Return the outcomes of a design that names none: objectives of the last phase, summed.
 
-    They are called ``objective``, or ``objective.AGENT`` where several agents have one.
+    They are called ``objective``, or ``objective.AGENT`` where several agents have one. Where an
+    agent has several bodies in any of the runs, it is the mean over its bodies.
     Raises :class:`~palaestrai_mosaik.errors.StoreError` where none has.
     """
     agents = store.agents_across(runs)
@@ -75,9 +81,15 @@ def default_outcomes(store: Store, runs: Sequence[str]) -> tuple[OutcomeSpec, ..
             "no agent of the last phase has an objective: say under `outcomes` of the design what to take "
             f"from the results ({_sources()})"
         )
+    bodies = store.bodies_across(runs)
+    many = set(bodies.loc[bodies["bodies"] > 1, "agent"])
+    kinds = [PerBody if name in many else OutcomeSpec for name in names]
     if len(names) == 1:
-        return (OutcomeSpec("objective", "objective", better="higher"),)
-    return tuple(OutcomeSpec(f"objective.{name}", "objective", agent=name, better="higher") for name in names)
+        return (kinds[0]("objective", "objective", better="higher"),)
+    return tuple(
+        kind(f"objective.{name}", "objective", agent=name, better="higher")
+        for name, kind in zip(names, kinds, strict=True)
+    )
 
 
 def take(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> dict[str, float]:
@@ -188,6 +200,10 @@ def _aggregates(store: Store, runs: Sequence[str], outcome: OutcomeSpec, name: s
         frame = _one_agent(store, runs, outcome, frame)
     if frame.empty:
         raise _no_episodes(outcome)
+    if isinstance(outcome, PerBody):
+        counts = store.bodies_across(runs, outcome.phase).set_index(["run", "agent"])["bodies"].to_dict()
+        keys = zip(frame["run"], frame["agent"], strict=True)
+        frame = frame.assign(**{outcome.step: frame[outcome.step] / [int(counts[key]) for key in keys]})
     return _folded(frame, outcome.step, outcome)
 
 

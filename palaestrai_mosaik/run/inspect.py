@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
-from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.errors import ContractError, DocumentError, Problem
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, check_classes
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.embody import Group, embody
@@ -16,7 +16,7 @@ from palaestrai_mosaik.simulation.wires import shared_actuators
 from palaestrai_mosaik.types import Mode
 
 from .parts import BASES, make_conditions, make_filters, make_port
-from .sessions import DEFAULT_STORE, StoredSessions
+from .sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
 
 class Inspection:
@@ -86,6 +86,10 @@ class Inspection:
                     continue
                 self._ports.append((spec, port))
                 self._spare.append((spec, port))
+                try:
+                    check_sessions(port.domain)
+                except ContractError as error:
+                    self._report(str(error), i, "environments", j, "environment", "params", "source")
             ports.append(self.port(spec))
         if len(ports) < len(phase.environments):
             return
@@ -315,9 +319,7 @@ def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> b
 
 
 def _who(agent: AgentSpec, group: Group, place: int = 0) -> str:
-    return (
-        f"body {group.first + place} of agent {agent.name!r}" if group.numbered else repr(agent.name)
-    )
+    return f"body {group.first + place} of agent {agent.name!r}" if group.numbered else repr(agent.name)
 
 
 def inspect(document: RunDocument) -> list[Problem]:

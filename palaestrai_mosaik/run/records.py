@@ -8,7 +8,7 @@ from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
 from palaestrai_mosaik.simulation.batch_port import BatchPort
 from palaestrai_mosaik.simulation.channels import Channels
-from palaestrai_mosaik.simulation.embody import Group
+from palaestrai_mosaik.simulation.embody import Group, Names
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.store import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from palaestrai_mosaik.types.vectors import Layout
@@ -62,13 +62,34 @@ def body_record(group: Group) -> BodyRecord:
         rewards=group.reward_names,
         proposed=any(port.replays for port in channels.ports),
         number=_number(group, channels),
+        incarnations=_incarnations(group),
     )
 
 
 def _number(group: Group, channels: Channels) -> int:
-    """Return the number of the first body: that of the incarnation in which it sits, if it sits in one."""
-    seats = [port.number for port in channels.ports if port.root is not port]
-    return seats[0] if len(seats) == 1 else group.spec.first
+    """Return what stands for ``{body}`` in the channels of the first body.
+
+    Where they have no place for it, it is the incarnation in which the body sits, if it sits in one.
+    """
+    seats = _seats(channels)
+    varies = any(BODY_NUMBER in name for name in (*group.spec.sensors, *group.spec.actuators))
+    return seats[0] if len(seats) == 1 and not varies else group.spec.first
+
+
+def _incarnations(group: Group) -> tuple[int, ...] | None:
+    """Return where the bodies sit, unless they sit one behind the other as their numbers say."""
+    if group.batch is not None or len(group.environments) != 1:
+        return None
+    seats: dict[Names, tuple[int, ...]] = {}
+    for names in group.ids:
+        if names not in seats:
+            seats[names] = _seats(Channels(group.ports, *names))
+    # several bodies sit in one incarnation each
+    return tuple(one for names in group.ids for one in seats[names]) or None
+
+
+def _seats(channels: Channels) -> tuple[int, ...]:
+    return tuple(port.number for port in channels.ports if port.root is not port)
 
 
 def _channels(layout: Layout, names: Sequence[str] | None = None) -> list[ChannelRecord]:

@@ -20,17 +20,19 @@ from palaestrai_mosaik.environment.replay.sources import (
     plain_name,
 )
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.experiment.model import ReplaySpec
+from palaestrai_mosaik.experiment.model import BODY_NUMBER, ReplaySpec
 from palaestrai_mosaik.types import Space
 
 from .recorded import described, recorded_phases
 from .replay import find_instance
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from palaestrai_mosaik.store import InstanceRecorder, Store
 
 #: what tells the episodes of bodies apart, in the order in which they become sessions
-_SESSION = ("phase", "worker", "episode", "body", "environment_episode")
+_SESSION = ("phase", "evaluation", "worker", "episode", "body", "environment_episode")
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ def connect(domain: World, stored: StoredSessions) -> None:
         domain.read_store = stored
 
 
+def check_sessions(domain: World) -> None:
+    """Raise :class:`ContractError` where an environment that replays cannot do so, as far as is known yet."""
+    if isinstance(domain, SessionPoolEnvironment):
+        domain.check_sessions()
+
+
 def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
     store: Store,
     run: str | None = None,
@@ -110,7 +118,8 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
     Observations and actions are called as the agent's sensors and actuators (without the
     number of an incarnation, where several bodies share a name), and have their spaces. All
     are float64. After the last action comes the last state of the environment, if all sensors are
-    in one. Sessions are ordered by phase, worker, episode and body.
+    in one. Sessions are ordered by phase, worker, episode and body; those of a phase's evaluations come after
+    the others.
 
     Raises :class:`StoreError` where something is not there, or the bodies are not alike.
     """
@@ -154,7 +163,9 @@ class _Piece:
         places = ["body", "environment_episode"]
         everything = store.steps(run, phase, agent, evaluation=evaluation, body=body)
         numbers = store.steps(run, phase, agent, evaluation=evaluation, body=body, columns=places)
-        self.frame = everything.assign(phase=phase, **{name: numbers[name] for name in places})
+        self.frame = everything.assign(
+            phase=phase, evaluation=evaluation, **{name: numbers[name] for name in places}
+        )
         present = set(self.frame["body"])
         groups = store.bodies(run, phase, agent)
         stop = groups["first"] + groups["count"]
@@ -211,29 +222,60 @@ class _Piece:
         lasts = self.frame.groupby(list(_SESSION))["time"].max()
         group: Any
         for group in self._groups.itertuples(index=False):
-            first = group.number if self._batched(group) else 0
-            for key, row in self._states_of(group).items():
+            # bodies may share an incarnation; one that is in several has no state of its own
+            owner, uids, named = self._observed(group)
+            if owner is None:
+                result |= self._last_by_body(group, lasts)
+                continue
+            seats = group.incarnations or [0] * group.count
+            seats = seats if named is None else [named] * group.count
+            bodies: dict[int, list[int]] = {}
+            for place, seat in enumerate(seats if len(seats) == group.count else []):
+                bodies.setdefault(seat, []).append(int(group.first) + place)
+            for key, row in self._states_of(group, owner, uids).items():
                 worker, episode, incarnation, turn = key
-                place = int(incarnation - first)
-                session = (self.phase, worker, episode, int(group.first) + place, turn)
-                if 0 <= place < group.count and session in lasts.index and row[0] > lasts[session]:
-                    result[session] = row[1:]
+                for body in bodies.get(incarnation, ()):
+                    session = (self.phase, self._evaluation, worker, episode, body, turn)
+                    if session in lasts.index and row[0] > lasts[session]:
+                        result[session] = row[1:]
         return result
 
-    def _batched(self, group: Any) -> bool:
-        environments = self._store.environments(self._run, self.phase)
-        return bool(
-            (environments.loc[environments["environment"] == group.environment, "incarnations"] > 1).any()
-        )
-
-    def _states_of(self, group: Any) -> dict[tuple[int, ...], npt.NDArray[np.float64]]:
-        """Return time and readings of the last state of each episode around a group of bodies."""
+    def _last_by_body(self, group: Any, lasts: pd.Series) -> dict[tuple[Any, ...], npt.NDArray[np.float64]]:
+        """Return the same for bodies that have channels of their own in an ordinary environment."""
+        result: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
         offered = self._offered[self._offered["kind"] == "sensor"]
         owners = dict(zip(offered["uid"], offered["environment"], strict=True))
         own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
-        uids = [uid if uid in owners else uid.replace(f".{group.number}.", ANY_BODY, 1) for uid in own["uid"]]
-        if len({owners.get(uid) for uid in uids}) != 1 or owners.get(uids[0]) is None:
-            return {}
+        for place in range(group.count):
+            uids = [uid.replace(BODY_NUMBER, str(group.number + place)) for uid in own["uid"]]
+            found = {owners.get(uid) for uid in uids}
+            owner = found.pop() if len(found) == 1 else None
+            if owner is None:
+                break
+            for (worker, episode, _, turn), row in self._states_of(group, owner, uids).items():
+                session = (self.phase, self._evaluation, worker, episode, int(group.first) + place, turn)
+                if session in lasts.index and row[0] > lasts[session]:
+                    result[session] = row[1:]
+        return result
+
+    def _observed(self, group: Any) -> tuple[str | None, list[str], int | None]:
+        """Return the environment that has all sensors of a group's bodies (``None``: there are several).
+
+        Then their uids as those of all its incarnations, and the incarnation that they name, if they do.
+        """
+        offered = self._offered[self._offered["kind"] == "sensor"]
+        owners = dict(zip(offered["uid"], offered["environment"], strict=True))
+        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
+        found = [_place_of(uid, owners) for uid in own["uid"]]
+        if len({(owner, number) for owner, _, number in found}) != 1:
+            return None, [], None
+        return found[0][0], [uid for _, uid, _ in found], found[0][2]
+
+    def _states_of(
+        self, group: Any, owner: str, uids: Sequence[str]
+    ) -> dict[tuple[int, ...], npt.NDArray[np.float64]]:
+        """Return time and readings of the last state of each episode around a group of bodies."""
+        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
         columns = [
             c
             for uid, size in zip(uids, own["size"], strict=True)
@@ -241,7 +283,7 @@ class _Piece:
         ]
         places = ["incarnation", "environment_episode"]
         states = self._store.environment_states(
-            *(self._run, self.phase, owners[uids[0]]),
+            *(self._run, self.phase, owner),
             evaluation=self._evaluation,
             columns=[*columns, *places],
         )
@@ -249,6 +291,18 @@ class _Piece:
         last = states.sort_values("step", kind="stable").groupby(keys).tail(1)
         values = last[["time", *columns]].to_numpy(np.float64)
         return {tuple(key): row for key, row in zip(last[keys].to_numpy().tolist(), values, strict=True)}
+
+
+def _place_of(uid: str, owners: Mapping[str, str]) -> tuple[str | None, str, int | None]:
+    """Return the environment of a channel, its uid there, and the incarnation that it names, if it does."""
+    if uid in owners:
+        return owners[uid], uid, None
+    for owner in dict.fromkeys(owners.values()):
+        number, _, name = uid.removeprefix(f"{owner}.").partition(".")
+        common = f"{owner}{ANY_BODY}{name}"
+        if uid.startswith(f"{owner}.") and number.isdecimal() and owners.get(common) == owner:
+            return owner, common, int(number)
+    return None, uid, None
 
 
 def _channel(prefix: str, uid: str, space: str, size: int) -> Channel:

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from .lookup import Lookup, frame
-from .models import Agent, Episode, Failure, Instance, Outcome, Phase, RunDocument, Stream
+from .models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, RunDocument, Stream
 from .query import status_of
 
 if TYPE_CHECKING:
@@ -86,6 +86,16 @@ class AcrossRuns(Lookup):
         """
         statement = select(Agent.phase_id, Agent.name, Agent.objective).order_by(Agent.id)
         return self._rows(runs, phase, statement, Agent.phase_id, ("agent", "objective"))
+
+    def bodies_across(self, runs: Sequence[str], phase: int | str | None = None) -> pd.DataFrame:
+        """Return how many bodies an agent has, one row per run and agent: ``run``, ``phase``, ``agent``, ``bodies``."""
+        statement = (
+            select(Agent.phase_id, Agent.name, func.sum(Body.count))
+            .join(Body, Body.agent_id == Agent.id)
+            .group_by(Agent.phase_id, Agent.id, Agent.name)
+            .order_by(Agent.id)
+        )
+        return self._rows(runs, phase, statement, Agent.phase_id, ("agent", "bodies"))
 
     def episodes_across(
         self, runs: Sequence[str], phase: int | str | None = None, *, evaluation: bool = False

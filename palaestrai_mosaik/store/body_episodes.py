@@ -43,6 +43,7 @@ class BodyEpisodes(Trajectories):
         *,
         environment: str | None = None,
         body: Bodies | None = None,
+        counts: bool = False,
     ) -> pd.DataFrame:
         """Return one row per episode of each body, those of an agent in the order in which they ended.
 
@@ -53,7 +54,8 @@ class BodyEpisodes(Trajectories):
         ``objective_mean``, ``reward.NAME_sum`` of every reward, ``terminated``, ``truncated``,
         ``complete`` (its environment ended by itself; otherwise something else ended the phase's
         episode, or it still goes on). Steps without a value are no part of a sum or mean, which
-        is NaN where there is no value at all.
+        is NaN where there is no value at all. With ``counts``, ``objective_count`` and
+        ``reward.NAME_count`` say how many steps have a value.
         """
         import pandas as pd
 
@@ -73,7 +75,7 @@ class BodyEpisodes(Trajectories):
             if group is None or not paths:
                 continue
             numbers = None if group.numbers == group.whole else group.numbers
-            frame = _episodes_of(paths, Rows(worker, episode, numbers=numbers))
+            frame = _episodes_of(paths, Rows(worker, episode, numbers=numbers), counts)
             frame["complete"] = _complete(frame, group, flag, ended)
             for place, (column, value) in enumerate(
                 {"phase": number, "agent": name, "environment": group.environment}.items()
@@ -84,6 +86,7 @@ class BodyEpisodes(Trajectories):
         if not frames:
             names = ["phase", "agent", "environment", "worker", "episode", "evaluation", "body"]
             names += ["environment_episode", "steps", "time", "objective_sum", "objective_mean"]
+            names += ["objective_count"] if counts else []
             return pd.DataFrame(columns=[*names, *_ENDS, "complete"])
         result = pd.concat(frames, ignore_index=True)
         last = [*_ENDS, "complete"]
@@ -94,7 +97,7 @@ class BodyEpisodes(Trajectories):
         return ranked.drop(columns="_agent").reset_index(drop=True)
 
 
-def _episodes_of(paths: Sequence[Path], rows: Rows) -> pd.DataFrame:
+def _episodes_of(paths: Sequence[Path], rows: Rows, with_counts: bool) -> pd.DataFrame:
     """Fold the steps of one stream, some parts at a time."""
     there = columns_of(paths)
     rewards = [name for name in there if name.startswith("reward.")]
@@ -112,7 +115,7 @@ def _episodes_of(paths: Sequence[Path], rows: Rows) -> pd.DataFrame:
         result[f"{name}_sum"] = result[f"{name}_sum"].astype(float)
     mean = result["objective_sum"] / counts["objective"].where(counts["objective"] > 0)
     result.insert(list(result).index("objective_sum") + 1, "objective_mean", mean)
-    return result
+    return result.assign(**{f"{name}_count": counts[name] for name in values}) if with_counts else result
 
 
 def _tables(paths: Sequence[Path], rows: Rows, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -201,14 +204,8 @@ def _ended(streams: pd.DataFrame, root: Path, rows: Rows) -> _Ended:
 
 def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _Ended) -> list[bool]:
     keys = frame[_KEYS].itertuples(index=False)
-    places = [
-        (ended.get((group.phase, evaluation, uid), set()), place) for uid, place in group.places.items()
-    ]
-    first = group.whole.start
+    around = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
     return [
-        any(
-            (worker, episode, place + (body - first if following else 0), own) in known
-            for known, (place, following) in places
-        )
+        any((worker, episode, seat, own) in known for known, uid in around for seat in group.seats(uid, body))
         for worker, episode, body, own in keys
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.errors import StoreError, listed
+from palaestrai_mosaik.experiment.model import BODY_NUMBER
 
 from .lookup import unknown
 from .members import Members
@@ -45,9 +46,9 @@ class BodyChoice:
 class BodyGroup:
     """Alike bodies of an agent in a phase; ``numbers`` are those that are meant.
 
-    ``places`` gives for each environment around them the number of its incarnation in which
-    the first body sits, and whether the others sit in those that follow it. ``several``: the
-    agent has more than one body.
+    ``places`` gives for each environment around them the incarnations in which the bodies of
+    ``whole`` sit, one after the other; of a single body, there may be several. ``several``: the agent
+    has more than one body.
     """
 
     phase: int
@@ -57,15 +58,18 @@ class BodyGroup:
     environment: str | None
     numbers: range | tuple[int, ...]
     whole: range
-    places: dict[str, tuple[int, bool]]
+    places: dict[str, Sequence[int]]
     several: bool
+
+    def seats(self, environment: str, number: int) -> Sequence[int]:
+        """Return in which incarnations of ``environment`` the body with this number sits."""
+        seats = self.places.get(environment, ())
+        place = number - self.whole.start
+        return seats if len(self.whole) == 1 else seats[place : place + 1]
 
     def incarnations(self, environment: str) -> set[int]:
         """Return in which incarnations of ``environment`` the bodies sit."""
-        if environment not in self.places:
-            return set()
-        first, following = self.places[environment]
-        return {first + (number - self.whole.start if following else 0) for number in self.numbers}
+        return {seat for number in self.numbers for seat in self.seats(environment, number)}
 
 
 class Coordinates(Members):
@@ -83,12 +87,15 @@ class Coordinates(Members):
 
         Columns: ``phase``, ``agent``, ``group``, ``name`` (a label, or ``None``), ``first`` and
         ``count`` (the bodies are ``first`` up to ``first + count - 1``), ``environment`` (``None``:
-        a body that spans several), ``number`` (of the first body in names of channels, and of its
-        incarnation in a batched environment), ``muscle``, ``objective``, ``proposed`` (whether what
-        the agent would have done is recorded), ``sensors``, ``actuators``, ``rewards`` (lists of
-        uids; in those of several bodies, ``{body}`` stands for the number).
+        a body that spans several), ``number`` (of the first body in names of channels),
+        ``incarnations`` (list: in which of a batched environment the bodies sit, one after the other;
+        of a single body, there may be several; empty where it is not batched or spans several),
+        ``muscle``, ``objective``, ``proposed`` (whether what the agent would have done is recorded),
+        ``sensors``, ``actuators``, ``rewards`` (lists of uids; in those of several bodies, ``{body}``
+        stands for the number).
         """
         rows = self._bodies(run, phase, agent)
+        rows["incarnations"] = self._seated(run, phase, rows)
         meant = {(g.phase, g.agent, g.group) for g in self._groups(run, phase, agent, environment, body)}
         keys = rows[["phase", "agent", "group"]].itertuples(index=False, name=None)
         return rows[np.array([key in meant for key in keys], dtype=bool)].reset_index(drop=True)
@@ -121,8 +128,7 @@ class Coordinates(Members):
         rows = self._bodies(run, phase, agent)
         if rows.empty:
             return []
-        environments = self.environments(run, phase)
-        known = environments.set_index(["phase", "environment"])["incarnations"].to_dict()
+        seated = self._seated(run, phase, rows)
         offered: dict[int, dict[str, str]] = {}
         spanning = rows["environment"].isna()
         if spanning.any():
@@ -135,15 +141,13 @@ class Coordinates(Members):
         counts = rows.groupby(["phase", "agent"])["count"].sum().to_dict()
         result = []
         row: Any
-        for row in rows.itertuples(index=False):
-            if row.environment is not None:
-                batched = int(known.get((row.phase, row.environment), 1)) > 1
-                places = {row.environment: (int(row.number) if batched else 0, batched)}
-            else:
-                owners = offered.get(row.phase, {})
-                uids = [*row.sensors, *row.actuators]
-                places = dict.fromkeys((owners[uid] for uid in uids if uid in owners), (0, False))
+        for row, seats in zip(rows.itertuples(index=False), seated, strict=True):
             whole = range(int(row.first), int(row.first) + int(row.count))
+            places: dict[str, Sequence[int]]
+            if row.environment is not None:
+                places = {row.environment: seats or (0,) * len(whole)}
+            else:
+                places = _around([*row.sensors, *row.actuators], offered.get(row.phase, {}))
             several = int(counts[row.phase, row.agent]) > 1
             result.append(
                 BodyGroup(
@@ -153,27 +157,80 @@ class Coordinates(Members):
             )
         return result
 
+    def _seated(self, run: str, phase: int | str | None, rows: pd.DataFrame) -> pd.Series:
+        """Return for each group of bodies the incarnations of its batched environment, in order."""
+        import pandas as pd
 
-def numbers_of(wanted: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
-    """Return the numbers that are ``wanted``, of 0 up to ``count``; ``what`` names them in errors."""
-    try:
-        found = tuple(map(index, wanted if isinstance(wanted, Iterable) else [wanted]))
-    except TypeError:
-        raise StoreError(f"{what} {wanted!r}: expected is a number, or several") from None
-    for number in found:
-        if not 0 <= number < count:
-            raise StoreError(f"there is no {what} {number}: they are 0 to {count - 1}")
+        environments = self.environments(run, phase)
+        known = environments.set_index(["phase", "environment"])["incarnations"].to_dict()
+        found: list[list[int]] = []
+        row: Any
+        for row in rows.itertuples(index=False):
+            told = row.incarnations
+            if told is None and known.get((row.phase, row.environment), 1) > 1:
+                told = range(int(row.number), int(row.number) + int(row.count))
+            found.append([] if told is None else list(told))
+        return pd.Series(found, dtype=object)
+
+
+def _around(uids: Iterable[str], offered: Mapping[str, str]) -> dict[str, Sequence[int]]:
+    """Return the environments, and their incarnations, that offer the channels of a body that spans several.
+
+    ``offered``: the environment of each channel, with ``{body}`` for the number of an incarnation.
+    """
+    found: dict[str, set[int]] = {}
+    batched = {owner for uid, owner in offered.items() if uid.startswith(f"{owner}.{BODY_NUMBER}.")}
+    for uid in uids:
+        if uid in offered:
+            found.setdefault(offered[uid], set()).add(0)
+            continue
+        for owner in batched:
+            number, _, name = uid.removeprefix(f"{owner}.").partition(".")
+            if number.isdecimal() and offered.get(f"{owner}.{BODY_NUMBER}.{name}") == owner:
+                found.setdefault(owner, set()).add(int(number))
+    return {owner: sorted(numbers) for owner, numbers in found.items()}
+
+
+def is_one(wanted: Any) -> bool:
+    """Whether one thing is named, not several."""
+    return isinstance(wanted, str) or not isinstance(wanted, Iterable) or getattr(wanted, "ndim", 1) == 0
+
+
+def _each(wanted: Any, what: str) -> list[Any]:
+    """Return what is ``wanted``, one by one; ``what`` names it in errors."""
+    found = [wanted] if is_one(wanted) else list(wanted)
+    if not found:
+        raise StoreError(f"no {what} is named: expected is at least one, or None for all")
     return found
 
 
+def _number(one: Any) -> int | None:
+    """Return a number, or ``None`` for what is none (nor are ``True`` and ``False``)."""
+    try:
+        return None if isinstance(one, bool) else index(one)
+    except TypeError:
+        return None
+
+
+def numbers_of(wanted: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
+    """Return the numbers that are ``wanted``, of 0 up to ``count``; ``what`` names them in errors."""
+    found = []
+    for one in _each(wanted, what):
+        number = _number(one)
+        if number is None:
+            raise StoreError(f"{what} {wanted!r}: expected is a number, or several")
+        if not 0 <= number < count:
+            raise StoreError(f"there is no {what} {number}: they are 0 to {count - 1}")
+        found.append(number)
+    return tuple(found)
+
+
 def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, whose: str) -> list[BodyGroup]:
-    wanted = [body] if isinstance(body, str) or not isinstance(body, Iterable) else list(body)
     chosen: dict[int, set[int]] = {}
-    for one in wanted:
-        try:
-            number = None if isinstance(one, str) else index(one)
-        except TypeError:
-            raise StoreError(f"body {one!r}: expected is a number or a label, or a list of them") from None
+    for one in _each(body, "body"):
+        number = None if isinstance(one, str) else _number(one)
+        if number is None and not isinstance(one, str):
+            raise StoreError(f"body {one!r}: expected is a number or a label, or a list of them")
         known = False
         for i, group in enumerate(groups):
             meant = group.whole if number is None else (number,)
@@ -181,7 +238,7 @@ def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, whose: str) -> list[
                 chosen.setdefault(i, set()).update(meant)
                 known = True
         if not known:
-            raise _no_body(groups, one, whose)
+            raise _no_body(groups, one if number is None else number, whose)
     return [
         groups[i]
         if len(numbers) == len(groups[i].whole)
@@ -196,6 +253,17 @@ def _no_body(groups: Sequence[BodyGroup], wanted: int | str, whose: str) -> Stor
         if not labels:
             return StoreError(f"{whose} has no body {wanted!r}: its bodies have numbers, but no labels")
         return unknown("body", wanted, labels, whose)
-    ranges = sorted({(g.whole.start, g.whole.stop - 1) for g in groups})
-    known = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in ranges[:_MOST])
-    return StoreError(f"{whose} has no body {wanted}; it has: {known or 'none'}")
+    numbers: dict[str, set[int]] = {}
+    for group in groups:
+        numbers.setdefault(group.agent, set()).update(group.whole)
+    known = [
+        (f"{agent} " if len(numbers) > 1 else "") + _ranges(sorted(found)) for agent, found in numbers.items()
+    ]
+    return StoreError(f"{whose} has no body {wanted}; it has: {listed(known, _MOST) or 'none'}")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    starts = [n for i, n in enumerate(numbers) if i == 0 or numbers[i - 1] != n - 1]
+    ends = [n for i, n in enumerate(numbers) if i + 1 == len(numbers) or numbers[i + 1] != n + 1]
+    parts = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

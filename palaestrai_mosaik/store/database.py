@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 #: the newest revision in ``migrations/versions``
-HEAD = "0003"
+HEAD = "0004"
 MIGRATIONS = Path(__file__).parent / "migrations"
 #: seconds that a writer waits for another one
 TIMEOUT = 60.0

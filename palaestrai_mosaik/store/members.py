@@ -61,6 +61,7 @@ class Members(Lookup):
             "count": Body.count,
             "environment": Body.environment,
             "number": Body.number,
+            "incarnations": Body.incarnations,
             "muscle": Body.muscle,
             "objective": Body.objective,
             "proposed": Body.proposed,

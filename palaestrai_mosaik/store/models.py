@@ -216,7 +216,8 @@ class Body(Base):
 
     ``body_group`` counts the agent's groups from 0, ``name`` is their label. ``environment`` is
     the uid of the one in which they are, empty for a body that spans several. In channels,
-    ``{body}`` stands for ``number`` for the first of them.
+    ``{body}`` stands for ``number`` for the first of them. In a batched environment, they sit in
+    ``incarnations`` (a list; empty: in those from ``number`` on).
     """
 
     __tablename__ = "bodies"
@@ -229,6 +230,7 @@ class Body(Base):
     first: Mapped[int]
     count: Mapped[int]
     number: Mapped[int]
+    incarnations: Mapped[Any | None] = mapped_column(JsonText)
     environment: Mapped[str | None]
     muscle: Mapped[str | None]
     objective: Mapped[str | None]

@@ -335,6 +335,7 @@ def _body_row(phase: int, agent: int, body: BodyRecord) -> dict[str, Any]:
         *("muscle", "objective", "proposed"),
     )
     row: dict[str, Any] = {"phase_id": phase, "agent_id": agent, "body_group": body.group}
+    row["incarnations"] = None if body.incarnations is None else list(body.incarnations)
     return row | {name: getattr(body, name) for name in names}
 
 

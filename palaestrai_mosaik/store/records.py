@@ -57,6 +57,9 @@ class BodyRecord:
     stands for ``number``. ``rewards`` names the rewards that a body is told, in the order in
     which :meth:`AgentStream.append` receives them. With ``proposed``, the set-points of a row
     are what was done, and what the agent would have done stands beside them.
+
+    ``incarnations`` says in which of a batched environment the bodies sit, one after the other;
+    of a single body, it may name several. ``None``: in those from ``number`` on.
     """
 
     group: int = 0
@@ -71,6 +74,14 @@ class BodyRecord:
     rewards: list[str] = field(default_factory=list)
     proposed: bool = False
     number: int = 0
+    incarnations: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        found = self.incarnations
+        if found is not None and (not found or len(found) != self.count != 1):
+            raise StoreError(
+                f"group {self.group}: {len(found)} incarnations for {self.count} bodies; expected is one for each"
+            )
 
 
 @dataclass(frozen=True, slots=True)

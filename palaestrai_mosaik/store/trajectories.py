@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .coordinates import Bodies, BodyGroup, Coordinates, numbers_of
+from .coordinates import Bodies, BodyGroup, Coordinates, is_one, numbers_of
 from .lookup import unknown
 from .parts import part_files, wall_folder
 from .query import Queries
@@ -322,8 +322,9 @@ class Trajectories(Queries, Coordinates):
         return pd.DataFrame(columns=["phase", *owners, *keys, *places, "step", "time", *asked])
 
 
-def _picks_one(number: Any) -> bool:
-    return number is not None and not isinstance(number, Iterable)
+def _picks_one(wanted: Any) -> bool:
+    """Whether one number is picked; a label may mean several."""
+    return wanted is not None and not isinstance(wanted, str) and is_one(wanted)
 
 
 def _sat_in(groups: Iterable[BodyGroup], key: tuple[int, str, int]) -> tuple[int, ...]:

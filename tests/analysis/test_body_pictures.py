@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from palaestrai_mosaik.analysis.bodies import body_outcomes, phases_that_begin_again
 from palaestrai_mosaik.analysis.learning import LearningChoice, learning_panels
-from palaestrai_mosaik.analysis.outcomes import take
+from palaestrai_mosaik.analysis.outcomes import default_outcomes, take
 from palaestrai_mosaik.analysis.series import episode_panels, find_moment, objective_panels, time_panels
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.design.model import OutcomeSpec
+from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition
 from palaestrai_mosaik.store import (
     AgentRecord,
     BodyChoice,
@@ -152,3 +154,71 @@ def test_bodies_on_the_command_line(store, tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     assert main(["show", "run", "--body", "2"]) == 2
     assert "has no body 2; it has: 0 to 1" in capsys.readouterr().err
+
+
+class AlwaysAll(EnvironmentTerminationCondition):
+    """Waits for all environments without being told."""
+
+    def __init__(self) -> None:
+        super().__init__(when="all")
+
+
+def record_plainly(store: Store, uid: str, count: int, condition: dict[str, Any] | None = None) -> str:
+    """Record one episode of 4 ticks: the objective of body k is k + 1, and none in every second tick."""
+    document = {"schedule": [{"p": {"simulation": {"conditions": [condition or ALL_ENDS]}}}]}
+    run = store.begin_run(uid=uid, document=document, text="", hash=uid, seed=1, version="3.5")
+    phase = run.begin_phase(
+        *(0, "p"),
+        mode="train",
+        workers=1,
+        episodes=1,
+        controller="Vanilla",
+        environments=[EnvironmentRecord("e", "E")],
+        agents=[
+            AgentRecord("a", objective="O", bodies=[BodyRecord(count=count, environment="e", rewards=["r"])])
+        ],
+    )
+    for tick in range(4):
+        for body in range(count):
+            value = float("nan") if tick % 2 else body + 1.0
+            phase.agent("a").append(0, 0, tick, tick, [], [], [1.0], value, False, tick == 3, 0.0, body)
+    total = 2.0 * sum(range(1, count + 1))
+    told = {"objective": MOMENTS | {"sum": total}, "rewards": {"r": MOMENTS}}
+    phase.episode(0, 0, steps=4, ticks=4, ended_by="x", flow="RESET", duration=0.1, agents={"a": told})
+    run.finish("finished")
+    return run.uid
+
+
+def test_the_mean_is_that_of_steps_with_a_value(tmp_path):
+    with Store(tmp_path) as store:
+        run = record_plainly(store, "gaps", 2)
+        told = body_outcomes(store, run, None, BodyChoice()).set_index(["kind", "body"])
+        assert told.loc["objective", ["sum", "mean"]].values.tolist() == [[2.0, 1.0], [4.0, 2.0]]
+        assert told.loc["reward", ["sum", "mean"]].values.tolist() == [[4.0, 1.0]] * 2
+        episodes = store.body_episodes(run, counts=True)
+        assert episodes["objective_mean"].tolist() == [1.0, 2.0]
+        assert episodes[["objective_count", "reward.r_count"]].values.tolist() == [[2, 4]] * 2
+
+
+def test_the_outcome_of_a_design_that_names_none_does_not_grow_with_the_number_of_bodies(tmp_path):
+    """By hand: bodies 1 and 2 came to 2 and 4 in two steps each, so 3 on average; a sum would be 6."""
+    with Store(tmp_path) as store:
+        runs = [record_plainly(store, f"of-{count}", count) for count in (1, 2)]
+        (spec,) = default_outcomes(store, runs)
+        assert take(store, runs, spec) == dict(zip(runs, [2.0, 3.0], strict=True))
+        assert take(store, runs, OutcomeSpec("o", "objective")) == dict(zip(runs, [2.0, 6.0], strict=True))
+        assert default_outcomes(store, runs[:1]) == (OutcomeSpec("objective", "objective", better="higher"),)
+
+
+@pytest.mark.parametrize(
+    ("condition", "phases"),
+    [
+        ({"name": f"{__name__}:AlwaysAll"}, {0}),
+        ({"name": "EnvironmentTerminationCondition", "params": {"when": "any"}}, set()),
+        ({"name": "not_here:Condition", "params": {"when": "all"}}, {0}),
+        ({"name": "MaxEpisodesTerminationCondition"}, set()),
+    ],
+)
+def test_a_condition_says_itself_whether_environments_begin_again(tmp_path, monkeypatch, condition, phases):
+    with Store(tmp_path) as store:
+        assert phases_that_begin_again(store, record_plainly(store, "x", 1, condition)) == phases

@@ -27,6 +27,7 @@ LEAVES = {"errors", "types", "seeding"}
 #: ``palaestrai_mosaik/__init__.py`` (its version), which everybody may import.
 ALLOWED: dict[str, set[str]] = {
     "": set(),
+    "__main__": {"cli"},
     "errors": set(),
     "seeding": set(),
     "types": {"errors"},

@@ -13,7 +13,7 @@ from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]
 DUMMY = ROOT / "scenarios" / "dummy.yml"
-COMMAND = [sys.executable, "-m", "palaestrai_mosaik.cli.main"]
+COMMAND = [sys.executable, "-m", "palaestrai_mosaik"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 

@@ -273,6 +273,66 @@ def test_a_half_written_or_damaged_pool_is_told_from_a_whole_one(tmp_path):
         SessionPool.open(tmp_path / "pool")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("rows", None, "pool.json has no rows"),
+        ("observations", None, "pool.json has no observations"),
+        ("rows", [], "pool.json: rows: a number for each column is expected"),
+        ("rows", {"reward": 6}, "pool.json: rows: the columns offsets, observation.0, .* are expected, found reward"),
+        ("actions", -1, "pool.json: actions: a number of at least 0"),
+        ("observations", 3, r"observation.0.npy is float64 of shape \(6, 2\), expected is float64 of shape \(6, 3\)"),
+        ("rewards", [], r"reward.npy is float64 of shape \(6, 1\), expected is float64 of shape \(6, 0\)"),
+    ],
+)  # fmt: skip
+def test_a_pool_whose_description_is_damaged_is_refused(tmp_path, key, value, message):
+    small().save(tmp_path / "pool")
+    place = tmp_path / "pool" / "pool.json"
+    description = json.loads(place.read_text())
+    description = {k: v for k, v in description.items() if k != key} | (
+        {key: value} if value is not None else {}
+    )
+    place.write_text(json.dumps(description))
+    with pytest.raises(ContractError, match=f"pool is damaged: .*{message}"):
+        SessionPool.open(tmp_path / "pool")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("offsets", [0, 3, 106], "must rise from 0 to the 6 rows .* it goes from 0 to 106"),
+        ("offsets", [0, 7, 6], "must rise from 0"),
+        ("offsets", [1, 3, 6], "must rise from 0"),
+        ("offsets", [0.0, 3.0, 6.0], "is float64 of shape .*, expected is int64"),
+        ("observation.0", np.ones((6, 1)), r"is float64 of shape \(6, 1\), expected is float64 of shape \(6, 2\)"),
+        ("action.0", np.ones((6, 1)), "is float64 .*, expected is int32"),
+        ("final.0", np.ones((2, 2, 1)), r"expected is float64 of shape \(2, 2\)"),
+        ("terminated", np.ones(2), "expected is bool"),
+        ("memory.0", np.array(["a", "b"]), "expected is numbers with a row for each of 2 sessions"),
+        ("reward", np.float64(1), "has a single number, not 6 rows"),
+        ("reward", None, "EOF"),
+    ],
+)  # fmt: skip
+def test_a_pool_whose_columns_are_damaged_is_refused(tmp_path, column, values, message):
+    pool = SessionPool(observations=2)
+    pool.load_sessions(OBSERVED, DONE, REWARDED, prev_memories=np.array([1, 2]))
+    pool.save(tmp_path / "pool")
+    place = tmp_path / "pool" / f"{column}.npy"
+    assert place.exists()
+    if values is None:
+        place.write_bytes(b"")
+    else:
+        np.save(place, values)
+    with pytest.raises(ContractError, match=rf"pool is damaged: .*{column}\.npy.*{message}"):
+        SessionPool.open(tmp_path / "pool")
+
+
+def test_a_pool_without_sessions_is_not_written(tmp_path):
+    with pytest.raises(ContractError, match="needs at least one session"):
+        small().select([]).save(tmp_path / "pool")
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_pool_may_be_larger_than_memory(tmp_path):
     """96 MB of sessions are replayed by a process that may allocate a fraction of that."""
     rng = np.random.default_rng(0)

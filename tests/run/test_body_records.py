@@ -15,6 +15,7 @@ from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.run.records import agent_record, environment_record
 from palaestrai_mosaik.run.replay import Standpoint, replay
+from palaestrai_mosaik.run.sessions import read_sessions
 from palaestrai_mosaik.simulation.batch_port import open_port
 from palaestrai_mosaik.simulation.embody import embody
 from palaestrai_mosaik.store import Store
@@ -101,3 +102,40 @@ def test_trajectories_of_bodies_fill_the_memory_body_by_body(recorded):
             assert rows.sensor_readings[own].tolist() == wanted[names].to_numpy().tolist()
             assert np.flatnonzero(rows.truncated[own]).tolist() == [3, 7], "its environment has two episodes"
         assert not rows.terminated.any()
+
+
+def muscle_in(name: str, *patterns: str, **more: object) -> dict[str, object]:
+    """An agent that reads and sets the same; with ``more``, that is one entry of its bodies."""
+    channels = {"sensors": list(patterns), "actuators": list(patterns)}
+    agent = {"name": name, "muscle": named(f"{DUMMY}:DummyMuscle")}
+    return agent | ({"bodies": [channels | more]} if more else channels)
+
+
+def test_bodies_are_found_in_the_incarnations_in_which_they_sit(tmp_path):
+    """Not only where they sit one behind the other: they may share one, go backwards, or one body be in several."""
+    agents = [
+        muscle_in("pair", "pendulum.1.*", count=2),
+        muscle_in("others", "pendulum.[!{body}].*", count=2, first=0),
+        muscle_in("far", "pendulum.{body}.*", count=1, first=1),
+        muscle_in("spread", "pendulum.*", "myenv.*"),
+        muscle_in("alone", "pendulum.*"),
+    ]
+    around = [environment("pendulum", PENDULUM, batch=2, max_steps=3), environment("myenv")]
+    with Store(tmp_path) as store:
+        execute(document(phase(around, agents), uid="seats"), store=store)
+        seats = store.bodies("seats").set_index("agent")["incarnations"].to_dict()
+        assert seats == {"pair": [1, 1], "others": [1, 0], "far": [1], "spread": [], "alone": [0, 1]}
+
+        def incarnations(**who: object) -> list[int]:
+            states = store.environment_states("seats", environment="pendulum", **who)
+            return sorted(states["incarnation"].unique())
+
+        assert incarnations(agent="pair") == incarnations(agent="pair", body=1) == [1]
+        assert [incarnations(agent="others", body=b) for b in range(2)] == [[1], [0]]
+        assert incarnations(agent="far") == [1]
+        assert incarnations(agent="spread") == incarnations(agent="alone") == [0, 1]
+        assert store.body_episodes("seats")["complete"].all()
+        states = store.environment_states("seats", environment="pendulum", incarnation=1)
+        wanted = states[[f"reading.pendulum.{{body}}.observation[{i}]" for i in range(3)]].to_numpy()[-1]
+        finals = read_sessions(store, "seats", agent="pair").sessions.by_session["final.0"]
+        assert finals.tolist() == [wanted.tolist()] * 2

@@ -304,7 +304,13 @@ def test_steps_are_found_by_agent_environment_and_body(recorded):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"body": 6}, r"has no body 6; it has: 0, 0 to 4, 1, 5"),
+        ({"body": 6}, r"has no body 6; it has: learner 0 to 5, duel 0 to 1, plain 0$"),
+        (
+            {"agent": "learner", "body": 6, "environment": "pendulum"},
+            "has no body 6; it has: 0 to 5$",
+        ),
+        ({"body": True}, "body True: expected is a number or a label"),
+        ({"body": []}, "no body is named: expected is at least one"),
         (
             {"agent": "learner", "body": "scoot"},
             r"agent 'learner' .* has no body 'scoot' .did you mean 'scout'",
@@ -329,8 +335,12 @@ def test_states_are_found_by_incarnation_or_by_who_sits_there(recorded):
     assert set(scout["incarnation"]) == {3}
     column = "reading.pendulum.{body}.observation[1]"
     assert scout[column].tolist() == third[column].tolist() == (-3 - np.arange(TICKS) / 7.0).tolist()
+    one = recorded.environment_states("latest", 0, "pendulum", incarnation=np.array(3))
+    assert one.equals(recorded.environment_states("latest", 0, "pendulum", incarnation=3))
     with pytest.raises(StoreError, match="there is no incarnation 5: they are 0 to 4"):
         recorded.environment_states("latest", 0, "pendulum", incarnation=5)
+    with pytest.raises(StoreError, match="incarnation False: expected is a number"):
+        recorded.environment_states("latest", 0, "pendulum", incarnation=False)
 
 
 def test_each_episode_of_each_body_is_one_row(recorded):
@@ -405,6 +415,8 @@ def test_only_some_bodies_are_exported(recorded, tmp_path):
 
 
 def test_records_say_what_is_wrong_with_groups():
+    with pytest.raises(StoreError, match="group 0: 2 incarnations for 3 bodies; expected is one for each"):
+        BodyRecord(count=3, incarnations=(0, 1))
     with pytest.raises(StoreError, match="agent 'a': group 1 with 1 bodies from number 0 on cannot follow"):
         AgentRecord("a", bodies=[BodyRecord(), BodyRecord(group=1)])
     with pytest.raises(StoreError, match="agent 'a' has no body"):

@@ -18,8 +18,10 @@ FLOAT = np.dtype(np.float64)
 #: the reward of a pool that is told nothing else
 REWARDS = ("reward",)
 
+#: the kinds of dtypes that hold numbers
+NUMBERS = "fiub"
+
 _KEYS = ("name", "shape", "dtype", "space")
-_KINDS = "fiub"
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,12 @@ class Signature:
             names = ["action" if not i else f"action_{i}" for i in range(number)]
             actions = [Field(name, (), np.dtype(np.int32)) for name in names]
         fields = [
-            _unique(kind, [_field(kind, i, one) for i, one in enumerate(_entries(kind, given))])
+            _unique(kind, [_field(kind, i, one) for i, one in enumerate(entries(kind, given))])
             for kind, given in (("observations", observations), ("actions", actions))
         ]
         if not fields[0]:
             raise ContractError("observations: there must be at least one")
-        return cls(fields[0], fields[1], tuple(map(str, _entries("rewards", rewards))))
+        return cls(fields[0], fields[1], tuple(map(str, entries("rewards", rewards))))
 
     def columns(self) -> list[str]:
         """Return the columns of everything that sessions have at each tick."""
@@ -99,6 +101,13 @@ class Signature:
             result.append((f"{kind}.{column}", slice(end, end + field.size)))
             end = result[-1][1].stop
         return result
+
+    def packed_kinds(self, kind: str) -> dict[str, tuple[int, np.dtype[Any]]]:
+        """Return how many numbers each of these columns has at one tick, and their dtype."""
+        return {
+            name: (part.stop, field.dtype)
+            for (name, part), field in zip(self.places(kind), self._fields(kind), strict=True)
+        }
 
     def packed(self, kind: str, arrays: Sequence[Array]) -> dict[str, Array]:
         """Return the columns for an array (n, *shape) of each observation or action."""
@@ -129,10 +138,10 @@ class Signature:
         return described
 
     def check_fits(self, found: Signature, where: str) -> None:
-        """Raise :class:`ContractError` unless sessions of ``found`` can stand for those declared here."""
+        """Raise :class:`ContractError` unless sessions of ``found`` have the shapes that are declared here."""
         for kind in ("observations", "actions"):
             mine, theirs = getattr(self, kind), getattr(found, kind)
-            if [(f.shape, f.dtype) for f in mine] != [(f.shape, f.dtype) for f in theirs]:
+            if [f.shape for f in mine] != [f.shape for f in theirs]:
                 raise ContractError(f"{where}: {kind} are {_shown(theirs)}, but declared are {_shown(mine)}")
         if len(self.rewards) != len(found.rewards):
             raise ContractError(
@@ -147,7 +156,8 @@ def _count(kind: str, value: int, least: int) -> int:
     return value
 
 
-def _entries(kind: str, given: Any) -> list[Any]:
+def entries(kind: str, given: Any) -> list[Any]:
+    """Return a list that a user gave. Raises :class:`ContractError` if it is none."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise ContractError(f"{kind}: a list is expected, found {given!r}")
     return list(given)
@@ -192,9 +202,9 @@ def _shape(where: str, given: Any) -> tuple[int, ...]:
 def _dtype(where: str, given: npt.DTypeLike) -> np.dtype[Any]:
     try:
         dtype = np.dtype(given)
-    except TypeError:
+    except (TypeError, ValueError):
         dtype = None
-    if dtype is None or dtype.kind not in _KINDS:
+    if dtype is None or dtype.kind not in NUMBERS:
         raise ContractError(f"{where}: {given!r} is no dtype of numbers (such as float64, int32, bool)")
     return dtype
 

@@ -13,14 +13,17 @@ import secrets
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tokenize import TokenError
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
-from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.errors import ContractError, listed
 
-from .fields import Signature
+from .fields import NUMBERS, Signature
+from .sequences import final_column
 from .sessions import Array, Sessions, offsets_of
 
 _DESCRIPTION = "pool.json"
@@ -82,7 +85,7 @@ class PoolWriter:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _finish(self) -> None:
-        if not self._lengths:
+        if not any(map(len, self._lengths)):
             raise ContractError(f"{self.directory}: a pool needs at least one session")
         offsets = offsets_of(np.concatenate(self._lengths))
         last = _ColumnFile(self._folder, "offsets", offsets)
@@ -138,17 +141,26 @@ def write_pool(directory: Path, signature: Signature, pieces: Iterable[Sessions]
 
 
 def open_pool(directory: Path) -> tuple[Signature, Sessions]:
-    """Return what is in ``directory``; its columns are mapped, so that nothing of them is read yet."""
+    """Return what is in ``directory``; its columns are mapped, so that nothing of them is read yet.
+
+    Raises :class:`ContractError` where the description is incomplete, or the columns are not
+    those of the sessions that it describes.
+    """
     description = _description(directory)
-    signature = Signature.declared(
-        description["observations"], description["actions"], description["rewards"]
-    )
-    columns = {name: _mapped(directory / f"{name}.npy", rows) for name, rows in description["rows"].items()}
-    return signature, Sessions(
-        np.array(columns.pop("offsets")),  # it is looked at for every session, so it is read
-        {name: columns.pop(name) for name in signature.columns()},
-        columns,
-    )
+    place = directory / _DESCRIPTION
+    missing = [key for key in ("observations", "actions", "rewards", "rows") if key not in description]
+    if missing:
+        raise ContractError(f"the pool is damaged: {place} has no {listed(missing, 4)}")
+    try:
+        signature = Signature.declared(*(description[key] for key in ("observations", "actions", "rewards")))
+    except ContractError as error:
+        raise ContractError(f"the pool is damaged: {place}: {error}") from error
+    rows = _rows(place, signature, description["rows"])
+    columns = {name: _mapped(directory / f"{name}.npy", number) for name, number in rows.items()}
+    offsets = np.array(columns["offsets"])  # it is looked at for every session, so it is read
+    _check_columns(directory, signature, offsets, columns)
+    del columns["offsets"]
+    return signature, Sessions(offsets, {name: columns.pop(name) for name in signature.columns()}, columns)
 
 
 def _description(directory: Path) -> Mapping[str, Any]:
@@ -161,22 +173,84 @@ def _description(directory: Path) -> Mapping[str, Any]:
         raise ContractError(
             f"{directory} is no whole pool of sessions: it has no {_DESCRIPTION}, which is written last"
         ) from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise ContractError(f"{path} is damaged: {error}") from error
     if not isinstance(description, dict) or description.get("format") != _FORMAT:
         raise ContractError(f"{path} is not the description of a pool of format {_FORMAT}")
     return description
 
 
+def _rows(place: Path, signature: Signature, rows: Any) -> Mapping[str, int]:
+    """Return the number of rows of each column: of those that ``signature`` needs, and of memories."""
+    if not isinstance(rows, dict) or not all(type(n) is int and n >= 0 for n in rows.values()):
+        raise ContractError(
+            f"the pool is damaged: {place}: rows: a number for each column is expected, found {rows!r}"
+        )
+    finals = map(final_column, signature.packed_columns("observation"))
+    needed = ["offsets", *signature.columns(), *finals, "terminated"]
+    memories = [f"memory.{i}" for i in range(len(rows) - len(needed))]
+    if set(rows) != {*needed, *memories}:
+        raise ContractError(
+            f"the pool is damaged: {place}: rows: the columns {', '.join(needed)} (and memory.0, ...) are expected, "
+            f"found {listed(list(rows), 20) or 'none'}"
+        )
+    return rows
+
+
 def _mapped(path: Path, rows: int) -> Array:
     try:
-        column: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+        column: Array = open_memmap(path, mode="r")
+    except (OSError, ValueError, SyntaxError, TokenError) as error:
         raise ContractError(f"the pool is damaged: {path}: {error}") from error
-    if len(column) != rows:
-        raise ContractError(f"the pool is damaged: {path} has {len(column)} rows, not {rows}")
+    if column.shape[:1] != (rows,):
+        found = f"{len(column)} rows" if column.ndim else "a single number"
+        raise ContractError(f"the pool is damaged: {path} has {found}, not {rows} rows")
     # the class memmap makes every slice slower; the map lives on beneath the plain array
     return column.view(np.ndarray)
+
+
+def _check_columns(
+    directory: Path, signature: Signature, offsets: Array, columns: Mapping[str, Array]
+) -> None:
+    """Raise :class:`ContractError` unless the columns are those of sessions of ``signature``."""
+
+    def check(name: str, fits: bool, expected: str) -> None:
+        if not fits:
+            found = f"{columns[name].dtype} of shape {columns[name].shape}"
+            raise ContractError(
+                f"the pool is damaged: {directory / name}.npy is {found}, expected is {expected}"
+            )
+
+    check(
+        "offsets",
+        offsets.dtype == np.int64 and offsets.ndim == 1 and len(offsets) > 1,
+        "int64 with an entry for each session and one more",
+    )
+    ticks, sessions = len(columns["reward"]), len(offsets) - 1
+    if offsets[0] != 0 or offsets[-1] != ticks or (np.diff(offsets) < 1).any():
+        raise ContractError(
+            f"the pool is damaged: {directory / 'offsets.npy'} must rise from 0 to the {ticks} rows of the other "
+            f"columns, each session having at least one; it goes from {offsets[0]} to {offsets[-1]}"
+        )
+    expected = {
+        "reward": ((ticks, len(signature.rewards)), np.dtype(np.float64)),
+        "terminated": ((sessions,), np.dtype(bool)),
+    }
+    for kind in ("observation", "action"):
+        for name, (width, dtype) in signature.packed_kinds(kind).items():
+            expected[name] = ((ticks, width), dtype)
+            if kind == "observation":
+                expected[final_column(name)] = ((sessions, width), dtype)
+    for name, (shape, dtype) in expected.items():
+        column = columns[name]
+        check(name, (column.shape, column.dtype) == (shape, dtype), f"{dtype} of shape {shape}")
+    for name, column in columns.items():
+        if name.startswith("memory."):
+            check(
+                name,
+                len(column) == sessions and column.dtype.kind in NUMBERS,
+                f"numbers with a row for each of {sessions} sessions",
+            )
 
 
 def _check_free(directory: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
 
-from .fields import Field, Signature
+from .fields import NUMBERS, REWARDS, Field, Signature
 from .sessions import Array, Sessions, offsets_of
 
 _SCALAR = np.dtype(np.float64)
@@ -70,6 +71,40 @@ def sessions_of(signature: Signature, given: Given) -> Sessions:
     return Sessions(offsets_of(lengths), by_tick, by_session)
 
 
+def recast(sessions: Sessions, found: Signature, declared: Signature) -> Sessions:
+    """Return sessions of ``found`` with the dtypes that are ``declared``; the shapes are equal.
+
+    Raises :class:`ContractError` with session and tick where that would change a value.
+    """
+    by_tick, by_session, offsets = dict(sessions.by_tick), dict(sessions.by_session), sessions.offsets
+    for kind, theirs, mine in (
+        ("observation", found.observations, declared.observations),
+        ("action", found.actions, declared.actions),
+    ):
+        if [field.dtype for field in theirs] == [field.dtype for field in mine]:
+            continue
+        names = found.packed_columns(kind)
+        arrays = found.unpacked(kind, {name: by_tick.pop(name) for name in names})
+        cast = [
+            np.concatenate(
+                [
+                    _cast(f"{kind} {field.name!r} of session {i}", array[start:stop], field.dtype)
+                    for i, (start, stop) in enumerate(pairwise(offsets.tolist()))
+                ]
+            )
+            for field, array in zip(mine, arrays, strict=True)
+        ]
+        by_tick |= declared.packed(kind, cast)
+        if kind == "observation":
+            last = found.unpacked(kind, {name: by_session.pop(final_column(name)) for name in names})
+            after = [
+                _cast(f"the last {kind} {field.name!r}", array, field.dtype)
+                for field, array in zip(mine, last, strict=True)
+            ]
+            by_session |= finals(declared.packed(kind, after))
+    return Sessions(offsets, by_tick, by_session)
+
+
 def finals(observations: Mapping[str, Array]) -> dict[str, Array]:
     """Return columns of observations as those of what was seen after the last action."""
     return {final_column(name): column for name, column in observations.items()}
@@ -110,6 +145,12 @@ def depth(given: Any) -> int:
     return depth + np.ndim(given)
 
 
+def reward_names(given: Any) -> Sequence[str]:
+    """Return names for rewards [session, tick] or [session, tick, reward]."""
+    width = np.shape(given[0])[1] if depth(given) == 3 else 1
+    return REWARDS if width == 1 else [f"reward_{i}" for i in range(width)]
+
+
 def _sequences(what: str, given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Array]:
     """Return an array (ticks, *shape) of this dtype for each session."""
     expected = "(" + ", ".join(["ticks", *map(str, shape)]) + ")"
@@ -136,7 +177,7 @@ def _sequences(what: str, given: Any, shape: tuple[int, ...], dtype: np.dtype[An
 def _cast(where: str, session: Array, dtype: np.dtype[Any]) -> Array:
     if session.dtype == dtype:
         return session
-    if session.dtype.kind not in "fiub":
+    if session.dtype.kind not in NUMBERS:
         raise ContractError(f"{where} has dtype {session.dtype}, declared is {dtype}")
     with np.errstate(invalid="ignore", over="ignore"):
         cast = session.astype(dtype)
@@ -218,7 +259,7 @@ def _memories(given: Any, count: int) -> dict[str, Array]:
     result = {}
     for i, one in enumerate(given if several else [given]):
         memory: npt.NDArray[Any] = np.array(one)
-        if memory.ndim < 1 or len(memory) != count or memory.dtype.kind not in "fiub":
+        if memory.ndim < 1 or len(memory) != count or memory.dtype.kind not in NUMBERS:
             raise ContractError(
                 f"previous memories: numbers of shape ({count}, ...) are expected, a row for each session, found "
                 f"{memory.dtype} of shape {memory.shape}"

@@ -15,7 +15,7 @@ from palaestrai_mosaik.types import Space
 
 from .fields import Field, Signature
 from .pool import SessionPool
-from .sequences import depth, dtype_of, final_column, one_for_each
+from .sequences import depth, dtype_of, final_column, one_for_each, reward_names
 from .sessions import Array, Sessions
 
 
@@ -139,7 +139,7 @@ class SessionBatchEnvironment(SessionReplay):
         signature = Signature.declared(
             _fields("observation", observations, single_observation_shapes),
             _fields("action", actions, action_shapes),
-            ["reward"] if depth(rewards) < 3 else [f"reward_{i}" for i in range(np.shape(rewards[0])[1])],
+            reward_names(rewards),
         )
         pool = SessionPool(signature.observations, signature.actions, signature.rewards)
         pool.load_sessions(observations, actions, rewards, is_alive, preceding_agent_memories)

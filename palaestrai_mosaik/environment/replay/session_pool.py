@@ -14,9 +14,10 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 
 from .fields import REWARDS, Declared
 from .pool import SessionPool
+from .sequences import recast
 from .session_batch import SessionBatchEnvironment, SessionReplay
 from .sessions import Array, Sessions
-from .sources import read_source
+from .sources import FILE_KINDS, has_files, read_source
 
 Sampling = Literal["shuffled", "in_order", "with_replacement"]
 
@@ -27,7 +28,8 @@ class SessionPoolEnvironment(SessionReplay):
     Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay").
 
     Whenever an incarnation begins, a session is chosen for it, uniformly at random and by the
-    framework's generators (``sample: shuffled``): within a batch no session is there twice.
+    framework's generators (``sample: shuffled``): among the first episodes of all incarnations no
+    session is there twice, nor among their second ones, and so on.
     ``with_replacement``: each incarnation draws on its own. ``in_order``: incarnation k begins
     the phase's episode e with session ``e * batch + k``, and each further episode of its own is
     ``batch`` sessions further on; behind the last session comes the first.
@@ -81,12 +83,35 @@ class SessionPoolEnvironment(SessionReplay):
         if self._unread is not None:
             found = read_source(self._unread, self.read_store)
             if self._later:
-                where = f"environment {self.uid!r}: the sessions of its source"
-                self._pool.signature.check_fits(found.signature, where)
+                found = self._fitted(found)
             else:
                 self._describe(found.signature)
             self._pool, self._unread = found, None
         return self._pool
+
+    def check_sessions(self) -> None:
+        """Raise :class:`ContractError` where it is known before a run that it could not replay.
+
+        That is where there are neither sessions nor a source, or where files that are read later
+        are there already, but are not as declared.
+        """
+        if self._unread is None:
+            if not len(self.pool):
+                raise ContractError(
+                    f"environment {self.uid!r} has nothing to replay: give it a 'source'; the kinds of sources are "
+                    f"{', '.join(FILE_KINDS)}, or a store"
+                )
+        elif self._later and has_files(self._unread):
+            self._fitted(read_source(self._unread))
+
+    def _fitted(self, found: SessionPool) -> SessionPool:
+        """Return the sessions of the source with the declared dtypes."""
+        declared, where = self._pool.signature, f"environment {self.uid!r}: the sessions of its source"
+        declared.check_fits(found.signature, where)
+        try:
+            return SessionPool.of(declared, recast(found.sessions, found.signature, declared))
+        except ContractError as error:
+            raise ContractError(f"{where}: {error}") from error
 
     def setup(self) -> EnvironmentBaseline:
         if not self._later:

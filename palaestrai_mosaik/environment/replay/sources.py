@@ -14,9 +14,10 @@ import numpy as np
 from palaestrai_mosaik.errors import ContractError, did_you_mean, listed
 from palaestrai_mosaik.types import Space
 
-from .fields import REWARDS, Field, Signature
+from .fields import NUMBERS, Field, Signature, entries
+from .npz import read_npz
 from .pool import SessionPool
-from .sequences import dtype_of, finals
+from .sequences import finals
 from .sessions import Array, IntVector, Sessions, offsets_of
 
 if TYPE_CHECKING:
@@ -27,15 +28,18 @@ Columns = Mapping[str, Array]
 
 #: what tells one session from another in the rows of a store, as far as it is there
 SESSION_KEYS = ("phase", "agent", "evaluation", "worker", "episode", "body", "environment_episode")
+#: tells rows of several folders apart; no column of a file is called so
+_FOLDER = "number of the folder"
 #: stands for the number of a body or incarnation in names that are for all of them
 ANY_BODY = ".{body}."
 
 #: the keys of a source that means a store
 STORE_KEYS = ("store", "run", "instance", "phase", "agent", "body", "mode", "evaluation")
+#: the kinds of sources that are files
+FILE_KINDS = ("pool", "npz", "parquet")
 _NPZ_KEYS = ("npz",)
 _POOL_KEYS = ("pool",)
 _PARQUET_KEYS = ("parquet", "observations", "actions", "rewards", "session", "tick", "terminated")
-_ARRAYS = ("observations", "actions", "rewards", "is_alive", "prev_memories", "terminated")
 
 
 def read_source(
@@ -43,7 +47,7 @@ def read_source(
 ) -> SessionPool:
     """Return the sessions that ``source`` in a document means.
 
-    ``{pool: directory}`` (:meth:`SessionPool.save`), ``{npz: file}`` (:func:`read_npz`), ``{parquet:
+    ``{pool: directory}`` (:meth:`SessionPool.save`), ``{npz: file}`` (:func:`.npz.read_npz`), ``{parquet:
     file, folder or pattern, ...}`` (:func:`read_parquet`), or ``{store: ..., run: ..., ...}``, for
     which ``read_store`` is asked. A pool stays as it is. Raises :class:`ContractError` if it is none of them.
     """
@@ -59,6 +63,8 @@ def read_source(
     for kind, (read, keys) in readers.items():
         if kind in source:
             check_keys(source, keys)
+            if not isinstance(source[kind], str | Path):
+                raise ContractError(f"source: {kind}: a path is expected, found {source[kind]!r}")
             return read(source)
     if any(key in source for key in STORE_KEYS):
         if read_store is None:
@@ -70,8 +76,20 @@ def read_source(
     kinds = (*readers, *STORE_KEYS)
     hint = did_you_mean(next(iter(source), ""), kinds)
     raise ContractError(
-        f"source: one of {', '.join(kinds)} is expected, found {listed(list(source), 8)}{hint}"
+        f"source: one of {', '.join(kinds)} is expected, found {listed(list(source), 8) or 'nothing'}{hint}"
     )
+
+
+def has_files(source: Source | SessionPool) -> bool:
+    """Whether ``source`` can be read now: it is a pool, or files that are there."""
+    if not isinstance(source, Mapping):
+        return True
+    kind = next((kind for kind in FILE_KINDS if kind in source), None)
+    if kind is None:
+        return False
+    place = source[kind]
+    # what is no path is told by who reads it
+    return not isinstance(place, str | Path) or Path(place).exists() or bool(glob(str(place)))
 
 
 def check_keys(source: Source, keys: Sequence[str]) -> None:
@@ -81,61 +99,6 @@ def check_keys(source: Source, keys: Sequence[str]) -> None:
             raise ContractError(
                 f"source: there is no key {key!r}{did_you_mean(key, keys)}; the keys are {', '.join(keys)}"
             )
-
-
-def read_npz(path: str | Path) -> SessionPool:
-    """Return the sessions of an npz file (``numpy.savez``).
-
-    Its arrays are called as the arguments of :meth:`.pool.SessionPool.load_sessions`:
-    ``observations`` [session, tick, ...], ``actions``, ``rewards``, ``is_alive``, ``prev_memories``,
-    ``terminated``. Where there are several observations or actions (memories), they are
-    ``observations.<name>``, ... Dtypes and shapes are those of the arrays.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise ContractError(f"source: cannot read {path}: {error}") from error
-    for name in arrays:
-        if name.split(".", 1)[0] not in _ARRAYS:
-            raise ContractError(
-                f"source: {path} has the array {name!r}{did_you_mean(name, _ARRAYS)}; expected are "
-                f"{', '.join(_ARRAYS)}"
-            )
-    observed, acted, memories = (
-        _called(arrays, kind) for kind in ("observations", "actions", "prev_memories")
-    )
-    rewards = arrays.get("rewards")
-    width = 1 if rewards is None or rewards.ndim < 3 else rewards.shape[2]
-    signature = Signature.declared(
-        _npz_fields("observation", observed),
-        _npz_fields("action", acted),
-        REWARDS if width == 1 else [f"reward_{i}" for i in range(width)],
-    )
-    pool = SessionPool(signature.observations, signature.actions, signature.rewards)
-    try:
-        pool.load_sessions(
-            list(observed.values()) if len(observed) > 1 else next(iter(observed.values())),
-            list(acted.values()) if len(acted) > 1 else next(iter(acted.values()), None),
-            rewards if width > 1 or rewards is None or rewards.ndim == 2 else rewards[..., 0],
-            arrays.get("is_alive"),
-            list(memories.values()) or None,
-            terminated=arrays.get("terminated"),
-        )
-    except ContractError as error:
-        raise ContractError(f"source: {path}: {error}") from error
-    return pool
-
-
-def _called(arrays: Columns, kind: str) -> dict[str, Array]:
-    """Return the arrays of a kind by the names that they have (``""``: the only one has none)."""
-    if kind in arrays:
-        return {"": arrays[kind]}
-    return {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith(f"{kind}.")}
-
-
-def _npz_fields(kind: str, arrays: Columns) -> list[Field]:
-    return [Field(name or kind, array.shape[2:], dtype_of(array)) for name, array in arrays.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +175,15 @@ class RecordedRows:
         order = np.lexsort([self.columns[self.tick], *reversed(keys)])
         sorted_keys = np.stack([key[order] for key in keys], axis=1) if keys else np.zeros((len(order), 0))
         new = np.append(True, (sorted_keys[1:] != sorted_keys[:-1]).any(axis=1))
+        ticks = self.columns[self.tick][order]
+        twice = np.flatnonzero(~new[1:] & (ticks[1:] == ticks[:-1]))
+        if len(twice):
+            row = order[twice[0]]
+            where = ", ".join(f"{name} {self.columns[name][row]}" for name in self.session) or "all rows"
+            raise ContractError(
+                f"source: {self.tick} {self.columns[self.tick][row]} is there twice in one session ({where}): name "
+                "further columns that tell sessions apart, or read less at once"
+            )
         return order, np.diff(np.append(np.flatnonzero(new), len(order)))
 
 
@@ -230,38 +202,56 @@ def read_parquet(
     number), or map a name to the list of its columns; ``rewards`` names columns; ``session`` those
     that tell sessions apart, ``tick`` the one that orders their rows, ``terminated`` the one whose
     last value says whether the world ended. The defaults are those of the files of a
-    store: ``reading.*``, ``setpoint.*``, ``reward.*``, worker, episode and so on.
+    store: ``reading.*``, ``setpoint.*``, ``reward.*``, worker, episode and so on. Without ``session``, rows
+    of different folders are never of one session: a store has one for each phase.
+
+    Raises :class:`ContractError` where a column is missing, or a tick is twice in a session.
     """
     paths = _parquet_files(path)
+    folders = list(dict.fromkeys(str(Path(one).parent) for one in paths))
     try:
         import pyarrow as arrow
         import pyarrow.dataset as ds
 
-        table = ds.dataset(paths, format="parquet").to_table()
+        data = ds.dataset(paths, format="parquet")
+        names = data.schema.names
+        table = data.to_table()
+        parts = [
+            (folders.index(str(Path(one.path).parent)), one.count_rows()) for one in data.get_fragments()
+        ]
     except (OSError, arrow.ArrowException) as error:
         raise ContractError(f"source: cannot read {path}: {error}") from error
-    names = table.schema.names
     observed, acted = (
-        channels_of(names, prefix) if given is None else _given_channels(given)
-        for prefix, given in (("reading", observations), ("setpoint", actions))
+        channels_of(names, prefix) if given is None else _given_channels(path, kind, given)
+        for kind, prefix, given in (
+            ("observations", "reading", observations),
+            ("actions", "setpoint", actions),
+        )
     )
     rewarded = (
         {plain_name(name.removeprefix("reward.")): name for name in names if name.startswith("reward.")}
         if rewards is None
-        else {name: name for name in rewards}
+        else {name: name for name in _named(path, "rewards", rewards)}
     )
-    keys = [name for name in SESSION_KEYS if name in names] if session is None else list(session)
+    keys = (
+        [one for one in SESSION_KEYS if one in names] if session is None else _named(path, "session", session)
+    )
     ends = "terminated" if terminated is None and "terminated" in names else terminated
-    needed = [c for channel in (*observed, *acted) for c in channel.columns]
-    needed += [*rewarded.values(), *keys, tick, *([] if ends is None else [ends])]
-    for name in needed:
+    numbers = [c for channel in (*observed, *acted) for c in channel.columns]
+    numbers += [*rewarded.values(), *_named(path, "tick", [tick])]
+    numbers += [] if ends is None else _named(path, "terminated", [ends])
+    for name in (*numbers, *keys):
         if name not in names:
             raise ContractError(
                 f"source: {path} has no column {name!r}{did_you_mean(name, names)}; it has: {listed(names, 20)}"
             )
     if not observed:
         raise ContractError(f"source: {path}: name its observations; it has the columns {listed(names, 20)}")
-    columns = {name: _numpy(table, name, path) for name in dict.fromkeys(needed)}
+    columns = {name: _numbers(table, name, path) for name in dict.fromkeys(numbers)}
+    columns |= {name: _labels(table, name, path) for name in keys if name not in columns}
+    if session is None and len(folders) > 1:
+        columns[_FOLDER] = np.repeat(*np.transpose(parts))
+        keys.insert(0, _FOLDER)
     return RecordedRows(columns, observed, acted, rewarded, keys, tick, ends).pool()
 
 
@@ -293,19 +283,54 @@ def _parquet_files(path: str | Path) -> list[str]:
     return found
 
 
-def _given_channels(given: Mapping[str, Any] | Sequence[str]) -> list[Channel]:
-    if isinstance(given, Mapping):
-        return [
-            Channel(str(name), (columns,) if isinstance(columns, str) else tuple(columns))
-            for name, columns in given.items()
-        ]
-    if isinstance(given, str):
-        raise ContractError(f"source: a list of columns is expected, found {given!r}")
-    return [Channel(name, (name,)) for name in given]
+def _given_channels(path: str | Path, kind: str, given: Mapping[str, Any] | Sequence[str]) -> list[Channel]:
+    if not isinstance(given, Mapping):
+        return [Channel(name, (name,)) for name in _named(path, kind, given)]
+    found = []
+    for name, columns in given.items():
+        key = f"{kind}.{name}"
+        several = (columns,) if isinstance(columns, str) else tuple(_named(path, key, columns))
+        if not several:
+            raise ContractError(f"source: {path}: {key}: name at least one column")
+        found.append(Channel(str(name), several))
+    return found
 
 
-def _numpy(table: pa.Table, name: str, path: str | Path) -> Array:
-    column: Array = table.column(name).to_numpy()
-    if column.dtype.kind not in "fiub" and name not in SESSION_KEYS:
-        raise ContractError(f"source: {path}: column {name!r} holds {column.dtype}, not numbers")
+def _named(path: str | Path, key: str, given: Any) -> list[str]:
+    """Return the columns that a key of a source lists."""
+    found = entries(f"source: {path}: {key}: names of columns", given)
+    for name in found:
+        if not isinstance(name, str):
+            raise ContractError(f"source: {path}: {key}: the name of a column is expected, found {name!r}")
+    return found
+
+
+def _numbers(table: pa.Table, name: str, path: str | Path) -> Array:
+    found = table.column(name)
+    column: Array = found.to_numpy()
+    if column.dtype.kind not in NUMBERS:
+        gaps = f" (in row {found.is_null().index(True)} there is none)" if found.null_count else ""
+        raise ContractError(f"source: {path}: column {name!r} holds {found.type}, not numbers{gaps}")
+    return column
+
+
+def _labels(table: pa.Table, name: str, path: str | Path) -> Array:
+    """Return a column that is only compared: of numbers, text or dates."""
+    import pyarrow as arrow
+
+    found = table.column(name)
+    column: Array = found.to_numpy()
+    if column.dtype.kind in NUMBERS:
+        return column
+    kind = found.type.value_type if arrow.types.is_dictionary(found.type) else found.type
+    if arrow.types.is_nested(kind) or arrow.types.is_null(kind):
+        raise ContractError(
+            f"source: {path}: column {name!r} holds {found.type}, which does not tell sessions apart; allowed are "
+            "numbers, text and dates"
+        )
+    if found.null_count:
+        raise ContractError(
+            f"source: {path}: column {name!r} has no value in row {found.is_null().index(True)}, so that its session "
+            "is not known"
+        )
     return column
