@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cached_property
 
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective
@@ -101,28 +102,32 @@ class Group:
     def common(self, names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
         """Return ``names`` (of the first body) as they stand for all bodies of the group.
 
-        The number is the placeholder again: the first part behind the environment's uid that is
-        it. Where ``patterns`` have the placeholder, only what these mean has a number.
+        Where one of the ``patterns`` had the placeholder, there it is again.
         """
-        if not self.numbered or not self._varies:
-            return list(names)
-        number = str(self.spec.first)
-        numbered = [p.replace(BODY_NUMBER, number) for p in patterns if BODY_NUMBER in p]
-        start = len(self.environments[0]) + 1 if self.environments else 0
+        if self.batch is not None:
+            start = len(f"{self.batch.uid}.{self.spec.first}.")
+            return [f"{self.batch.uid}.{BODY_NUMBER}.{name[start:]}" for name in names]
+        shapes = [shape for p in patterns if self.numbered and (shape := _shape(p, self.spec.first))]
         found = []
         for name in names:
-            parts = name[start:].split(".")
-            if number in parts and (not numbered or any(fnmatchcase(name, p) for p in numbered)):
-                parts[parts.index(number)] = BODY_NUMBER
-            found.append(name[:start] + ".".join(parts))
+            match = next((m for m in (shape.fullmatch(name) for shape in shapes) if m), None)
+            if match is not None:
+                for place in range(match.re.groups, 0, -1):
+                    name = name[: match.start(place)] + BODY_NUMBER + name[match.end(place) :]
+            found.append(name)
         return found
 
-    @property
-    def _varies(self) -> bool:
-        """Whether the bodies differ by a number in their channels."""
-        return self.batch is not None or any(
-            BODY_NUMBER in name for name in (*self.spec.sensors, *self.spec.actuators)
-        )
+
+def _shape(pattern: str, number: int) -> re.Pattern[str] | None:
+    """Return what finds ``number`` in a name where ``pattern`` has the placeholder (``None``: it has none)."""
+    parts = pattern.split(BODY_NUMBER)
+    if len(parts) == 1:
+        return None
+    if any(part.count("[") != part.count("]") for part in parts):
+        return None  # a number among other characters in brackets
+    # without what makes it a pattern of a whole name
+    wanted = [re.sub(r"\A\(\?s:(.*)\)\\[zZ]\Z", r"\1", fnmatch.translate(part)) for part in parts]
+    return re.compile(f"({re.escape(str(number))})".join(wanted), re.DOTALL)
 
 
 def embody(agent: AgentSpec, ports: Sequence[EnvironmentPort]) -> tuple[list[Group], list[Fault]]:

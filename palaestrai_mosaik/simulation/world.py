@@ -157,7 +157,9 @@ class WorldBuilder:
                     episode.generator("environment", port.uid, first + k) for k in range(port.domain.batch)
                 ]
         self.plans = plans_of(self.ports)
-        for problem in shared_actuators(self.ports, [(repr(b.name), b.actuators.uids) for b in director.bodies]):
+        for problem in shared_actuators(
+            self.ports, [(repr(b.name), b.actuators.uids) for b in director.bodies]
+        ):
             raise ContractError(problem[1])
         links = []
         sockets = Sockets(self.ports, self.plans)

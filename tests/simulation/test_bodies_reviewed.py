@@ -15,10 +15,14 @@ from palaestrai_mosaik.agent.filters.norm import NormFilter
 from palaestrai_mosaik.environment.copies import Copies
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.errors import ContractError, DocumentError
+from palaestrai_mosaik.experiment.model import AgentSpec, BodySpec, ClassSpec
 from palaestrai_mosaik.run import execute, inspect
 from palaestrai_mosaik.run.inspect import Inspection
 from palaestrai_mosaik.run.worker import Worker
+from palaestrai_mosaik.simulation.batch_port import open_port
+from palaestrai_mosaik.simulation.embody import embody
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.types import SensorInformation
 
 HERE = "tests.simulation.test_bodies_reviewed"
 
@@ -197,3 +201,33 @@ def test_bodies_share_no_actuator_of_a_co_simulation() -> None:
     doc = document(phase([around], [steerer(None, {"environment": "net", "count": 2})]))
     problems = [str(problem) for problem in inspect(doc)]
     assert any("belongs to body 0 of agent 'a' and to body 1 of agent 'a'" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "common"),
+    [
+        ("w.lane-{body}.x", ["w.lane-{body}.x"]),
+        ("w.lane-{body}.*", ["w.lane-{body}.x", "w.lane-{body}.1"]),
+        ("w.*-{body}.?", ["w.lane-{body}.x", "w.lane-{body}.1"]),
+        ("w.lane-[!{body}].x", ["w.lane-0.x"]),
+    ],
+)
+def test_names_of_alike_bodies_have_the_placeholder_where_the_pattern_has_it(
+    pattern: str, common: list[str]
+) -> None:
+    class Lanes(DummyEnvironment):
+        def setup(self) -> Any:
+            baseline = super().setup()
+            sensor = baseline.sensors[0]
+            names = [f"lane-{lane}.{what}" for lane in (0, 1) for what in ("x", "1")]
+            baseline.sensors = [SensorInformation(sensor.value, sensor.space, name) for name in names]
+            return baseline
+
+    domain = Lanes()
+    domain.uid = "w"
+    body = BodySpec(
+        ClassSpec("a:B"), sensors=(pattern,), actuators=("w.0",), count=1, first=1, environment="w"
+    )
+    (group,), faults = embody(AgentSpec("a", body.muscle, bodies=(body,)), [open_port(domain)])
+    assert not faults
+    assert group.common(group.names()[0], body.sensors) == common
