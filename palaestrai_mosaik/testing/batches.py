@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
+from inspect import Parameter, signature
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,10 @@ IntVector = npt.NDArray[np.intp]
 _PURE = ("get_action_results", "get_first_states", "get_rewards", "get_ends", "get_recorded_actions")
 
 
+#: steps of each episode in which some incarnations have their idle actions
+_IDLE_STEPS = 2
+
+
 class BatchFactory(Protocol):
     """Makes a batched environment: its class, or a ``functools.partial`` with its parameters."""
 
@@ -39,9 +44,10 @@ def check_batch_environment(
 
     ``factory`` returns a new environment of ``batch`` incarnations: the class itself, or
     ``functools.partial(MyEnvironment, size=3)``. Two of them run side by side, and beside each
-    incarnation a batch of 1 with the same generator and the same random set-points, for
-    ``episodes`` episodes of the phase, of ``steps`` steps. In the midst of each, some
-    incarnations begin anew while the others go on.
+    incarnation a batch of 1 with the same generator, the same number (``first``, where the
+    factory takes it) and the same random set-points, for ``episodes`` episodes of the phase, of
+    ``steps`` steps. In the first two steps every second one has its idle actions, as where no agent
+    acts yet. In the midst of each episode, some incarnations begin anew while the others go on.
 
     Checked: the baseline is sound; states, observations, rewards and ends have the declared
     shapes and dtypes; readings and rewards lie in their spaces; arguments are not written
@@ -57,7 +63,7 @@ def check_batch_environment(
     """
     first, findings = build(partial(factory, batch=batch), BatchEnvironment)
     everyone = [first, twin(partial(factory, batch=batch), findings)]
-    everyone += [twin(partial(factory, batch=1), findings) for _ in range(batch)]
+    everyone += [twin(_single(factory, first.first + k), findings) for k in range(batch)]
     try:
         baselines = []
         for environment, size in zip(everyone, [batch, batch, *[1] * batch], strict=True):
@@ -103,6 +109,14 @@ class _Company:
             self.steppers = [BatchStepper(environment) for environment in everyone]
         #: the incarnations that each of them has
         self.members = [np.arange(self.batch)] * 2 + [np.array([k]) for k in range(self.batch)]
+        #: the actions of an incarnation in which no agent has acted
+        self.idle = np.concatenate(
+            [np.empty(0)]
+            + [
+                np.full(a.space.size, np.nan) if a.value is None else a.space.flatten(a.value)
+                for a in baseline.actuators
+            ]
+        )
         for environment in everyone:
             _watch(environment, findings)
 
@@ -113,6 +127,7 @@ class _Company:
         for stepper, members in zip(self.steppers, self.members, strict=True):
             environment = stepper.environment
             environment.episode = episode
+            environment.rng = seeding.generator(self.seed, "environment", episode)
             environment.rngs = [
                 seeding.generator(self.seed, "environment", episode, k) for k in members.tolist()
             ]
@@ -127,6 +142,8 @@ class _Company:
         for step in range(1, steps + 1):
             when = f"episode {episode}, step {step}"
             setpoints = np.array([sample_flat(self.baseline.actuators, rng) for rng in rngs])
+            if step <= _IDLE_STEPS:
+                setpoints[::2] = self.idle
             # every second one is cut short, then those that were not
             cut = {steps // 3: slice(0, None, 2), steps // 2: slice(1, None, 2)}.get(step)
             states = []
@@ -162,6 +179,14 @@ class _Company:
             check_flat_values(findings, "reward", self.baseline.rewards, first.rewards[k], at)
         if (first.terminated | first.truncated).any() and not self.steppers[0].environment.ends:
             findings.add("ends an episode although its attribute 'ends' is false", when)
+
+
+def _single(factory: BatchFactory, number: int) -> Callable[[], BatchEnvironment]:
+    """Return a factory of a batch of 1 whose incarnation has this number, as far as it can be told."""
+    known = signature(factory).parameters
+    if "first" in known or any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
+        return partial(factory, batch=1, first=number)  # type: ignore[call-arg]
+    return partial(factory, batch=1)
 
 
 def _watch(environment: BatchEnvironment, findings: Findings) -> None:

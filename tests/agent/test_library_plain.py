@@ -163,6 +163,26 @@ def test_scripts_that_cannot_be(text: str, error: str, tmp_path: Path) -> None:
         Stage(ScriptedMuscle(script(tmp_path, text)), TWO)()
 
 
+def test_a_script_for_one_incarnation_is_for_all(tmp_path: Path) -> None:
+    """Bodies share it: what one of them takes, each takes, with or without a muscle of its own."""
+    file = tmp_path / "s.csv"
+    for body in range(2):
+        layout = Layout([f"e.{body}.u"], [Box(-2.0, 2.0, shape=())])
+        offered = [ActuatorInformation(None, s, u) for s, u in zip(layout.spaces, layout.uids, strict=True)]
+        for name in ("e.0.u", "e.{body}.u"):
+            file.write_text(f"step,{name}\n0,1.5\n")
+            muscle = ScriptedMuscle(str(file))
+            muscle.uid = f"a.0.{body}"
+            muscle.setup()
+            assert muscle._arranged(offered)[1].tolist() == [1.5]
+        file.write_text("step,e.0.u,e.1.u\n0,1,2\n")
+        muscle = ScriptedMuscle(str(file))
+        muscle.uid = f"a.0.{body}"
+        muscle.setup()
+        with pytest.raises(ContractError, match=f"column 'e.{1 - body}.u' is no actuator of 'a.0.{body}'"):
+            muscle._arranged(offered)
+
+
 def test_a_script_in_another_encoding_is_named(tmp_path: Path) -> None:
     path = tmp_path / "script.csv"
     path.write_bytes("step,größe\n0,1\n".encode("latin-1"))

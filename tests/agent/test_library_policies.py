@@ -239,3 +239,31 @@ def test_set_points_lie_in_their_spaces(seed: int, size: float) -> None:
 def test_policies_that_cannot_be(make: Any, text: str) -> None:
     with pytest.raises(ContractError, match=text):
         make()
+
+
+def grid_of(start: str) -> tuple[list[SensorInformation], list[ActuatorInformation]]:
+    seen, moved = Box(0.0, 2.0, shape=()), Box(-1.0, 1.0, shape=())
+    return (
+        [SensorInformation(None, seen, f"{start}.sgen-{i}.vm_pu") for i in range(3)],
+        [ActuatorInformation(None, moved, f"{start}.sgen-{i}.q_mvar") for i in range(3)],
+    )
+
+
+def test_the_number_of_an_incarnation_does_not_count() -> None:
+    """One policy for a grid alone and for each of a batch; names with a number, or {body}, fit all of them."""
+    for start in ("grid", "grid.{body}", "grid.7"):
+        options = PolicyOptions(
+            scaling=Scaling({f"{start}.sgen-1.vm_pu": [1.0, 0.5]}), context=[f"{start}.sgen-2.*"]
+        )
+        made = [SharedPolicy(*grid_of(own), options) for own in ("grid", "grid.0", "grid.7")]
+        assert len({policy.signature for policy in made}) == 1
+        assert all(policy._width.tolist() == [1, 0.5, 1] for policy in made)
+        assert all(policy._context[0].tolist() == [2] for policy in made)
+    # but it tells devices apart where an agent has several of them
+    sensors, actuators = (a + b for a, b in zip(grid_of("grid.3"), grid_of("grid.4"), strict=True))
+    assert '"grid.#.sgen-#"' in SharedPolicy(sensors, actuators, PolicyOptions()).signature
+    assert Scaling({"grid.3.*": [1, 2]}).of(sensors)[1].tolist() == [2, 2, 2, 1, 1, 1]
+    two = Scaling({"grid.0.*": [1, 2], "grid.1.*": [1, 3]})
+    for body in range(2):
+        with pytest.raises(ContractError, match=r"'grid.0.\*' and 'grid.1.\*' are one name"):
+            two.of(grid_of(f"grid.{body}")[0])

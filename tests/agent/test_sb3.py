@@ -25,7 +25,7 @@ from support.sb3_driver import Driver, TwinMuscle, make_brain
 
 from palaestrai_mosaik.agent import FileBrainDumper, Memory
 from palaestrai_mosaik.agent.library.sb3 import SB3Brain, SB3Muscle
-from palaestrai_mosaik.agent.library.sb3_buffers import Rollouts, Row
+from palaestrai_mosaik.agent.library.sb3_buffers import Rollouts, Row, fill_replay, replay_arrays
 from palaestrai_mosaik.agent.library.sb3_model import make_recipe, networks_of
 from palaestrai_mosaik.agent.library.sb3_random import PrivateRandomness
 from palaestrai_mosaik.agent.library.sb3_spaces import action_space, observation_space
@@ -252,16 +252,47 @@ def test_learning_waits_for_rows_that_are_on_their_way():
     assert brain.algorithm.rollout_buffer.buffer_size == 70
 
 
-def test_returns_over_several_steps_do_not_run_into_another_muscle():
-    brain = make_brain(*PENDULUM, 3, "SAC", device="cpu", **OFF, n_steps=3)
-    replay = brain.algorithm.replay_buffer
-    for muscle in ("a", "b", "a"):
-        for _ in range(2):
-            brain._memory.append(np.zeros(3), np.zeros(1), np.ones(1), None, 1.0, muscle=muscle)
-            brain.next_observations = np.zeros(3)
-            brain.thinking(muscle, None)
-    assert replay.timeouts.ravel()[:6].tolist() == [0, 1, 0, 1, 0, 0]
-    assert not replay.dones.any()
+def returns(buffer: Any) -> list[float]:
+    """Return what each row of a replay buffer got in all of its steps, in the order of its first reward."""
+    rows = np.argsort(buffer.rewards[: buffer.size(), 0], kind="stable")
+    return buffer._get_samples(rows).rewards.ravel().tolist()
+
+
+def test_returns_over_several_steps_run_along_the_rows_of_each_muscle():
+    """Three steps, a discount of 1/2; a buffer of 7 rows forgets the first of a."""
+    brain = make_brain(*PENDULUM, 3, "SAC", device="cpu", **{**OFF, "buffer_size": 7}, n_steps=3, gamma=0.5)
+    buffer = brain.algorithm.replay_buffer
+    given = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 4), ("c", 300), ("a", 8), ("b", 40)]
+    for number, (muscle, reward) in enumerate(given):
+        brain._memory.append(
+            np.full(3, number / 10), np.zeros(1), np.ones(1), None, float(reward), muscle=muscle
+        )
+        if reward == 4:
+            brain._memory.mark_end(terminated=True, truncated=False, muscle="a")
+        brain.next_observations = np.full(3, number / 10 + 0.05)
+        brain.thinking(muscle, None)
+    found = [2 + 4 / 2, 4, 8, 10 + 20 / 2 + 40 / 4, 20 + 40 / 2, 40, 300]
+    assert returns(buffer) == found
+    # a ended after 4, so that nothing follows; of b it is known what came after 40
+    batch = buffer._get_samples(np.argsort(buffer.rewards[:, 0]))
+    assert batch.dones.ravel().tolist() == [1, 1, 0, 0, 0, 0, 0]
+    assert np.allclose(batch.next_observations[3:6], 0.75)
+    assert np.allclose(batch.discounts.ravel(), [0.25, 0.5, 0.5, 0.125, 0.25, 0.5, 0.5])
+    assert returns(pickle.loads(pickle.dumps(brain)).algorithm.replay_buffer) == found
+    other = make_brain(*PENDULUM, 3, "SAC", device="cpu", **{**OFF, "buffer_size": 9}, n_steps=3, gamma=0.5)
+    fill_replay(other.algorithm.replay_buffer, replay_arrays(buffer))
+    assert returns(other.algorithm.replay_buffer) == found
+
+
+def test_returns_over_several_steps_end_where_a_stored_episode_does():
+    """What followed the last row of a truncated episode is not known, so it is left out."""
+    brain = cartpole(3, "DQN", **OFF, total_timesteps=99, n_steps=3, gamma=0.5, pretrain_steps=0)
+    for reward in (1.0, 100.0):
+        for i in range(4):
+            brain._memory.append(np.full(4, i), np.ones(1), np.ones(1), None, reward, muscle="replay-0")
+        brain._memory.mark_end(terminated=False, truncated=True, muscle="replay-0")
+    brain.pretrain()
+    assert sorted(returns(brain.algorithm.replay_buffer)) == [1, 1.5, 1.75, 100, 150, 175]
 
 
 # --- random states -----------------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_a_batch_teaches_what_its_rows_teach(case: str, ahead: bool) -> None:
     one, other = Learner(brain(case)), Learner(brain(case))
     told: list[Any] = []
     wanted: list[Any] = []
-    for tick in rows(40, sent(case), ahead=ahead):
+    for tick in rows(60, sent(case), ahead=ahead):
         update, last = one.learn_batch(tick), None
         told += one.told_by.items()
         for experience in tick:
@@ -195,3 +195,35 @@ def test_only_off_policy_learners_train_on_what_others_did() -> None:
     buffer = learner.brain.algorithm.replay_buffer
     assert set(buffer.actions[: buffer.size()].reshape(-1).tolist()) == {0, 1}
     assert (buffer.actions[: buffer.size()] == 0).sum() == len(learner.brain.tail(99, body=1))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "params"),
+    [
+        ("A2C", {**SMALL, "n_steps": 1, "normalize_advantage": True}),
+        ("PPO", {**SMALL, "n_steps": 1, "batch_size": 6, "n_epochs": 1}),
+        ("DQN", {**OFF, "learning_starts": 0, "train_freq": 1}),
+    ],
+)
+def test_the_first_training_waits_for_the_rows_of_all_bodies(algorithm: str, params: dict[str, Any]) -> None:
+    """Three bodies of two workers: a row of each is six rows."""
+    made = ready(SB3Brain(algorithm, device="cpu", total_timesteps=99, **params), [body(n) for n in range(3)])
+    assert made.algorithm.get_parameters() and made.initial_update().muscles == 6
+    trained, train = [], made._train
+
+    def noted(own: Any) -> None:
+        trained.append(made.algorithm.num_timesteps)
+        train(own)
+
+    made._train = noted
+    extra = [] if algorithm == "DQN" else [0.5, -0.7]
+    teach(made, rows(9, lambda rng, b, step: np.array([1.0, *extra], np.float32), ahead=True))
+    assert trained[:3] == [6, 12, 18]
+    weights = made.initial_update().weights
+    assert all(np.isfinite(value).all() for value in weights.values())
+
+
+def teach(learned: Any, ticks: Any) -> None:
+    learner = Learner(learned)
+    for tick in ticks:
+        learner.learn_batch(tick)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,20 @@ def test_sessions_of_a_store_are_the_episodes_of_the_bodies(store: Store) -> Non
     # of both phases: two training episodes come first
     assert read_sessions(store, "recorded").actions[0].shape == (4 * BODIES, TICKS, 1)
     assert len(read_sessions(store, "recorded", mode="test")) == 2 * BODIES
+
+
+def test_evaluations_are_sessions_of_their_own(tmp_path: Path) -> None:
+    world = environment("pendulum", PENDULUM, batch=BODIES, max_steps=TICKS)
+    train = phase([world], [learner("a", "pendulum")], ALL_END, episodes=2, evaluate_every=1)
+    with Store(tmp_path) as store:
+        execute(document(train, uid="recorded"), store=store)
+        trained, evaluated, both = (
+            read_sessions(store, "recorded", evaluation=flag) for flag in (False, True, None)
+        )
+    assert both.sessions.lengths.tolist() == [TICKS] * 4 * BODIES
+    columns = [(pool.sessions.by_tick | pool.sessions.by_session) for pool in (trained, evaluated, both)]
+    for name, column in columns[2].items():
+        np.testing.assert_array_equal(column, np.concatenate([one[name] for one in columns[:2]]))
 
 
 def test_the_files_of_a_store_hold_the_same_sessions(store: Store) -> None:

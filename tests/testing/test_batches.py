@@ -15,6 +15,7 @@ from palaestrai_mosaik.environment.cartpole import BatchCartPole
 from palaestrai_mosaik.environment.copies import Copies
 from palaestrai_mosaik.environment.pendulum import BatchPendulum
 from palaestrai_mosaik.environment.reasoning import BooleanReasoning
+from palaestrai_mosaik.environment.replay import SessionPool, SessionPoolEnvironment
 from palaestrai_mosaik.environment.tabular import SlipperyGrid
 from palaestrai_mosaik.testing import ConformanceError, check_batch_environment
 from palaestrai_mosaik.types import Box, Discrete
@@ -74,11 +75,31 @@ class Replaying(Tanks):
         return [np.tanh(states[0])]
 
 
+class Numbered(Tanks):
+    """What differs from incarnation to incarnation goes by their numbers."""
+
+    def get_first_states(self, incarnations: Any) -> Any:
+        levels = np.tile((self.first + incarnations)[:, np.newaxis] / 10, 2)
+        return self.observed([levels, np.zeros(len(incarnations), dtype=np.int32)])
+
+
+def recorded() -> SessionPool:
+    pool, rng = SessionPool(2, 1), np.random.default_rng(0)
+    pool.load_sessions(
+        rng.normal(size=(10, 6, 2)), rng.integers(0, 3, size=(10, 6)), rng.normal(size=(10, 6))
+    )
+    return pool
+
+
 @pytest.mark.parametrize(
     "factory",
     [
         Tanks,
         Replaying,
+        Numbered,
+        partial(Numbered, first=4),
+        partial(SessionPoolEnvironment, source=recorded()),
+        partial(SessionPoolEnvironment, source=recorded(), sample="with_replacement"),
         partial(Tanks, length=2),
         BatchPendulum,
         partial(BatchCartPole, sutton_barto_reward=True),
@@ -229,6 +250,13 @@ class GlobalGenerator(Tanks):
         return super().draw(k)
 
 
+class NoIdle(Tanks):
+    """Says that nothing is done until an agent acts, and cannot do without."""
+
+    def get_idle_actions(self) -> Any:
+        return [np.full(2, np.nan)]
+
+
 class SingleGenerator(Tanks):
     def draw(self, k: int) -> Any:
         return self.rng.normal(size=2)
@@ -263,9 +291,9 @@ BROKEN = [
     (NoPair, "get_action_results: states must be a list of 2 arrays, found ndarray"),
     (Outside, "a reading lies outside its space: episode 0, reset, incarnation 0"),
     (Uncountable, "a reward lies outside its space: episode 0, step 1, incarnation 0"),
-    (WritesStates, "changes the arguments that it is given: get_action_results"),
+    (WritesStates, "raises an exception: episode 0, step 1: ValueError: assignment destination is read-only"),
     (WritesActions, "changes the arguments that it is given: get_rewards"),
-    (WritesRecorded, "changes the arguments that it is given: get_recorded_actions"),
+    (WritesRecorded, "raises an exception: episode 0, reset: ValueError: output array is read-only"),
     (MeanRecorded, "an incarnation differs from a batch of 1: episode 0, reset, incarnation 0"),
     (ByTheMean, "an incarnation differs from a batch of 1: episode 0, step 1, incarnation 0"),
     (FirstGenerator, "an incarnation differs from a batch of 1: episode 0, step 1, incarnation 1"),
@@ -273,7 +301,8 @@ BROKEN = [
     (Forgets, "an incarnation differs from a batch of 1"),
     (OwnGenerator, "two instances differ, given the same generators and set-points: episode 0, reset"),
     (GlobalGenerator, "uses a global random generator"),
-    (SingleGenerator, "raises an exception: episode 0, reset: AttributeError"),
+    (SingleGenerator, "an incarnation differs from a batch of 1: episode 0, reset, incarnation 1"),
+    (NoIdle, "a reading lies outside its space: episode 0, step 1, incarnation 0"),
     (Leftover, "a reset does not lead back to the same first state"),
     (Endless, "ends an episode although its attribute 'ends' is false"),
     (dict, "is no BatchEnvironment: it is a dict"),
@@ -281,6 +310,7 @@ BROKEN = [
 #: what else is found as a consequence
 ALSO = {
     ResetsOthers: ["an incarnation differs from a batch of 1: episode 0, step 5, incarnation 1"],
+    NoIdle: ["a reward lies outside its space"],
     OwnGenerator: ["an incarnation differs from a batch of 1", "a reset does not lead back"],
     Leftover: ["an incarnation differs from a batch of 1: episode 1, reset"],
 }

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix
-from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.errors import ActionError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints
+
+from .channel_names import fitting
 
 
 class ConstantMuscle(BatchMuscle):
@@ -19,7 +20,7 @@ class ConstantMuscle(BatchMuscle):
 
     ``values``: one value for all actuators, or a mapping of uid patterns (``grid.sgen-*.q_mvar``)
     to values, of which the last pattern that fits holds; an actuator that no pattern fits is left
-    alone. A value is a number, or a list for an actuator of several numbers.
+    alone (the number of an incarnation does not count, see :mod:`.channel_names`). A value is a number, or a list for an actuator of several numbers.
     """
 
     def __init__(self, values: Any):
@@ -42,14 +43,10 @@ class ConstantMuscle(BatchMuscle):
 
     def _flat(self, actuators: Sequence[ActuatorInformation]) -> np.ndarray[Any, np.dtype[np.float64]]:
         uids = [actuator.uid for actuator in actuators]
-        for pattern in self.values:
-            if not any(fnmatchcase(uid, pattern) for uid in uids):
-                raise ContractError(
-                    f"values: {pattern!r} fits no actuator of {self.uid!r}{did_you_mean(pattern, uids)}"
-                )
+        fits = fitting(self.values, uids, "values", f"actuator of {self.uid!r}")
         parts = [np.empty(0)]
         for actuator in actuators:
-            chosen = [value for pattern, value in self.values.items() if fnmatchcase(actuator.uid, pattern)]
+            chosen = [value for pattern, value in self.values.items() if actuator.uid in fits[pattern]]
             if not chosen:
                 parts.append(np.full(actuator.space.size, np.nan))
                 continue

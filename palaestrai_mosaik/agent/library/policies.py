@@ -14,15 +14,16 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+
+from .channel_names import fitting, incarnation_of, without_number
 
 FloatArray = npt.NDArray[np.float64]
 IntVector = npt.NDArray[np.intp]
@@ -39,7 +40,7 @@ class Scaling:
 
     ``by_pattern``: uid pattern (``grid.*.vm_pu``) -> ``[center, width]``, the last one that fits
     holding. Without one, a reading is scaled by the bounds of its space, and stays as it is where
-    that has none.
+    that has none. The number of an incarnation does not count, see :mod:`.channel_names`.
     """
 
     by_pattern: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -47,8 +48,8 @@ class Scaling:
     def of(self, sensors: Sequence[SensorInformation]) -> tuple[FloatArray, FloatArray]:
         """Return centers and widths of the flat readings."""
         uids = [sensor.uid for sensor in sensors]
+        fits = fitting(self.by_pattern, uids, "scales", "sensor of the agent")
         for pattern, pair in self.by_pattern.items():
-            _matches(pattern, uids, "scales")
             if not _is_scale(pair):
                 raise ContractError(
                     f"scales: {pattern!r} needs [center, width], the width positive, not {pair}"
@@ -60,7 +61,7 @@ class Scaling:
             low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
             center, width = (low + high) / 2.0, (high - low) / 2.0
             for pattern, pair in self.by_pattern.items():
-                if fnmatchcase(sensor.uid, pattern):
+                if sensor.uid in fits[pattern]:
                     center, width = np.full(len(low), pair[0], float), np.full(len(low), pair[1], float)
             centers.append(center)
             widths.append(width)
@@ -209,7 +210,8 @@ class SharedPolicy(Policy):
 
     The device of a channel is what stands before the last dot of its uid, and the digits in
     that tell devices of one kind apart: ``grid.sgen-7.vm_pu`` and ``grid.sgen-12.vm_pu``
-    belong to two devices of the kind ``grid.sgen-#``. Inputs for a device are its own
+    belong to two devices of the kind ``grid.sgen-#``. So does ``grid.3.sgen-7.vm_pu`` where all
+    channels are of one incarnation, number 3. Inputs for a device are its own
     readings, its own last set-points (with ``feedback``), and the ``context``: for each uid
     pattern there, the mean of the scaled readings that fit. So a policy learned with some
     devices can act for others, on another grid, too.
@@ -225,13 +227,14 @@ class SharedPolicy(Policy):
         super().__init__(sensors, actuators, options, bodies)
         uids = [sensor.uid for sensor in sensors]
         places = _places(sensors)
+        fits = fitting(options.context, uids, "context", "sensor of the agent")
         self._context = [
-            np.concatenate([places[uid] for uid in _matches(pattern, uids, "context")])
-            for pattern in options.context
+            np.concatenate([places[uid] for uid in fits[pattern]]) for pattern in options.context
         ]
         set_places = _places(actuators)
         read_by, set_by = _by_device(sensors), _by_device(actuators)
-        used = {uid for pattern in options.context for uid in _matches(pattern, uids, "context")}
+        incarnation = incarnation_of([*uids, *(actuator.uid for actuator in actuators)])
+        used = {uid for found in fits.values() for uid in found}
         for device, own in read_by.items():
             for uid in own.values():
                 if device not in set_by and uid not in used:
@@ -240,7 +243,8 @@ class SharedPolicy(Policy):
                     )
         kinds: dict[str, list[str]] = {}
         for device in set_by:
-            kinds.setdefault(re.sub(r"\d+", "#", device), []).append(device)
+            name = without_number(f"{device}.x")[:-2] if incarnation else device
+            kinds.setdefault(re.sub(r"\d+", "#", name), []).append(device)
         #: for each kind: where its readings and set-points lie, each (devices, numbers); its network
         self._kinds: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Perceptron]] = []
         meaning = {}
@@ -292,13 +296,6 @@ def _is_scale(pair: Any) -> bool:
 
 def _joined(parts: Sequence[FloatArray]) -> FloatArray:
     return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _matches(pattern: str, uids: Sequence[str], where: str) -> list[str]:
-    found = [uid for uid in uids if fnmatchcase(uid, pattern)]
-    if not found:
-        raise ContractError(f"{where}: {pattern!r} fits no sensor of the agent{did_you_mean(pattern, uids)}")
-    return found
 
 
 def _places(channels: Sequence[Channel]) -> dict[str, npt.NDArray[np.intp]]:

@@ -126,6 +126,9 @@ class SB3Brain(Brain):
             # a trajectory to learn from may fill the whole buffer
             for memory in self.memories:
                 memory.size_limit = max(memory.size_limit, self.algorithm.buffer_size)
+        if len(self.bodies) > 1:
+            # their first rows come one by one; none of them may be learned from as if it were all
+            self._muscles.update(muscle for body in self.bodies for muscle in body.muscles)
         self._changed()
 
     def initial_update(self) -> SB3Update:
@@ -145,8 +148,10 @@ class SB3Brain(Brain):
             following = [None if np.isnan(seen).any() else seen for seen in rows.next_observations]
             made = self._reader.rows(rows, [None] * len(rows), following)
             for muscle, row in zip(rows.muscles, made, strict=True):
-                if row.following is not None:
-                    self._replay.store(muscle, row, self.algorithm)
+                for complete in self._replay.usable(muscle, row):
+                    self._replay.store(muscle, complete, self.algorithm)
+            for muscle in set(rows.muscles):
+                self._replay.break_off(muscle)
         if self.pretrain_steps is not None:
             steps = self.pretrain_steps
         if not self.algorithm.replay_buffer.size():

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium import spaces as gym
-from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer, RolloutBuffer
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 
@@ -36,7 +37,8 @@ _ROLLOUT = (
 class Row:
     """One row as the learner sees it: encoded observations, and what its muscle sent.
 
-    ``following``: what the muscle saw next, ``None`` where that is not known yet.
+    ``following``: what the muscle saw next, ``None`` where that is not known yet. ``begins``: the muscle's
+    row before it is missing, so that no return over several steps may run into it.
     """
 
     observation: Batch
@@ -45,6 +47,7 @@ class Row:
     terminated: bool
     truncated: bool
     following: Batch | None
+    begins: bool = False
 
     @property
     def done(self) -> bool:
@@ -143,37 +146,117 @@ def _value(observation: Batch, algorithm: Any) -> torch.Tensor:
         return algorithm.policy.predict_values(batch).cpu()
 
 
-class Replay:
-    """Fills the replay buffer of an off-policy algorithm with the rows of several muscles.
+class ChainedReplay(NStepReplayBuffer):
+    """A replay buffer in which returns over several steps run along the rows of one muscle.
 
-    They share one column of the buffer, in the order in which they become complete.
+    All muscles share one column of it, in the order in which their rows become complete.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        #: where the row lies that the same muscle made next in the same episode; -1: nowhere
+        self.next_row = np.full(self.buffer_size, -1)
+        #: for each muscle, number and place of its newest row
+        self._newest: dict[str, tuple[int, int]] = {}
+        self._rows = 0
+
+    def link(self, muscle: str, begins: bool) -> None:
+        """Note whose row was added last; ``begins``: it does not continue the one before."""
+        number, place = self._rows, (self.pos - 1) % self.buffer_size
+        self._rows += 1
+        self.next_row[place] = -1
+        earlier, before = self._newest.get(muscle, (number - self.buffer_size, 0))
+        # a muscle may have been silent until its last row was overwritten
+        if not begins and number - earlier < self.buffer_size and not self.dones[before, 0]:
+            self.next_row[before] = place
+        self._newest[muscle] = number, place
+
+    def _get_samples(self, batch_inds: Batch, env: Any = None) -> ReplayBufferSamples:
+        """Lay the rows that follow each sampled one side by side, where the base class looks for them."""
+        count, steps = len(batch_inds), self.n_steps
+        places = np.empty((count, steps), dtype=np.intp)
+        cut = np.zeros((count, steps), dtype=bool)
+        places[:, 0] = batch_inds
+        for i in range(1, steps):
+            following = self.next_row[places[:, i - 1]]
+            cut[:, i - 1] = following < 0
+            places[:, i] = np.where(cut[:, i - 1], places[:, i - 1], following)
+        beside = copy(self)
+        flat = places.reshape(-1)
+        for name in _REPLAY:
+            setattr(beside, name, getattr(self, name)[flat])
+        # the world did not end there, but nothing more is known of what was got
+        beside.timeouts[cut.reshape(-1) & (beside.dones[:, 0] == 0)] = 1.0
+        beside.buffer_size, beside.pos = len(flat), 0
+        return super(ChainedReplay, beside)._get_samples(np.arange(count) * steps, env)
+
+    def in_chains(self, oldest_first: Batch) -> tuple[Batch, Batch]:
+        """Return the places of all rows, chain after chain, and whether the next one there goes on elsewhere."""
+        chain = np.arange(self.buffer_size)
+        following = self.next_row.tolist()
+        for place in oldest_first.tolist():
+            if following[place] >= 0:
+                chain[following[place]] = chain[place]
+        age = np.empty_like(chain)
+        age[oldest_first] = np.arange(len(oldest_first))
+        order = oldest_first[np.argsort(age[chain[oldest_first]], kind="stable")]
+        ends = (self.next_row[order] < 0) & (self.dones[order, 0] == 0)
+        ends[-1:] = False
+        return order, ends
+
+    def lie_in_chains(self) -> None:
+        """Take it that each row goes on in the next one, unless an episode ends or a flag cuts it off."""
+        rows = self.size()
+        goes_on = (self.dones[:rows, 0] == 0) & (self.timeouts[:rows, 0] == 0)
+        self.next_row[:rows] = np.where(goes_on, np.arange(1, rows + 1), -1)
+        self.next_row[rows - 1 : rows] = -1
+
+
+class Replay:
+    """Fills the replay buffer of an off-policy algorithm with the rows of several muscles."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Row] = {}
         self._last: str | None = None
+        #: muscles whose newest row is not in the buffer
+        self._gaps: set[str] = set()
 
     def complete(self, muscle: str, row: Row) -> list[Row]:
         """Return the rows of ``muscle`` that are complete, now that ``row`` came."""
         rows = []
         waiting = self._waiting.pop(muscle, None)
-        if waiting is not None and waiting.following is not None:
-            rows.append(waiting)
+        if waiting is not None:
+            rows += self.usable(muscle, waiting)
         if row.terminated and row.following is None:
             # what follows the end of the world is not looked at
             row.following = row.observation
-        if row.following is not None:
-            rows.append(row)
-        elif not row.truncated:
+        if row.following is None and not row.truncated:
             self._waiting[muscle] = row
+        else:
+            rows += self.usable(muscle, row)
         return rows
+
+    def usable(self, muscle: str, row: Row) -> list[Row]:
+        """Return ``row``, or nothing where it will never be known what followed it."""
+        if row.following is None:
+            self._gaps.add(muscle)
+            return []
+        row.begins = muscle in self._gaps
+        self._gaps.discard(muscle)
+        return [row]
+
+    def break_off(self, muscle: str) -> None:
+        """Take note that the next row of ``muscle`` does not follow its newest one."""
+        self._gaps.add(muscle)
 
     def store(self, muscle: str, row: Row, algorithm: Any) -> None:
         """Add a complete row to the replay buffer."""
         buffer: ReplayBuffer = algorithm.replay_buffer
-        if self._last not in (None, muscle) and buffer.size() and not buffer.dones[buffer.pos - 1, 0]:
-            # Returns over several steps must not run from one muscle's row into another's. This
-            # flag ends them there, and has no meaning for a row that ends no episode otherwise.
+        chained = isinstance(buffer, ChainedReplay)
+        cut = row.begins or self._last not in (None, muscle)
+        if cut and not chained and buffer.size() and not buffer.dones[buffer.pos - 1, 0]:
+            # Without a meaning here. A learner that looks several steps ahead may load the buffer; its
+            # returns must not run from one muscle's row into another's.
             buffer.timeouts[buffer.pos - 1] = 1.0
         self._last = muscle
         assert row.following is not None
@@ -181,15 +264,25 @@ class Replay:
         done = np.array([row.done])
         infos = [{"TimeLimit.truncated": row.truncated}]
         buffer.add(row.observation, row.following, action, np.array([row.reward]), done, infos)
+        if isinstance(buffer, ChainedReplay):
+            buffer.link(muscle, row.begins)
 
 
 def replay_arrays(buffer: ReplayBuffer) -> dict[str, Batch]:
-    """Return the filled part of a replay buffer, oldest transition first where it is full."""
-    order = slice(0, buffer.pos)
-    arrays = {name: getattr(buffer, name) for name in _REPLAY}
-    if not buffer.full:
-        return {name: array[order] for name, array in arrays.items()}
-    return {name: np.roll(array, -buffer.pos, axis=0) for name, array in arrays.items()}
+    """Return the filled part of a replay buffer, oldest transition first.
+
+    In a :class:`ChainedReplay`, the oldest chain is first. The flags ``timeouts`` tell where the next row
+    is not what followed.
+    """
+    order = np.arange(buffer.size())
+    if buffer.full:
+        order = np.roll(order, -buffer.pos)
+    if not isinstance(buffer, ChainedReplay):
+        return {name: getattr(buffer, name)[order] for name in _REPLAY}
+    order, ends = buffer.in_chains(order)
+    arrays = {name: getattr(buffer, name)[order] for name in _REPLAY}
+    arrays["timeouts"][ends] = 1.0
+    return arrays
 
 
 def fill_replay(buffer: ReplayBuffer, arrays: Mapping[str, Batch]) -> None:
@@ -208,16 +301,19 @@ def fill_replay(buffer: ReplayBuffer, arrays: Mapping[str, Batch]) -> None:
         target[:rows] = source[len(source) - rows :]
     buffer.full = rows == buffer.buffer_size
     buffer.pos = 0 if buffer.full else rows
+    if isinstance(buffer, ChainedReplay):
+        buffer.lie_in_chains()
 
 
 class StoredBuffer:
     """A replay buffer on its way through pickle: only its filled part."""
 
     def __init__(self, buffer: ReplayBuffer):
-        self._arrays = {name: getattr(buffer, name)[: buffer.size()] for name in _REPLAY}
+        names = (*_REPLAY, "next_row") if isinstance(buffer, ChainedReplay) else _REPLAY
+        self._arrays = {name: getattr(buffer, name)[: buffer.size()] for name in names}
         # the rest of it: sizes, spaces, position
         self._shell = copy(buffer)
-        for name in _REPLAY:
+        for name in names:
             delattr(self._shell, name)
 
     def unpack(self) -> ReplayBuffer:

@@ -21,6 +21,7 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, did_you_mean
 
+from .sb3_buffers import ChainedReplay
 from .sb3_parameters import check_noise, check_numbers
 
 Weights = dict[str, npt.NDArray[Any]]
@@ -277,6 +278,14 @@ def make_algorithm(
         given["train_freq"] = recipe.rollout
     # the muscles add it
     given.pop("action_noise", None)
+    if not recipe.on_policy and given.get("n_steps", 1) > 1:
+        gamma = given.get("gamma", inspect.signature(kind).parameters["gamma"].default)
+        given["replay_buffer_class"] = ChainedReplay
+        given["replay_buffer_kwargs"] = {"n_steps": given.pop("n_steps"), "gamma": gamma}
+    # one row is too little to learn from, but each of several muscles gives one
+    single = recipe.on_policy and muscles > 1 and given.get("n_steps") == 1
+    if single:
+        given["n_steps"] = 2
     try:
         with warnings.catch_warnings():
             if muscles > 1:
@@ -287,6 +296,8 @@ def make_algorithm(
         raise ContractError(
             f"Stable-Baselines3 refuses the parameters of {recipe.algorithm}: {error}"
         ) from error
+    if single:
+        algorithm.n_steps = 1
     algorithm.env = None
     algorithm.set_logger(Logger(folder=None, output_formats=[]))
     return algorithm

@@ -17,6 +17,8 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints
 
+from .channel_names import without_number
+
 FloatArray = npt.NDArray[np.float64]
 AtEnd = Literal["hold", "repeat", "error"]
 
@@ -31,7 +33,8 @@ class ScriptedMuscle(BatchMuscle):
 
     The first column is ``step`` (number of the action in the episode, from 0) or ``time``;
     each other column is the uid of one of the agent's actuators, and each of those has one. In
-    a column's name, ``{body}`` stands for any number, so that bodies can share a script.
+    a column's name, ``{body}`` stands for any number, so that bodies can share a script; nor does it matter
+    of which incarnation a column is (see :mod:`.channel_names`), unless there are columns of several.
     A row holds until the next one; before the first one nothing is set. An empty cell sets
     nothing.
 
@@ -124,6 +127,9 @@ class ScriptedMuscle(BatchMuscle):
         for i, name in enumerate(self._columns[1:], 1):
             pattern = re.escape(name).replace(re.escape(_BODY), r"\d+")
             meant = [uid for uid in uids if re.fullmatch(pattern, uid)]
+            if not meant:
+                free = [uid for uid in uids if uid not in (*columns, *self._columns)]
+                meant = [uid for uid in free if without_number(uid) == without_number(name)]
             if not meant:
                 raise ContractError(
                     f"{self.file}: column {name!r} is no actuator of {self.uid!r}{did_you_mean(name, uids)}"
