@@ -15,6 +15,7 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 
 from .fields import NUMBERS, REWARDS, Field, Signature
 from .pool import SessionPool
+from .sequences import reward_names
 from .sessions import Array
 
 _ARRAYS = ("observations", "actions", "rewards", "is_alive", "prev_memories", "terminated")
@@ -52,18 +53,17 @@ def read_npz(path: str | Path) -> SessionPool:
         _called(arrays, kind) for kind in ("observations", "actions", "prev_memories")
     )
     rewards = arrays.get("rewards")
-    width = 1 if rewards is None or rewards.ndim < 3 else rewards.shape[2]
     try:
         signature = Signature.declared(
             _npz_fields("observation", observed),
             _npz_fields("action", acted),
-            REWARDS if width == 1 else [f"reward_{i}" for i in range(width)],
+            REWARDS if rewards is None else reward_names(rewards),
         )
         pool = SessionPool(signature.observations, signature.actions, signature.rewards)
         pool.load_sessions(
             list(observed.values()) if len(observed) > 1 else next(iter(observed.values())),
             list(acted.values()) if len(acted) > 1 else next(iter(acted.values()), None),
-            rewards if width > 1 or rewards is None or rewards.ndim == 2 else rewards[..., 0],
+            rewards,
             arrays.get("is_alive"),
             list(memories.values()) or None,
             terminated=arrays.get("terminated"),
