@@ -6,7 +6,7 @@ that come out are the same to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import repeat
 from time import perf_counter
 from typing import Any
@@ -73,7 +73,7 @@ class BatchBody:
         self.statistic: Callable[[int, int, int, str, Any], None] | None = None
         self.order = 0
         self.out = False
-        #: those that wait for their reward; those that have it, and are not settled; and those
+        #: the rows that wait for their reward, those that have it, and those that can be recorded
         self._open: Rows | None = None
         self._pending: Rows | None = None
         self._settled: Rows | None = None
@@ -220,10 +220,10 @@ class BatchBody:
             self.channels.actuators_of(int(acting[place])).check(setpoints[place])
         return setpoints, data
 
-    def collect(self, fresh: Sequence[EnvironmentPort]) -> None:
+    def collect(self, fresh: Collection[EnvironmentPort]) -> None:
         """Nothing is to be added up: these bodies watch the one environment that they are in."""
 
-    def close(self, fresh: Sequence[EnvironmentPort]) -> None:
+    def close(self, fresh: Collection[EnvironmentPort]) -> None:
         """Close the open rows with the rewards since the action."""
         rows, self._open = self._open, None
         assert rows is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -223,7 +223,7 @@ class Body(Incarnation):
                     done[self.actuators.slices[i]] = port.recorded[port.actuators.slices[place]]
         return done
 
-    def collect(self, fresh: Sequence[EnvironmentPort]) -> FloatVector:
+    def collect(self, fresh: Collection[EnvironmentPort]) -> FloatVector:
         """Add the rewards of the ``fresh`` environments to those of the open row; return the sum.
 
         An environment that has no new state gives no reward: 0.
@@ -233,7 +233,7 @@ class Body(Incarnation):
         self.collected = rewards if self.collected is None else self.collected + rewards
         return self.collected
 
-    def close(self, fresh: Sequence[EnvironmentPort]) -> None:
+    def close(self, fresh: Collection[EnvironmentPort]) -> None:
         """Close the open row with the rewards since the action, those of ``fresh`` included."""
         port = self.ports[0]
         if len(self.ports) == 1 and port in fresh and self.collected is None:

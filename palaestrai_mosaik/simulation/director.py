@@ -21,7 +21,7 @@ the others go on (``environments_reset``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -151,14 +151,15 @@ class Director:
         if self._news or self._filtered:
             self._spread()
         if self.taking_turns:
-            return self._turn(fresh)
+            return self._turn()
         if everyone and not self.some_done:
             return self.bodies
         return [body for body in self.bodies if not body.out and not body.watched.isdisjoint(fresh)]
 
-    def _take(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[EnvironmentPort]:
+    def _take(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Collection[EnvironmentPort]:
         """Take the new states over; return what has one, with the parts in which bodies sit."""
         begun = False
+        found: Collection[EnvironmentPort]
         found = self.fresh = [p for p in self.ports if not p.stopped and time % p.step_size == 0]
         for port in self.fresh:
             attribute, make = self.sources[port]
@@ -167,7 +168,8 @@ class Director:
             else:
                 vector = make(time, inputs)
             if port.parts:
-                found = [*found, *port.parts]
+                # many, perhaps: who looks whether one is there must not look through all
+                found = {*found, *port.parts}
             if port.alone and not (port.done or vector[-2] or vector[-1]):
                 port.vector = vector
                 port.steps += 1
@@ -324,7 +326,7 @@ class Director:
     ) -> FloatVector:
         return self.pack(port, domain.judge(time, read(wires, inputs, port.n_readings)))
 
-    def _turn(self, fresh: Sequence[EnvironmentPort]) -> Sequence[AnyBody]:
+    def _turn(self) -> Sequence[AnyBody]:
         self.stepped.update(self.fresh)
         if not self.bodies or any(p not in self.stepped and not p.stopped for p in self.ports):
             return ()
@@ -344,7 +346,7 @@ class Director:
             if not body.out and body.has_ended(self.environments_reset):
                 body.depart(closed)
 
-    def _finish(self, fresh: Sequence[EnvironmentPort], closed: list[AnyBody]) -> None:
+    def _finish(self, fresh: Collection[EnvironmentPort], closed: list[AnyBody]) -> None:
         for body in self.bodies:
             if body.open:
                 body.close(fresh)
