@@ -186,15 +186,14 @@ class Inspection:
         taken: dict[str, str] = {}
         for j, agent in enumerate(phase.agents):
             for group in embody(agent, ports)[0]:
-                mine = (
-                    {
-                        f"{group.batch.uid}.{k}.{name}": _who(agent, group, place)
-                        for place, k in enumerate(group.incarnations)
-                        for name in group.local[1]
-                    }
-                    if group.batch is not None
-                    else {}
-                )
+                batch = group.batch
+                if batch is None or batch.replays:
+                    continue  # what is set in an environment that replays has no effect
+                mine = {
+                    f"{batch.uid}.{k}.{name}": _who(agent, group, place)
+                    for place, k in enumerate(group.incarnations)
+                    for name in group.local[1]
+                }
                 shared = next((uid for uid in mine if uid in taken), None)
                 if shared is not None:
                     self._report(
