@@ -288,6 +288,9 @@ def main() -> None:
     for module in arguments.more:
         offered += import_module(module).cases()
     chosen = [case for case in offered if arguments.only in f"{case.task} {case.name}"]
+    if not chosen:
+        known = ", ".join(f"{case.task} {case.name!r}" for case in offered)
+        parser.error(f"no case has {arguments.only!r}; there are {known}")
     found: list[Measurement] = []
     before = os.getloadavg()[0]
     for batch in arguments.sizes:
