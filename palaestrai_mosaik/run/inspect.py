@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.errors import ContractError, DocumentError, Problem
@@ -17,6 +18,13 @@ from palaestrai_mosaik.types import Mode
 
 from .parts import BASES, make_conditions, make_filters, make_port
 from .sessions import DEFAULT_STORE, StoredSessions, check_sessions
+
+
+class Placed(NamedTuple):
+    """The bodies of an agent in the environments of a phase; ``sound``: all have their place."""
+
+    groups: list[Group]
+    sound: bool
 
 
 class Inspection:
@@ -94,9 +102,10 @@ class Inspection:
         if len(ports) < len(phase.environments):
             return
         self._look_at_names(i, ports)
-        agents = self._look_at_agents(i, phase, ports)
+        agents, placed = self._look_at_agents(i, phase, ports)
+        self._warn_of_shared_incarnations(i, phase, placed)
         self.phases.append(replace(phase, agents=tuple(agents)))
-        self._look_at_filters(i, ports)
+        self._look_at_filters(i, placed)
         self._look_for_the_end(i, phase, ports)
 
     def _look_at_names(self, i: int, ports: Sequence[EnvironmentPort]) -> None:
@@ -120,13 +129,17 @@ class Inspection:
                     f"several environments offer a {kind[:-1]} {uid!r}; choose other uids", i, "environments"
                 )
 
-    def _look_at_agents(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]) -> list[AgentSpec]:
-        """Look at the bodies of all agents; return the agents with what their patterns match."""
+    def _look_at_agents(
+        self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]
+    ) -> tuple[list[AgentSpec], list[Placed]]:
+        """Place the bodies of all agents; return the agents with what their patterns match, and the bodies."""
+        placed: list[Placed] = []
         agents: list[AgentSpec] = []
         owned: list[tuple[str, Sequence[str]]] = []
         owners: list[int] = []
         for j, agent in enumerate(phase.agents):
             groups, faults = embody(agent, ports)
+            placed.append(Placed(groups, not faults))
             for message, place in faults:
                 self._report(message, i, "agents", j, *place)
             if not agent.bodies:
@@ -153,8 +166,7 @@ class Inspection:
         for k, told in shared_actuators(ports, owned):
             where = "bodies" if phase.agents[owners[k]].bodies else "actuators"
             self._report(told, i, "agents", owners[k], where)
-        self._warn_of_shared_incarnations(i, phase, ports)
-        return agents
+        return agents, placed
 
     def _warn_of_shared_channels(self, groups: Sequence[Group], i: int, j: int) -> None:
         """Warn of bodies that fill themselves with the channels of an environment that is not batched."""
@@ -179,13 +191,11 @@ class Inspection:
                     into=self.warnings,
                 )
 
-    def _warn_of_shared_incarnations(
-        self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]
-    ) -> None:
+    def _warn_of_shared_incarnations(self, i: int, phase: PhaseSpec, placed: Sequence[Placed]) -> None:
         """Warn of bodies that set the same actuators of an incarnation: the numbers of an entry start anew."""
         taken: dict[str, str] = {}
-        for j, agent in enumerate(phase.agents):
-            for group in embody(agent, ports)[0]:
+        for j, (agent, (groups, _)) in enumerate(zip(phase.agents, placed, strict=True)):
+            for group in groups:
                 batch = group.batch
                 if batch is None or batch.replays:
                     continue  # what is set in an environment that replays has no effect
@@ -209,11 +219,10 @@ class Inspection:
                     )
                 taken |= mine
 
-    def _look_at_filters(self, i: int, ports: Sequence[EnvironmentPort]) -> None:
+    def _look_at_filters(self, i: int, placed: Sequence[Placed]) -> None:
         phase = self.phases[-1]
-        for j, agent in enumerate(phase.agents):
-            groups, faults = embody(agent, ports)
-            for group in groups if not faults else ():
+        for j, (agent, (groups, sound)) in enumerate(zip(phase.agents, placed, strict=True)):
+            for group in groups if sound else ():
                 if not group.spec.filters:
                     continue
                 place = ("bodies", group.index, "filters") if group.numbered else ("filters",)

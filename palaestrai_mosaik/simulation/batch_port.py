@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from palaestrai_mosaik.experiment.model import BODY_NUMBER
 from palaestrai_mosaik.types.rows import EnvironmentRows
 from palaestrai_mosaik.types.vectors import Layout
 
-from .ports import EnvironmentPort
+from .ports import EnvironmentPort, matching
 from .wires import Places, places
 
 FloatMatrix = npt.NDArray[np.float64]
@@ -53,7 +52,6 @@ class BatchPort(EnvironmentPort):
         self._seats: dict[int, Seat] = {}
         self._local: dict[str, tuple[str, ...]] = {}
         super().__init__(domain, reward)
-        self.begins_again = True
         self._names = tuple(f"{self.uid}.{k}" for k in range(self.batch))
 
     @property
@@ -85,20 +83,24 @@ class BatchPort(EnvironmentPort):
         return layout, places([k for i in chosen for k in range(whole.slices[i].start, whole.slices[i].stop)])
 
     def match(self, kind: str, name: str) -> list[str]:
-        start = f"{self.uid}."
-        locals_ = self._local[kind]
-        number, _, rest = name[len(start) :].partition(".") if name.startswith(start) else ("", "", "")
+        start, locals_ = f"{self.uid}.", self._local[kind]
+        number, rest = self._parted(name)
         if number.isdecimal():
             if int(number) >= self.batch or str(int(number)) != number:
                 return []
-            found = [rest] if rest in locals_ else _matching(locals_, rest)
+            found = [rest] if rest in locals_ else matching(locals_, rest)
             return [f"{start}{number}.{local}" for local in found]
         every = (f"{start}{k}.{local}" for k in range(self.batch) for local in locals_)
-        return _matching(every, name)
+        return matching(every, name)
+
+    def _parted(self, name: str) -> tuple[str, str]:
+        """Return what stands for the number of an incarnation in ``name``, and what follows it."""
+        start = f"{self.uid}."
+        number, _, rest = name[len(start) :].partition(".") if name.startswith(start) else ("", "", "")
+        return number, rest
 
     def seat_of(self, uid: str) -> EnvironmentPort | None:
-        start = f"{self.uid}."
-        number, _, rest = uid[len(start) :].partition(".") if uid.startswith(start) else ("", "", "")
+        number, rest = self._parted(uid)
         if not number.isdecimal() or int(number) >= self.batch:
             return None
         known = rest in self._local["sensors"] or rest in self._local["actuators"]
@@ -243,7 +245,3 @@ def open_port(
     if isinstance(domain, BatchEnvironment):
         return BatchPort(domain, reward, transformer)
     return EnvironmentPort(domain, reward, transformer)
-
-
-def _matching(names: Any, pattern: str) -> list[str]:
-    return [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else []

@@ -254,8 +254,9 @@ class Body(Incarnation):
             history = self._history = np.concatenate([history, np.empty_like(history)])
         row = history[self.rows]
         row[0] = self.time
-        row[1] = value
-        row[2:] = rewards
+        row[1] = self.number
+        row[2] = value
+        row[3:] = rewards
         self.rows += 1
         self.rewards, self.value = rewards, value
         self.row = (

@@ -173,7 +173,7 @@ class BatchSimulator(Shell):
         self.port = port
         self.director = director
         self.stepper = BatchStepper(port.domain)
-        self.setpoints = port.initial_setpoints()
+        self.setpoints = self.initial = port.initial_setpoints()
         self.accepted: dict[tuple[str, str], int] = {}
         #: the incarnations that are entities of their own, by entity id
         self.seats = {f"{port.uid}.{seat.number}": seat.number for seat in port.parts}
@@ -222,7 +222,7 @@ class BatchSimulator(Shell):
             held[put] = values
         if port.dones.any():
             # who begins again begins without what was set before, and what is set now is too late
-            held[port.dones] = port.initial_setpoints()[port.dones]
+            held[port.dones] = self.initial[port.dones]
         held.flags.writeable = False
         self.setpoints = held
         return held

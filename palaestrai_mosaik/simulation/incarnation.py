@@ -137,7 +137,8 @@ class Incarnation:
         self.ahead: FloatVector | None = None
         #: what is replayed: it does what was recorded, whatever it proposes
         self._replayed = [port for port in self.ports if port.replays]
-        self._history = np.empty((256, 2 + len(self.reward_names)))
+        #: time, body, objective, rewards of this episode's closed rows
+        self._history = np.empty((256, 3 + len(self.reward_names)))
 
     @property
     def muscles(self) -> Sequence[str]:
@@ -228,9 +229,8 @@ class Incarnation:
 
     def objectives(self) -> FloatVector:
         """(n,): the objective of this episode's closed rows."""
-        return self._history[: self.rows, 1]
+        return self._history[: self.rows, 2]
 
     def history(self) -> npt.NDArray[np.float64]:
         """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
-        rows = self._history[: self.rows]
-        return np.insert(rows, 1, self.number, axis=1)
+        return self._history[: self.rows]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import (
-    Environment,
     EnvironmentState,
     EnvironmentStateTransformer,
     Reward,
@@ -115,7 +115,7 @@ class EnvironmentPort:
         self.n_rewards = len(self.rewards)
         self.stream: EnvironmentStream | None = None
         #: whether it can begin again while the episode of the phase goes on
-        self.begins_again = isinstance(domain, Environment)
+        self.begins_again = not isinstance(domain, CoSimulation)
         self.begin()
 
     @property
@@ -141,7 +141,7 @@ class EnvironmentPort:
         offered: Layout = getattr(self, kind)
         if name in offered.index:
             return [name]
-        return [uid for uid in offered.uids if fnmatchcase(uid, name)] if set(name) & set("*?[") else []
+        return matching(offered.uids, name)
 
     def seat_of(self, uid: str) -> EnvironmentPort | None:
         """Return where a body sits that reads or sets the channel ``uid`` (a full id), if it is here."""
@@ -212,6 +212,11 @@ class EnvironmentPort:
             0,
             self.episodes,
         )
+
+
+def matching(names: Iterable[str], pattern: str) -> list[str]:
+    """Return those of ``names`` that ``pattern`` means; none if it is no pattern of the shell."""
+    return [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else []
 
 
 def match(ports: Sequence[EnvironmentPort], kind: str, name: str) -> list[str]:
