@@ -15,6 +15,7 @@
     ├── CheckpointError          a checkpoint cannot be written, or the run cannot go on from it
     ├── StoreError               results cannot be written, opened or found
     ├── ExecutionError           the runs of a design folder cannot be executed
+    │   └── SchedulerError       a cluster's scheduler does not answer, or refuses
     └── RunInterrupted           the user ended the run (Ctrl-C); what was recorded is kept
 
 Errors of users' own code (a muscle that raises ``ValueError``) are not wrapped: they
@@ -103,6 +104,10 @@ class StoreError(PalaestraiMosaikError):
 
 class ExecutionError(PalaestraiMosaikError):
     """The runs of a design folder cannot be executed: another process does, or files do not fit."""
+
+
+class SchedulerError(ExecutionError):
+    """The scheduler of a cluster cannot be asked, or refuses what it was asked for."""
 
 
 class RunInterrupted(PalaestraiMosaikError):

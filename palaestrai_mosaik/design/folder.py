@@ -38,6 +38,9 @@ GENERATED = (DESIGN, TABLE, SAMPLE, MANIFEST, CHECKSUMS, RUNS)
 #: what executing adds: how runs ended, and their results. Generating never touches them: by the
 #: hash of its document a run is known in every design
 JOBS, RESULTS = "jobs", "results"
+#: what executing on a cluster adds: the script that was submitted last, which task has which runs, and a
+#: store of its own for each run, from which ``arsenai collect`` fills ``results``
+SCRIPT, SUBMISSIONS, STORES = "submit.sbatch", "submissions", "stores"
 #: what looking at results adds: it is about one design, and goes where another one takes its place
 ANALYSIS, REPORT = "analysis", "report"
 #: where generating puts the former files while it exchanges them for new ones: while they go there,

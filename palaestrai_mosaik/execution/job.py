@@ -11,6 +11,9 @@ Each run of a design folder has up to three files in ``jobs/``, named as its doc
 The process of a run writes marker and record itself. A process that died leaves its marker;
 whoever notices writes the record. A record that belongs to another document (its ``hash``) or
 cannot be read does not count.
+
+While a run goes on, its process touches the marker every :data:`BEAT` seconds: another host can see
+nothing else of it.
 """
 
 from __future__ import annotations
@@ -33,6 +36,10 @@ from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import still_runs
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
+#: seconds between two touches of a marker by the process of its run
+BEAT = 30.0
+#: seconds after which a marker of another host that nobody has touched is that of a dead process
+SILENCE = 10 * BEAT
 #: seconds by which a process's start, as two calls of psutil tell it, may differ
 _START_TOLERANCE = 2.0
 
@@ -45,6 +52,11 @@ class Job:
     ``path`` is that of its files in ``jobs/``, without a suffix. ``attempt`` counts from 1.
     ``resume`` is the instance in the store that goes on from its checkpoint, if there is one;
     ``checkpoint_every`` are the seconds between two of them (0: none).
+
+    ``own``: ``store`` is that of this run alone. It is made where it is missing, and the run goes
+    on from the newest checkpoint that it finds there. ``task`` is what the scheduler of a
+    cluster calls the task that executes the run. ``allow_modules`` are the beginnings of modules'
+    names of which the document may name classes (``None``: all).
     """
 
     run: str
@@ -55,6 +67,9 @@ class Job:
     attempt: int = 1
     resume: str | None = None
     checkpoint_every: float = CHECKPOINT_EVERY
+    own: bool = False
+    task: str | None = None
+    allow_modules: tuple[str, ...] | None = None
 
     @property
     def record(self) -> Path:
@@ -79,7 +94,8 @@ class JobRecord:
     ``started`` and ``ended`` are UTC in ISO 8601, ``seconds`` the time between.
     ``exit_code`` is 0, 1 or 130 where the run ended by itself, else that of its process
     (negative: the signal that killed it). ``error`` is what went wrong, one line or a few.
-    ``instance`` is the run's id in ``store``, ``None`` where it had not begun.
+    ``instance`` is the run's id in ``store``, ``None`` where it had not begun. ``task`` is that of
+    the :class:`Job`.
     """
 
     run: str
@@ -95,6 +111,7 @@ class JobRecord:
     host: str
     pid: int
     attempt: int
+    task: str | None = None
 
     def write(self, path: Path) -> None:
         """Put the record in place: whole, and on the disk, or not at all."""
@@ -119,13 +136,21 @@ class Marker:
     pid_started: float
     started: str
     instance: str | None = None
+    task: str | None = None
 
     @classmethod
     def here(cls, job: Job) -> Marker:
         """Return the marker of ``job`` for this process, from now on."""
         process = psutil.Process()
         return cls(
-            job.run, job.hash, job.attempt, socket.gethostname(), process.pid, process.create_time(), now()
+            job.run,
+            job.hash,
+            job.attempt,
+            socket.gethostname(),
+            process.pid,
+            process.create_time(),
+            now(),
+            task=job.task,
         )
 
     def write(self, path: Path) -> None:
@@ -187,5 +212,9 @@ def _read(path: Path, kind: type[JobRecord | Marker]) -> dict[str, Any] | None:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    whole = isinstance(found, dict) and set(found) == {field.name for field in fields(kind)}
+    if not isinstance(found, dict):
+        return None
+    names = {field.name for field in fields(kind)}
+    # (an older release wrote no task)
+    whole = found.keys() <= names and names - found.keys() <= {"task"}
     return found if whole else None

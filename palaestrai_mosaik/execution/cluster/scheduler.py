@@ -1,0 +1,49 @@
+"""What a scheduler knows of tasks: the second word about a run, after its own record."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from enum import StrEnum
+
+from .submission import Submission
+
+
+class TaskWord(StrEnum):
+    """What a scheduler says of a task."""
+
+    #: it waits for its turn, for the first time or again
+    QUEUED = "queued"
+    RUNNING = "running"
+    #: it ended by itself: with exit code 0, and with another one
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    OUT_OF_MEMORY = "out of memory"
+    NODE_FAILED = "node failed"
+    CANCELLED = "cancelled"
+    #: the scheduler has forgotten it, so it is over, and nobody knows how
+    GONE = "gone"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self not in (TaskWord.QUEUED, TaskWord.RUNNING)
+
+
+class Scheduler(ABC):
+    """Tells what became of tasks, and ends them."""
+
+    @abstractmethod
+    def words(self, submission: Submission) -> dict[int, TaskWord]:
+        """Return the word about every task of ``submission``, by number.
+
+        Raises :class:`~palaestrai_mosaik.errors.SchedulerError` where the scheduler does not answer.
+        """
+
+    @abstractmethod
+    def cancel(self, submission: Submission, tasks: Collection[int] | None = None) -> None:
+        """End all tasks of ``submission``, or these; what has ended is left.
+
+        Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
+        """

@@ -1,0 +1,209 @@
+"""What was handed to a cluster: the files in ``submissions/``.
+
+::
+
+    submit.sbatch            the script of the newest submission to Slurm, for people to read
+    submissions/
+      0001.json              the submission: when, how, the scheduler's jobs
+      0001.tasks             a line for each task: the runs that it executes, one after the other
+      0001/                  what the tasks print, a file for each
+      0001.ended.json        how tasks ended that the scheduler may forget, as it was first heard
+    stores/<slug>/           the store of one run
+
+Nothing here is a pickle: whoever may write to the folder may change what runs, but code comes only
+from modules that ``allow_modules`` lets a document name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from palaestrai_mosaik.design.folder import JOBS, STORES, SUBMISSIONS
+from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.store.location import StoreLocation
+
+from ..executor import OwnClass
+from ..job import Job
+
+ClusterExecutorName = Literal["slurm", "parsl"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """A run that a task executes: its uid, its document's hash and file, and which attempt this is."""
+
+    run: str
+    hash: str
+    file: str
+    attempt: int = 1
+
+    @property
+    def slug(self) -> str:
+        """How the files of the run are named."""
+        return Path(self.file).name.removesuffix(".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A job of the scheduler, whose elements 0, 1, ... are the tasks ``first``, ``first + 1``, ..."""
+
+    job: str
+    first: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One call of ``arsenai submit`` (or of ``run`` on a cluster); plain data, kept as JSON.
+
+    ``name`` is that of the scheduler's jobs, and no other submission has it. ``arrays`` are the jobs,
+    as far as they have been submitted; ``tasks`` how many tasks there are in all, ``runs`` how many
+    runs. ``settings`` are those of the executor, as plain data. ``processes``: runs that a task executes
+    at the same time; the rest as in :class:`~palaestrai_mosaik.execution.Settings` and
+    :class:`~palaestrai_mosaik.execution.job.Job`.
+    """
+
+    number: int
+    executor: ClusterExecutorName
+    name: str
+    submitted: str
+    tasks: int
+    runs: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    arrays: tuple[Array, ...] = ()
+    processes: int = 1
+    timeout: float | None = None
+    runs_per_process: int = 1
+    checkpoint_every: float = 60.0
+    preload: tuple[OwnClass, ...] = ()
+    allow_modules: tuple[str, ...] | None = None
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read the submission in ``file``. Raises :class:`ExecutionError` where it cannot be."""
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            unknown = found.keys() - {one.name for one in fields(cls)}
+            if unknown:
+                raise ValueError(f"unknown key {min(unknown)!r}")
+            found["arrays"] = tuple(Array(**array) for array in found["arrays"])
+            found["preload"] = tuple((module, name, params) for module, name, params in found["preload"])
+            if found["allow_modules"] is not None:
+                found["allow_modules"] = tuple(found["allow_modules"])
+            return cls(**found)
+        except OSError as error:
+            raise ExecutionError(f"cannot read {file}: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ExecutionError(f"{file} is not a submission: {error}") from error
+
+
+class Submissions:
+    """The submissions of the design folder at ``folder``, read and written."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder.absolute()
+        self.path = self.folder / SUBMISSIONS
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all submissions, the newest last."""
+        return sorted(int(file.stem) for file in self.path.glob("[0-9]*.json") if file.stem.isdigit())
+
+    def read(self, number: int) -> Submission:
+        """Return submission ``number``. Raises :class:`ExecutionError`."""
+        return Submission.read(self._file(number, ".json"))
+
+    def all(self) -> list[Submission]:
+        """Return all submissions, the newest last. Raises :class:`ExecutionError`."""
+        return [self.read(number) for number in self.numbers()]
+
+    def begin(self, submission: Submission, tasks: Sequence[Sequence[TaskRun]]) -> None:
+        """Write a new submission: its tasks first, so that whoever sees it finds them."""
+        self.path.mkdir(exist_ok=True)
+        self.output(submission.number).mkdir(exist_ok=True)
+        lines = (json.dumps([asdict(run) for run in task], separators=(",", ":")) for task in tasks)
+        write_file(self._file(submission.number, ".tasks"), "".join(f"{line}\n" for line in lines))
+        self.write(submission)
+
+    def write(self, submission: Submission) -> None:
+        """Replace the submission's own file."""
+        write_file(self._file(submission.number, ".json"), json.dumps(asdict(submission), indent=1) + "\n")
+
+    def tasks(self, number: int) -> Iterator[list[TaskRun]]:
+        """Yield the runs of each task of submission ``number``, in order."""
+        file = self._file(number, ".tasks")
+        try:
+            with open(file, encoding="utf-8") as lines:
+                for line in lines:
+                    yield [TaskRun(**run) for run in json.loads(line)]
+        except OSError as error:
+            raise ExecutionError(f"cannot read {file}: {error.strerror}") from error
+        except (ValueError, TypeError) as error:
+            raise ExecutionError(f"{file} is not a list of tasks: {error}") from error
+
+    def task(self, number: int, task: int) -> list[TaskRun]:
+        """Return the runs of one task. Raises :class:`ExecutionError` where there is no such task."""
+        found = next(islice(self.tasks(number), task, None), None)
+        if found is None:
+            raise ExecutionError(f"submission {number} of {self.folder} has no task {task}")
+        return found
+
+    def output(self, number: int) -> Path:
+        """Return the folder for what the tasks of a submission print."""
+        return self._file(number, "")
+
+    def job(self, submission: Submission, run: TaskRun, task: str | None) -> Job:
+        """Return the job of ``run``, which the scheduler's ``task`` executes in a store of its own."""
+        return Job(
+            run.run,
+            run.hash,
+            self.folder / run.file,
+            self.folder / JOBS / run.slug,
+            own_store(self.folder, run.slug),
+            run.attempt,
+            checkpoint_every=submission.checkpoint_every,
+            own=True,
+            task=task,
+            allow_modules=submission.allow_modules,
+        )
+
+    def ended(self, number: int) -> dict[int, str]:
+        """Return how tasks ended, by number, as :meth:`note_ended` was told."""
+        with suppress(OSError, ValueError):
+            found = json.loads(self._file(number, ".ended.json").read_text(encoding="utf-8"))
+            return {int(task): str(word) for task, word in found.items()}
+        return {}
+
+    def note_ended(self, number: int, words: dict[int, str]) -> None:
+        """Keep how tasks ended: schedulers forget. Where the folder cannot be written, it is not kept."""
+        with suppress(ExecutionError):
+            write_file(self._file(number, ".ended.json"), json.dumps(words, separators=(",", ":")) + "\n")
+
+    def _file(self, number: int, suffix: str) -> Path:
+        return self.path / f"{number:04d}{suffix}"
+
+
+def own_store(folder: Path, slug: str) -> StoreLocation:
+    """Return the store of the one run of ``folder`` whose files are named ``slug``."""
+    return StoreLocation(str(folder.absolute() / STORES / slug))
+
+
+def write_file(path: Path, text: str) -> None:
+    """Put a file in place: whole, and on the disk, or not at all. Raises :class:`ExecutionError`."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
