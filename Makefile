@@ -1,5 +1,5 @@
 # make run    the main job: agents in a medium-voltage grid for one day
-# make test   the test suite
+# make test   the test suite; make test-slow: the tests that it leaves out, because they take long
 # Both make the virtual environment .venv on first use; pip is all that needs a network.
 # PYTHON=/path/to/python3.12 chooses the interpreter that .venv is made with.
 
@@ -9,7 +9,7 @@ BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: run test lint bench clean
+.PHONY: run test test-slow lint bench clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -19,6 +19,9 @@ run: .venv/ready-run
 
 test: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2
+
+test-slow: .venv/ready-test
+	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
 
 lint: .venv/ready-lint
 	$(BIN)/ruff check
@@ -36,6 +39,7 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/batches.py --more batch_grid
 	$(THREADS) $(BIN)/python tests/benchmarks/session_pool.py
 	$(THREADS) $(BIN)/python tests/benchmarks/store_rows.py
+	$(THREADS) $(BIN)/python tests/benchmarks/store_writers.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

@@ -24,9 +24,14 @@ stop the run, are recorded with their traceback, and reach the caller as they ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+
+# What a terminal would obey, or show in another order: control characters but tabs and line ends,
+# marks of direction that change the order of what follows, single surrogates.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class PalaestraiMosaikError(Exception):
@@ -112,6 +117,11 @@ class SchedulerError(ExecutionError):
 
 class RunInterrupted(PalaestraiMosaikError):
     """The user ended the run; what was recorded until then is kept."""
+
+
+def harmless(text: str) -> str:
+    """Return ``text`` as it may be printed: what a terminal would obey is written out (``\\x1b``)."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def listed(names: Sequence[object], most: int) -> str:

@@ -3,6 +3,8 @@
 ``PALAESTRAI_MOSAIK_REQUIRE=postgresql,grid`` says that these parts have been set up: a
 test that is skipped for the lack of one of them then fails. Continuous integration sets
 it, so that a part that is missing by accident cannot go unnoticed.
+
+Tests marked ``slow`` run with ``--slow`` only; ``make test-slow`` runs just them.
 """
 
 from __future__ import annotations
@@ -25,7 +27,20 @@ PARTS = {
     "grid": ("pandapower", "simbench", "lightsim2grid", "numba", "grid"),
     "rl": ("stable-baselines3", "stable_baselines3", "gymnasium", "'rl'"),
     "browser": ("browser", "selenium"),
+    "parsl": ("parsl",),
+    "slurm": ("slurm",),
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="also run tests that are marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="takes long: --slow runs it, or make test-slow"))
 
 
 def _required() -> list[str]:
@@ -33,6 +48,8 @@ def _required() -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # what is in the developer's own configuration file is no part of any test
+    os.environ["PALAESTRAI_MOSAIK_CONFIG"] = ""
     unknown = sorted(set(_required()) - set(PARTS))
     if unknown:
         raise pytest.UsageError(f"{VARIABLE}: unknown part {unknown[0]!r}; allowed are {', '.join(PARTS)}")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.experiment import resolve
+from palaestrai_mosaik.experiment import only_modules, resolve
+from palaestrai_mosaik.experiment.names import named_modules
 from palaestrai_mosaik.store import BodyChoice
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from palaestrai_mosaik.store import Store
+
+#: what a condition derives from
+_CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
 
 
 def many_bodied(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> set[str]:
@@ -72,11 +77,19 @@ def _begins_again(section: Mapping[str, Any]) -> bool:
 
 
 def _resets(name: str, params: Mapping[str, Any]) -> bool:
-    """Whether a condition lets environments begin again: asked of the condition itself, if it is to be had here."""
+    """Whether a condition lets environments begin again.
+
+    The condition itself is asked, if it is one of this package, or its module has been imported
+    already: a look at results, maybe of somebody else, imports nothing that their document names.
+    """
     try:
-        made = resolve(name, "condition")(**deepcopy(dict(params)))
+        with only_modules(module for module in named_modules(name) if module in sys.modules):
+            found = resolve(name, "condition")
+        if not any(f"{one.__module__}:{one.__qualname__}" == _CONDITION for one in found.__mro__):
+            return False
+        made = found(**deepcopy(dict(params)))
     except (PalaestraiMosaikError, TypeError):
-        # its package is not installed here, or no longer the one that ran
+        # nor may it be installed here, or be the one that ran
         return bool(params.get("when") == "all")
     return bool(getattr(made, "environments_reset", False))
 

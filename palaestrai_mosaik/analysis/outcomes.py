@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
-from palaestrai_mosaik.store.parts import part_files
-from palaestrai_mosaik.store.trajectories import NUMBERS, Rows, columns_of, read_parts
+from palaestrai_mosaik.store.part_reading import columns_of, read_parts, whole_parts
+from palaestrai_mosaik.store.trajectories import NUMBERS, Rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -305,7 +305,7 @@ class _Steps:
 
     def _read(self, folder: StreamFolder) -> Iterator[_Episodes]:
         """Yield the values of a folder, body after body; nothing where it has none that are meant."""
-        paths = part_files(folder.folder)
+        paths = whole_parts(folder.folder, folder.parts)
         columns = columns_of(paths)
         if self._source == "statistic":
             wanted = ["value"] if columns else []
@@ -317,7 +317,7 @@ class _Steps:
             return
         texts = ["agent", "key"] if self._source == "statistic" else []
         place = [name for name in columns if name in NUMBERS]
-        table = read_parts(paths, Rows(), [*_KEYS, *place, *texts, *wanted])
+        table = read_parts(paths, Rows().expression, [*_KEYS, *place, *texts, *wanted])
         if texts:
             agents, keys = (table.column(name).to_pylist() for name in texts)
             self._known.update(keys)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
+from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean, harmless
 from palaestrai_mosaik.store import BodyChoice
 
 from .groups import find_groups, learning_title
@@ -44,6 +45,8 @@ _ALL_BODIES = BodyChoice()
 _EVERYTHING = LearningChoice()
 
 _RC: Any = {
+    # what users have named is no formula
+    "text.parse_math": False,
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
     "axes.titlesize": 9.5,
@@ -150,11 +153,29 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
     layout = ConstrainedLayoutEngine(h_pad=0.09)
     heights = [_height(panel) for panel in panels]
     figure = Figure(figsize=(_WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights)), layout=layout)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    figure.suptitle(harmless(title), x=0.01, ha="left", fontsize=10.5)
     rows = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
     for axes, panel in zip(rows[:, 0], panels, strict=True):
-        _draw(axes, panel)
+        _draw(axes, _harmless(panel))
     return figure
+
+
+def _harmless(panel: Panel) -> Panel:
+    """Return ``panel`` with texts that a picture can hold."""
+    # matplotlib shows no label that begins with an underscore
+    curves = (
+        replace(curve, label=("\N{THIN SPACE}" if curve.label.startswith("_") else "") + harmless(curve.label))
+        for curve in panel.curves
+    )
+    return replace(
+        panel,
+        title=harmless(panel.title),
+        x_label=harmless(panel.x_label),
+        y_label=harmless(panel.y_label),
+        curves=tuple(curves),
+        marks=tuple((x, harmless(name)) for x, name in panel.marks),
+        note=harmless(panel.note),
+    )
 
 
 def _height(panel: Panel) -> float:

@@ -6,18 +6,19 @@ how, where and in which order the runs were executed: rows are in the order of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.decode import INACTIVE
-from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.merge import has_finished
 
 from .outcomes import default_outcomes, take
 
@@ -59,7 +60,8 @@ class Results:
         try:
             store = self._store.open()
         except StoreError as error:
-            raise StoreError(f"{error} (has the design been run? arsenai run {self.folder.path})") from error
+            hint = self._not_collected(()) or f"has the design been run? arsenai run {self.folder.path}"
+            raise StoreError(f"{error} ({hint})") from error
         with store:
             yield store
 
@@ -82,6 +84,12 @@ class Results:
         ``error`` (of a failed one). Of several instances the newest finished one counts.
         """
         return self._runs
+
+    @cached_property
+    def not_collected(self) -> str | None:
+        """What to do about runs that have finished on a cluster, and are not in the store yet, if there are any."""
+        runs = self._runs
+        return self._not_collected(set(runs.loc[runs["status"] == "finished", "run"]))
 
     def outcomes(self) -> pd.DataFrame:
         """Return one row per row and repetition of the design, with a column per outcome.
@@ -125,6 +133,17 @@ class Results:
         }
         outcomes = frame[[outcome.name for outcome in self.outcome_specs]]
         return pd.concat([first, pd.DataFrame(factors, index=frame.index), outcomes], axis=1)
+
+    def _not_collected(self, finished: Collection[str]) -> str | None:
+        stores = self.folder.path / STORES
+        if not stores.is_dir():
+            return None
+        others = (run for run in self.folder.documents if run.uid not in finished)
+        left = sum(has_finished(stores / Path(run.file).name.removesuffix(".yml")) for run in others)
+        if not left:
+            return None
+        told = "1 run has finished and is" if left == 1 else f"{left:,} runs have finished and are"
+        return f"{told} not collected: arsenai collect {self.folder.path}"
 
     @cached_property
     def _runs(self) -> pd.DataFrame:

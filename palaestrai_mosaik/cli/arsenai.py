@@ -10,17 +10,24 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .common import Command, call, few_threads, index_ranges, positive, seconds, top_parser
+from .common import STORE_HELP, Command, call, few_threads, index_ranges, positive, seconds, top_parser
 
 _DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
 _EPILOG = """\
 A DESIGN is a YAML document; a FOLDER is what 'generate' made of one. Where FOLDER is left out,
 the only one below _outputs/ or the working directory is meant. Results are kept in FOLDER/results,
-or where --store says (a folder or a database URL).
+or where --store says (a folder or a database); runs on a cluster have stores of their own, from
+which 'collect' fills them.
 
 Exit codes: 0 all is well, 1 a run failed (analyse: a method that was asked for could not be used, or
 none could), 2 wrong usage or an unsound document, 130 interrupted.
 """
+
+#: options of 'submit' that are settings of Slurm
+_SLURM = (
+    *("partition", "time", "memory", "cpus", "account", "qos", "throttle", "processes", "runs_per_task"),
+    *("requeue", "warning", "directives", "prologue", "python"),
+)
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -56,19 +63,68 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _execution(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {
+    options = {
         name: getattr(arguments, name)
         for name in (
-            *("jobs", "executor", "store", "rows", "failed", "fail_fast", "timeout"),
-            *("runs_per_process", "quiet"),
+            *("jobs", "executor", "rows", "failed", "fail_fast", "timeout"),
+            *("runs_per_process", "quiet", "ignore_queue", "allow_modules"),
         )
     }
+    return {"store": _store(arguments), **options}
+
+
+def _given(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Return those options that are given, by name."""
+    values = {name: getattr(arguments, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    from .cluster import submit
+
+    return submit(
+        arguments.folder,
+        store=_store(arguments),
+        rows=arguments.rows,
+        which="failed" if arguments.failed else "unfinished" if arguments.again else "missing",
+        ignore_queue=arguments.ignore_queue,
+        dry=arguments.dry_run,
+        seconds_per_run=arguments.seconds_per_run,
+        slurm=_given(arguments, _SLURM),
+        **_given(arguments, ("timeout", "runs_per_process", "allow_modules")),
+    )
+
+
+def _cancel(arguments: argparse.Namespace) -> int:
+    from .cluster import cancel
+
+    return cancel(arguments.folder)
+
+
+def _collect(arguments: argparse.Namespace) -> int:
+    from .collect import collect
+
+    return collect(arguments.folder, store=_store(arguments), remove=arguments.remove, quiet=arguments.quiet)
+
+
+def _store(arguments: argparse.Namespace) -> str | None:
+    """Return the store that ``--store`` names, else that of the user's configuration file."""
+    if arguments.store is not None:
+        return str(arguments.store)
+    from palaestrai_mosaik.execution.config import read_configuration
+
+    return read_configuration().store
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from .execution import status
+    from .status import status
 
-    return status(arguments.folder, store=arguments.store, as_json=arguments.json)
+    return status(
+        arguments.folder,
+        store=_store(arguments),
+        as_json=arguments.json,
+        ignore_queue=arguments.ignore_queue,
+    )
 
 
 def _analyse(arguments: argparse.Namespace) -> int:
@@ -76,7 +132,7 @@ def _analyse(arguments: argparse.Namespace) -> int:
 
     return analyse(
         arguments.folder,
-        store=arguments.store,
+        store=_store(arguments),
         methods=arguments.methods,
         outcomes=arguments.outcomes,
         output=arguments.output,
@@ -88,7 +144,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
     return compare(
         arguments.folder,
-        store=arguments.store,
+        store=_store(arguments),
         by=arguments.by,
         baseline=arguments.baseline,
         outcomes=arguments.outcomes,
@@ -99,7 +155,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _report(arguments: argparse.Namespace) -> int:
     from .report import report
 
-    return report(arguments.folder, store=arguments.store, output=arguments.output)
+    return report(arguments.folder, store=_store(arguments), output=arguments.output)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -107,6 +163,7 @@ def parser() -> argparse.ArgumentParser:
     top, command = top_parser("arsenai", _DESCRIPTION, _EPILOG)
     _add_design_commands(command)
     _add_execution_commands(command)
+    _add_cluster_commands(command)
     _add_analysis_commands(command)
     return top
 
@@ -145,24 +202,113 @@ def _add_execution_commands(command: Command) -> None:
         sub.add_argument("--jobs", "-j", type=positive, metavar="N", help="runs at once (default: all cores)")
         sub.add_argument(
             "--executor",
-            choices=("local", "inline"),
-            help="local (default): a process per run; inline: in this process, for debugging",
+            choices=("local", "inline", "slurm", "parsl"),
+            help="local (default): a process per run; inline: in this process, for debugging; slurm: job "
+            "arrays; parsl: pilot jobs",
         )
-        sub.add_argument("--rows", type=index_ranges, metavar="ROWS", help="only these, such as 0-9,15")
-        sub.add_argument("--failed", action="store_true", help="only those that failed")
+        _add_choice(sub)
         sub.add_argument("--fail-fast", action="store_true", help="begin no more runs once one has failed")
-        sub.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a run that takes longer")
-        sub.add_argument(
-            "--runs-per-process",
-            type=positive,
-            metavar="N",
-            help="several short runs in one process, one after the other (default: 1)",
-        )
+        _add_limits(sub)
         sub.add_argument("--quiet", action="store_true", help="show no progress")
 
     status = command("status", _status, "say which runs have finished, run, failed or wait")
     _add_folder(status)
     status.add_argument("--json", action="store_true", help="for programs")
+    _add_ignore_queue(status)
+
+
+def _add_cluster_commands(command: Command) -> None:
+    submit = command("submit", _submit, "submit the runs of a folder that are missing to a cluster")
+    _add_folder(submit)
+    submit.add_argument("--slurm", action="store_true", help="as job arrays of Slurm, the default")
+    _add_choice(submit)
+    submit.add_argument("--again", action="store_true", help="those that failed, too")
+    submit.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only write submit.sbatch, and tell what the runs would take",
+    )
+    submit.add_argument("--seconds-per-run", type=seconds, metavar="SECONDS", help="for what --dry-run tells")
+    task = submit.add_argument_group("tasks of the job arrays")
+    task.add_argument("--partition", metavar="NAME")
+    task.add_argument("--time", metavar="TIME", help="limit of a task: minutes, HH:MM:SS or D-HH:MM:SS")
+    task.add_argument("--memory", metavar="SIZE", help="of a task, such as 4G")
+    task.add_argument("--cpus", type=positive, metavar="N", help="cores of a task (default: 1)")
+    task.add_argument("--account", metavar="NAME")
+    task.add_argument("--qos", metavar="NAME")
+    task.add_argument("--throttle", type=positive, metavar="N", help="tasks of an array at the same time")
+    task.add_argument(
+        "--runs-per-task", type=positive, metavar="N", help="(default: so many that a task takes minutes)"
+    )
+    task.add_argument(
+        "--processes", type=positive, metavar="N", help="runs of a task at the same time (default: cores)"
+    )
+    task.add_argument(
+        "--requeue",
+        type=int,
+        metavar="N",
+        help="so often a task that reached its time limit goes on where it stopped (default: 0)",
+    )
+    task.add_argument(
+        "--warning",
+        type=int,
+        metavar="SECONDS",
+        help="before the time limit, when runs are told to end (default: 120)",
+    )
+    task.add_argument(
+        "--directive",
+        dest="directives",
+        action="append",
+        metavar="OPTION",
+        help="more of sbatch, such as --directive=--constraint=fast; may be repeated",
+    )
+    task.add_argument(
+        "--prologue",
+        action="append",
+        metavar="LINE",
+        help="of shell, before the runs, such as 'module load python'; may be repeated",
+    )
+    task.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: this one)")
+    _add_limits(submit)
+
+    cancel = command("cancel", _cancel, "end what a cluster has of the runs of a folder")
+    cancel.add_argument("folder", nargs="?", metavar="FOLDER", help="made by 'arsenai generate'")
+
+    collect = command("collect", _collect, "put the results of runs on a cluster into one store")
+    _add_folder(collect)
+    collect.add_argument(
+        "--remove", action="store_true", help="delete the own store of each finished run that is collected"
+    )
+    collect.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _add_choice(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--rows", type=index_ranges, metavar="ROWS", help="only these, such as 0-9,15")
+    sub.add_argument("--failed", action="store_true", help="only those that failed")
+    _add_ignore_queue(sub)
+
+
+def _add_ignore_queue(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--ignore-queue",
+        action="store_true",
+        help="ask no cluster; what it has of the runs is taken for gone",
+    )
+
+
+def _add_limits(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--timeout", type=seconds, metavar="SECONDS", help="end a run that takes longer")
+    sub.add_argument(
+        "--runs-per-process",
+        type=positive,
+        metavar="N",
+        help="several short runs in one process, one after the other (default: 1)",
+    )
+    sub.add_argument(
+        "--allow-modules",
+        metavar="MODULES",
+        help="documents may name only classes of this package and of these, such as mine,yours.agents",
+    )
 
 
 def _add_analysis_commands(command: Command) -> None:
@@ -190,7 +336,7 @@ def _add_analysis_commands(command: Command) -> None:
 
 def _add_folder(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("folder", nargs="?", metavar="FOLDER", help="made by 'arsenai generate'")
-    sub.add_argument("--store", metavar="LOCATION", help="folder or database URL (default: FOLDER/results)")
+    sub.add_argument("--store", metavar="LOCATION", help=f"{STORE_HELP} (default: FOLDER/results)")
 
 
 def _add_outcomes(sub: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import check_classes, describe, json_schema, load
 
-from .common import FINISHED, UNSOUND, print_problems
+from .common import FINISHED, UNSOUND, print_problems, say
 from .tables import count
 
 
@@ -26,7 +26,7 @@ def check(paths: Sequence[str], *, environments: bool) -> int:
 
 def schema() -> int:
     """Print the JSON Schema of run documents."""
-    print(json.dumps(json_schema(), indent=2))
+    say(json.dumps(json_schema(), indent=2))
     return FINISHED
 
 
@@ -35,7 +35,7 @@ def _check(path: str, environments: bool) -> int:
         document = load(path)
     except DocumentError as error:
         return _report(path, error.problems)
-    print(describe(document), end="")
+    say(describe(document), end="")
     # what is on standard output comes first where both streams are one
     sys.stdout.flush()
     from palaestrai_mosaik.run.inspect import Inspection
@@ -49,14 +49,14 @@ def _check(path: str, environments: bool) -> int:
     else:
         problems = list(check_classes(document, BASES))
     for warning in (*document.warnings, *warnings):
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", error=True)
     if problems:
         return _report(path, problems)
     unchecked = "" if environments else " (environments not looked at)"
-    print(f"{path}: sound{unchecked}")
+    say(f"{path}: sound{unchecked}")
     return FINISHED
 
 
 def _report(path: str, problems: Sequence[Problem]) -> int:
-    print(f"{path}: {count(print_problems(problems), 'problem')}", file=sys.stderr)
+    say(f"{path}: {count(print_problems(problems), 'problem')}", error=True)
     return UNSOUND

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from palaestrai_mosaik import __version__
-from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem
+from palaestrai_mosaik.errors import (
+    DocumentError,
+    NameResolutionError,
+    PalaestraiMosaikError,
+    Problem,
+    harmless,
+)
+from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 
 #: exit codes
 FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
 #: the environment variable that names the store when ``--store`` is not given
 STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
 DEFAULT_STORE = "palaestrai-results"
+#: what --store takes
+STORE_HELP = "folder of the results, or database: its URL, @FILE (holds the URL) or env:NAME"
 
 Command = Callable[..., argparse.ArgumentParser]
 
@@ -61,17 +71,53 @@ def _call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNSOUND
     try:
+        _warn_of_password(getattr(arguments, "store", None))
         code: int = arguments.function(arguments)
     except DocumentError as error:
         print_problems(error.problems)
         return UNSOUND
     except PalaestraiMosaikError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        say(f"{parser.prog}: {error}", error=True)
         return UNSOUND
     except KeyboardInterrupt:
         print(f"{parser.prog}: interrupted", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def store_option(store: str | None) -> str:
+    """Return ``" --store LOCATION"`` for a command that is suggested, ``""`` where none was given.
+
+    A password in a URL is not shown.
+    """
+    if store is None:
+        return ""
+    from palaestrai_mosaik.store.urls import shown
+
+    return f" --store {shlex.quote(shown(store))}"
+
+
+def _warn_of_password(store: object) -> None:
+    """Say so where a password stands on the command line, for all users of the machine to read."""
+    if not isinstance(store, str) or "://" not in store:
+        return
+    from palaestrai_mosaik.store.urls import holds_password, shown
+
+    if holds_password(store):
+        print(
+            f"warning: the password in --store {shown(store)} can be seen by all users of this machine in the list of "
+            "processes; better: --store @FILE (its first line is the URL), --store env:NAME, or a URL without "
+            "password and ~/.pgpass",
+            file=sys.stderr,
+        )
+
+
+def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
+    """Print what users have named or recorded, so that a terminal obeys none of it.
+
+    On standard output, or with ``error`` on standard error.
+    """
+    print(harmless(str(text)), file=sys.stderr if error else sys.stdout, end=end)
 
 
 def print_problems(problems: Iterable[Problem]) -> int:
@@ -81,7 +127,7 @@ def print_problems(problems: Iterable[Problem]) -> int:
     """
     lines = list(dict.fromkeys(map(str, problems)))
     for line in lines:
-        print(line, file=sys.stderr)
+        say(line, error=True)
     return len(lines)
 
 
@@ -119,6 +165,26 @@ def index(text: str) -> int:
     if number < 0:
         raise ValueError
     return number
+
+
+def add_allow_modules(sub: argparse.ArgumentParser) -> None:
+    """Add the option that limits what documents may name."""
+    sub.add_argument(
+        "--allow-modules",
+        type=_modules,
+        metavar="MODULE[,MODULE...]",
+        help="let documents name classes of these modules (with all that is inside of them) and of this package "
+        f"only; {COMMANDS} and {CONNECTIONS} allow simulators that are started by a command line, or reached "
+        "over the network",
+    )
+
+
+def _modules(text: str) -> tuple[str, ...]:
+    """Read modules' names, separated by commas; no text: none."""
+    try:
+        return check_modules(part.strip() for part in text.split(",") if part.strip())
+    except NameResolutionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def index_ranges(text: str) -> tuple[range, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.design.folder import ANALYSIS
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
-from .common import FINISHED
+from .common import FINISHED, say
 from .results import next_step
 from .tables import NOTHING, number, table
 
@@ -42,15 +42,17 @@ def compare(
     found = compare_design(results, by, baseline, outcomes)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     for one in found:
-        print("\n".join(_lines(one)), end="\n\n")
+        say("\n".join(_lines(one)), end="\n\n")
     for file in _write(found, directory):
-        print(file)
+        say(file)
     # what is on standard output comes first where both streams are one
     sys.stdout.flush()
+    if results.not_collected:
+        say(f"warning: {results.not_collected}", error=True)
     for one in found:
         for warning in one.warnings:
-            print(f"warning: {one.title}: {warning}", file=sys.stderr)
-    print(next_step(results.folder.path, store))
+            say(f"warning: {one.title}: {warning}", error=True)
+    say(next_step(results.folder.path, store))
     return FINISHED
 
 

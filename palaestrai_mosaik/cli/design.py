@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterable
-from typing import Any, TextIO
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any
 
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -14,50 +14,46 @@ from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.design.plan import Plan, tell
 from palaestrai_mosaik.design.schema import design_schema
 
-from .common import FINISHED
-from .tables import count, duration, number, shorten, table
+from .common import FINISHED, say
+from .progress import CountProgress
+from .tables import byte_size, count, duration, number, shorten, table
 
 #: how much of a list of levels and of a path is shown
 _WIDTH = 60
-#: seconds between two lines of progress, and between two looks of the bar
-_LINES, _BAR = 5.0, 0.1
 
 
 def plan(design: str, seconds_per_run: float | None) -> int:
     """Print what a design varies, how many runs it makes and what they will take."""
     loaded = Design.load(design)
     planned = loaded.plan(seconds_per_run=seconds_per_run)
-    print("\n".join(_plan(planned, design)))
+    say("\n".join(_plan(planned, design)))
     _warn(planned.warnings)
-    print(f"next: arsenai generate {design}")
+    say(f"next: arsenai generate {design}")
     return FINISHED
 
 
 def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
     """Write the run documents of a design into its folder; say what is in it."""
     loaded = Design.load(design)
-    progress = None if quiet else _Progress(sys.stderr)
-    try:
+    with ExitStack() as stack:
+        progress = None if quiet else stack.enter_context(CountProgress(sys.stderr, "generate", "generated"))
         written = loaded.write(output, force, progress)
-    finally:
-        if progress is not None:
-            progress.close()
     folder = DesignFolder.open(written.path)
     counts = folder.manifest["counts"]
     _warn(tell(loaded.spec.warnings, folder.sample.warnings, written.warnings))
     if quiet:
         return FINISHED
     outcome = "" if written.outcome == "new" else f", {written.outcome}"
-    print(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
-    print(f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}")
-    print(f"  {_documents(counts['runs'], counts['documents'])}")
-    print(f"next: arsenai run {written.path}")
+    say(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
+    say(f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}")
+    say(f"  {_documents(counts['runs'], counts['documents'])}")
+    say(f"next: arsenai run {written.path}")
     return FINISHED
 
 
 def schema() -> int:
     """Print the JSON Schema of designs."""
-    print(json.dumps(design_schema(), indent=2))
+    say(json.dumps(design_schema(), indent=2))
     return FINISHED
 
 
@@ -65,7 +61,7 @@ def _warn(warnings: Iterable[str]) -> None:
     # what is on standard output comes first where both streams are one
     sys.stdout.flush()
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", error=True)
 
 
 def _plan(planned: Plan, path: str) -> Iterable[str]:
@@ -81,7 +77,7 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
         yield table(("factor", "kind", "values", "group", "varied as"), _without_empty(rows), "  ")
     yield f"rows       {_rows(planned.rows, planned.drawn)}"
     yield f"runs       {_runs(planned.runs, planned.repetitions)}, {spec.seed_policy} seeds"
-    yield f"documents  {_documents(planned.runs, planned.documents)}, {_bytes(planned.size)}"
+    yield f"documents  {_documents(planned.runs, planned.documents)}, {byte_size(planned.size)}"
     if estimate.seconds_per_run is None or estimate.seconds is None:
         yield "time       not known: give --seconds-per-run, or execute some runs first"
     else:
@@ -90,7 +86,11 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
             f"({estimate.source}), {estimate.jobs} at a time"
         )
     if estimate.size is not None:
-        yield f"results    {_bytes(estimate.size)}, as in earlier runs"
+        files = "" if estimate.files is None else f" in {estimate.files:,} files and folders"
+        database = (
+            "" if estimate.database is None else f", {byte_size(estimate.database)} of it in the database"
+        )
+        yield f"results    {byte_size(estimate.size)}{files}{database}, as in earlier runs"
 
 
 def _without_empty(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
@@ -127,45 +127,3 @@ def _runs(runs: int, repetitions: int) -> str:
 def _documents(runs: int, documents: int) -> str:
     equal = f" ({count(runs - documents, 'run')} equal to another: executed once)" if runs > documents else ""
     return f"{count(documents, 'document')}{equal}"
-
-
-def _bytes(size: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{number(size) if size < 10 else round(size)} {unit}"
-        size /= 1000
-    return f"{number(size)} GB"
-
-
-class _Progress:
-    """Shows the runs that are generated: a bar on a terminal, else a line every five seconds."""
-
-    def __init__(self, stream: TextIO):
-        self._stream = stream
-        self._show: Callable[[int, int], None] = self._bar if stream.isatty() else self._line
-        self._tqdm: Any = None
-        self._interval = _BAR if stream.isatty() else _LINES
-        self._shown = time.perf_counter()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.perf_counter()
-        if now - self._shown >= self._interval:
-            self._shown = now
-            self._show(done, total)
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        if self._tqdm is not None:
-            self._tqdm.close()
-
-    def _line(self, done: int, total: int) -> None:
-        print(f"{done:,} of {total:,} runs generated", file=self._stream, flush=True)
-
-    def _bar(self, done: int, total: int) -> None:
-        if self._tqdm is None:
-            from tqdm import tqdm
-
-            self._tqdm = tqdm(
-                total=total, desc="generate", unit="run", file=self._stream, leave=False, dynamic_ncols=True
-            )
-        self._tqdm.update(done - self._tqdm.n)

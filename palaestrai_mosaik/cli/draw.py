@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.errors import ContractError, DocumentError, PalaestraiMosaikError
 
-from .common import FINISHED
+from .common import FINISHED, say
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
@@ -36,13 +36,13 @@ def graph(path: str, phase: int | str, output: str | None) -> int:
             raise DocumentError(problems) from None
         raise
     if output is None:
-        print(graph_text(world), end="")
+        say(graph_text(world), end="")
     else:
         if Path(output).suffix.lower() == ".txt":
             _write(output, graph_text(world))
         else:
             draw_graph(world, output)
-        print(output)
+        say(output)
     return FINISHED
 
 
@@ -70,7 +70,7 @@ def plot(  # noqa: PLR0913  (independent choices)
 
     with Store(location, create=False) as store:
         path = output or _named_after(store, run, "")
-        print(
+        say(
             plot_run(
                 *(store, run, path),
                 phase=phase,
@@ -89,7 +89,7 @@ def plot_learning(location: str, runs: Sequence[str], output: str | None, choice
     from palaestrai_mosaik.store import Store
 
     with Store(location, create=False) as store:
-        print(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
+        say(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
     return FINISHED
 
 

@@ -10,7 +10,7 @@ from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.coordinates import Bodies
 from palaestrai_mosaik.store.query import short_ids
 
-from .common import FINISHED
+from .common import FINISHED, say
 from .tables import count, duration, rows_of, shorten, table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def list_runs(location: str) -> int:
     with Store(location, create=False) as store:
         runs = store.runs()
         if runs.empty:
-            print(f"no runs in {store.directory}")
+            say(f"no runs in {store.directory}")
             return FINISHED
     ids = short_ids(list(runs["run"]))
     headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
@@ -49,7 +49,7 @@ def list_runs(location: str) -> int:
         )
         for run in rows_of(runs)
     ]
-    print(table(headers, rows))
+    say(table(headers, rows))
     return FINISHED
 
 
@@ -64,7 +64,7 @@ def show(location: str, run: str, phase: int | str | None, choice: BodyChoice, s
         episodes = store.episodes(uid, phase, choice.agent)
         evaluations = store.episodes(uid, phase, choice.agent, evaluation=True)
         for part in _header(store, uid):
-            print(part)
+            say(part)
         phases, every = store.phases(uid), store.evaluate_every(uid)
         if phase is not None:
             phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
@@ -105,7 +105,7 @@ def export(
     with Store(location, create=False) as store:
         paths = store.export(run, directory, format, environment=environment, body=body)
         size = sum(path.stat().st_size for path in paths)
-        print(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")
+        say(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")
     return FINISHED
 
 
@@ -135,8 +135,8 @@ def _header(store: Store, uid: str) -> Iterator[str]:
 
 def _print_section(title: str, text: str) -> None:
     if text:
-        print(f"\n{title}")
-        print(text)
+        say(f"\n{title}")
+        say(text)
 
 
 def _phase_table(phases: pd.DataFrame, episodes: pd.DataFrame) -> str:
@@ -298,11 +298,11 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
 
 def _print_errors(store: Store, uid: str) -> None:
     for text in store.warnings(uid)["text"]:
-        print(f"\nwarning: {text}")
+        say(f"\nwarning: {text}")
     for error in rows_of(store.errors(uid)):
         where = "" if str(error.phase) == "<NA>" else f" in phase {error.phase}"
-        print(f"\nerror{where}")
-        print(_indented(error.traceback.rstrip("\n").split("\n")))
+        say(f"\nerror{where}")
+        say(_indented(error.traceback.rstrip("\n").split("\n")))
 
 
 def _indented(lines: Sequence[str]) -> str:

@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.importing import only_modules
 
 from .common import (
     DEFAULT_STORE,
+    STORE_HELP,
     STORE_VARIABLE,
     Command,
+    add_allow_modules,
     call,
     few_threads,
     index,
@@ -32,8 +35,8 @@ _DESCRIPTION = "Co-simulate agents and environments on mosaik, and look at the r
 _EPILOG = f"""\
 A RUN is named by the id that 'list' shows (its beginning will do), by the uid of its
 document (the latest run of it is meant), or by 'latest'. Results are kept in the folder
-{DEFAULT_STORE!r}, or where {STORE_VARIABLE} or --store say (a folder or a
-database URL).
+{DEFAULT_STORE!r}, or where {STORE_VARIABLE} or --store say: a folder, the
+URL of a database, @FILE (whose first line is the URL) or env:NAME (a variable that holds it).
 
 Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document,
 130 interrupted.
@@ -46,19 +49,21 @@ def _start(arguments: argparse.Namespace) -> int:
         raise PalaestraiMosaikError("--resume needs the store that --no-store does without")
     from .start import start
 
-    return start(
-        arguments.documents,
-        store=None if arguments.no_store else store_of(arguments),
-        quiet=arguments.quiet,
-        resume=arguments.resume,
-        checkpoint_every=arguments.checkpoint_every,
-    )
+    with only_modules(arguments.allow_modules):
+        return start(
+            arguments.documents,
+            store=None if arguments.no_store else store_of(arguments),
+            quiet=arguments.quiet,
+            resume=arguments.resume,
+            checkpoint_every=arguments.checkpoint_every,
+        )
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from .check import check
 
-    return check(arguments.documents, environments=not arguments.no_environments)
+    with only_modules(arguments.allow_modules):
+        return check(arguments.documents, environments=not arguments.no_environments)
 
 
 def _schema(arguments: argparse.Namespace) -> int:
@@ -131,10 +136,17 @@ def _export(arguments: argparse.Namespace) -> int:
     )
 
 
+def _verify(arguments: argparse.Namespace) -> int:
+    from .verify import verify
+
+    return verify(store_of(arguments), arguments.runs, everything=arguments.all, mark=arguments.mark_failed)
+
+
 def _graph(arguments: argparse.Namespace) -> int:
     from .draw import graph
 
-    return graph(arguments.document, arguments.phase, arguments.output)
+    with only_modules(arguments.allow_modules):
+        return graph(arguments.document, arguments.phase, arguments.output)
 
 
 def store_of(arguments: argparse.Namespace) -> str:
@@ -175,6 +187,8 @@ def _add_document_commands(command: Command) -> None:
         help="how often a run saves its state for --resume (default: 60; 0: never)",
     )
 
+    add_allow_modules(start)
+
     check = command("check", _check, "say what a run document would do, and everything that is wrong with it")
     check.add_argument("documents", nargs="+", metavar="RUN.yml")
     check.add_argument(
@@ -183,12 +197,15 @@ def _add_document_commands(command: Command) -> None:
         help="do not set environments up (so the names of sensors and actuators are not checked)",
     )
 
+    add_allow_modules(check)
+
     command("schema", _schema, "print the JSON Schema of run documents, for editors")
 
     graph = command("graph", _graph, "draw the world of a run document: simulators, entities, data flow")
     graph.add_argument("document", metavar="RUN.yml")
     graph.add_argument("--phase", type=_phase, default=0, help="name or number (default: the first one)")
     graph.add_argument("--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)")
+    add_allow_modules(graph)
 
 
 def _add_result_commands(command: Command) -> None:
@@ -244,6 +261,16 @@ def _add_result_commands(command: Command) -> None:
     _add_bodies(export)
     _add_store(export)
 
+    verify = command("verify", _verify, "read all that was recorded of runs, and tell what is damaged")
+    verify.add_argument("runs", nargs="*", metavar="RUN")
+    verify.add_argument("--all", action="store_true", help="all runs in the store")
+    verify.add_argument(
+        "--mark-failed",
+        action="store_true",
+        help="record finished runs that are damaged as failed, so that arsenai resume executes them again",
+    )
+    _add_store(verify)
+
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--phase", type=_phase, help="name or number (default: all)")
@@ -259,7 +286,7 @@ def _add_bodies(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_store(group: argparse._ActionsContainer) -> None:
-    group.add_argument("--store", metavar="LOCATION", help="folder or database URL of the results")
+    group.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

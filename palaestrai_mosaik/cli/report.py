@@ -6,7 +6,7 @@ import sys
 
 from palaestrai_mosaik.design.folder import REPORT
 
-from .common import FINISHED
+from .common import FINISHED, say
 from .tables import count
 
 
@@ -24,17 +24,17 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     data = collect(results)
     page = write_report(data, output if output is not None else results.folder.path / REPORT)
     for outcome, sentences in headline(data):
-        print(outcome)
+        say(outcome)
         for sentence in sentences:
-            print(f"  {plain(sentence)}")
+            say(f"  {plain(sentence)}")
     tests = count_tests(data)
     if tests:
-        print(plain((tests,)))
+        say(plain((tests,)))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
-    print(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
+    say(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
     # what is on standard output comes first where both streams are one
     sys.stdout.flush()
     gone = lost(data)
     for warning in ([gone] if gone else []) + list(data.warnings):
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", error=True)
     return FINISHED

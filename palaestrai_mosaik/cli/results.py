@@ -13,7 +13,7 @@ import numpy as np
 from palaestrai_mosaik.design.folder import ANALYSIS
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
-from .common import FAILED, FINISHED
+from .common import FAILED, FINISHED, say, store_option
 from .tables import NOTHING, count, number, table
 
 if TYPE_CHECKING:
@@ -49,36 +49,31 @@ def analyse(
     names = choose_outcomes(results, outcomes)
     found = sensitivity(results, methods, names)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
-    print("\n".join(_outcome_lines(results, names)), end="\n\n")
+    say("\n".join(_outcome_lines(results, names)), end="\n\n")
     for one in found:
-        print("\n".join(_lines(one)), end="\n\n")
+        say("\n".join(_lines(one)), end="\n\n")
     if not found:
-        print(
+        say(
             f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
         )
-    print(_write(results.table(), directory / "outcomes.csv", None))
+    say(_write(results.table(), directory / "outcomes.csv", None))
     if found:
-        print(_write(tidy(found), directory / "sensitivity.csv", _DIGITS))
+        say(_write(tidy(found), directory / "sensitivity.csv", _DIGITS))
     # what is on standard output comes first where both streams are one
     sys.stdout.flush()
+    if results.not_collected:
+        say(f"warning: {results.not_collected}", error=True)
     refused = [one for one in found if one.refused]
     for one in refused:
-        print(f"warning: {one.outcome} by {one.method}: {one.refused}", file=sys.stderr)
-    print(next_step(results.folder.path, store))
+        say(f"warning: {one.outcome} by {one.method}: {one.refused}", error=True)
+    say(next_step(results.folder.path, store))
     asked = methods or results.spec.analysis.methods
     return FAILED if refused and (asked or len(refused) == len(found)) else FINISHED
 
 
 def next_step(folder: Path, store: str | None) -> str:
-    """Return the line that says what to do after an analysis; a password in a URL is not shown."""
-    command = ["arsenai", "report", str(folder)]
-    if store is not None:
-        if "://" in store:
-            from sqlalchemy.engine import make_url
-
-            store = make_url(store).render_as_string(hide_password=True)
-        command += ["--store", store]
-    return f"next: {shlex.join(command)}"
+    """Return the line that says what to do after an analysis."""
+    return f"next: {shlex.join(['arsenai', 'report', str(folder)])}{store_option(store)}"
 
 
 def _outcome_lines(results: Results, names: Sequence[str]) -> Iterator[str]:

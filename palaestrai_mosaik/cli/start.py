@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import shlex
 import time
 import traceback
 from collections.abc import Sequence
@@ -17,7 +17,17 @@ from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.run import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.store import Store
 
-from .common import DEFAULT_STORE, FAILED, FINISHED, INTERRUPTED, STORE_VARIABLE, UNSOUND, print_problems
+from .common import (
+    DEFAULT_STORE,
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    STORE_VARIABLE,
+    UNSOUND,
+    print_problems,
+    say,
+    store_option,
+)
 from .tables import count, duration, number, table
 
 _LISTED_OBJECTIVES = 4
@@ -93,14 +103,14 @@ class _Results:
     def __init__(self, location: str | None, stack: ExitStack):
         self.store = None if location is None else stack.enter_context(Store(location))
         usual = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
-        self._option = "" if location in (None, usual) else f" --store {location}"
+        self._option = "" if location == usual else store_option(location)
 
     def resume_command(self, document: RunDocument) -> str | None:
         """Return the command that goes on with the newest run of ``document``, if it can."""
         found = None if self.store is None else earlier_run(document, self.store)
         if found is None or not found.has_checkpoint:
             return None
-        return f"palaestrai-mosaik start {document.source} --resume{self._option}"
+        return f"palaestrai-mosaik start {shlex.quote(document.source)} --resume{self._option}"
 
     def next_command(self, instance: str) -> str:
         """Return the command that shows the run."""
@@ -120,7 +130,7 @@ def start(
     documents = _load(paths)
     for document in documents:
         for warning in document.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}", error=True)
     codes = []
     with ExitStack() as stack:
         results = _Results(store, stack)
@@ -136,7 +146,7 @@ def start(
                 break
     if len(documents) > 1:
         finished = codes.count(FINISHED)
-        print(f"{finished} of {count(len(documents), 'run')} finished", file=sys.stderr)
+        say(f"{finished} of {count(len(documents), 'run')} finished", error=True)
     return next((code for code in (INTERRUPTED, FAILED, UNSOUND) if code in codes), FINISHED)
 
 
@@ -171,7 +181,7 @@ def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | N
     else:
         told += f"resuming instance {found.instance} ({found.status})"
         instance = found.instance
-    print(told, file=sys.stderr)
+    say(told, error=True)
     return instance, code
 
 
@@ -190,7 +200,7 @@ def _execute(
         )
     except (RunInterrupted, KeyboardInterrupt):
         tally.stop("interrupted")
-        print(_ended(document, "interrupted", tally.instance, results), file=sys.stderr)
+        say(_ended(document, "interrupted", tally.instance, results), error=True)
         _summary(document, "interrupted", tally, time.perf_counter() - clock)
         return INTERRUPTED
     except Exception as error:
@@ -203,20 +213,20 @@ def _execute(
             _print_traceback(error, whole=instance is None)
         said = str(error) if isinstance(error, PalaestraiMosaikError) else f"{type(error).__name__}: {error}"
         if resume is not None and instance is None:
-            print(
+            say(
                 f"palaestrai-mosaik: run {document.uid!r} ({document.source}) not resumed: {said}",
-                file=sys.stderr,
+                error=True,
             )
-            print(f"nothing was changed; see: {results.next_command(resume)}", file=sys.stderr)
+            say(f"nothing was changed; see: {results.next_command(resume)}", error=True)
             return FAILED
-        print(_ended(document, f"failed: {said}", instance, results), file=sys.stderr)
+        say(_ended(document, f"failed: {said}", instance, results), error=True)
         return FAILED
     for warning in result.warnings[len(document.warnings) :]:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", error=True)
     _summary(document, "finished", tally, time.perf_counter() - clock)
     if results.store is not None and result.instance is not None:
-        print(f"instance {result.instance}, results in {results.store.directory}")
-        print(f"next: {results.next_command(result.instance)}")
+        say(f"instance {result.instance}, results in {results.store.directory}")
+        say(f"next: {results.next_command(result.instance)}")
     return FINISHED
 
 
@@ -227,7 +237,7 @@ def _print_traceback(error: Exception, *, whole: bool) -> None:
     first = next((i for i, frame in enumerate(frames) if not _is_engine(frame.filename)), 0)
     if first and not whole:
         told.stack = traceback.StackSummary.from_list(frames[first:])
-    print("".join(told.format()), end="", file=sys.stderr)
+    say("".join(told.format()), error=True, end="")
 
 
 def _is_engine(filename: str) -> bool:
@@ -248,7 +258,7 @@ def _ended(document: RunDocument, how: str, instance: str | None, results: _Resu
 
 
 def _summary(document: RunDocument, status: str, tally: _Tally, seconds: float) -> None:
-    print(f"run {document.uid!r}: {status} in {duration(seconds)}")
+    say(f"run {document.uid!r}: {status} in {duration(seconds)}")
     rows = [
         (
             phase.name,
@@ -262,7 +272,7 @@ def _summary(document: RunDocument, status: str, tally: _Tally, seconds: float) 
     ]
     if rows:
         headers = ("phase", "episodes", "steps", "steps/s", "ended by", "last mean objective")
-        print(table(headers, rows, indent="  "))
+        say(table(headers, rows, indent="  "))
 
 
 def _objectives(objectives: dict[str, float]) -> str:

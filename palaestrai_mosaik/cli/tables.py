@@ -8,6 +8,8 @@ from datetime import datetime
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.errors import harmless
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -25,7 +27,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "
     columns = []
     for i in used:
         right = all(isinstance(row[i], Real) or _missing(row[i]) or row[i] == "" for row in shown)
-        cells = [headers[i], *(text(row[i]) for row in shown)]
+        cells = [text(headers[i]), *(text(row[i]) for row in shown)]
         width = max(map(len, cells))
         columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
     return "\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True))
@@ -36,7 +38,8 @@ def text(value: Any) -> str:
     if _missing(value):
         return NOTHING
     if isinstance(value, bool | str):
-        return str(value)
+        # a cell is one line
+        return harmless(str(value)).replace("\n", "\\n").replace("\t", "\\t")
     if isinstance(value, datetime):
         return f"{value.astimezone():%Y-%m-%d %H:%M:%S}" if value.tzinfo else f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, Integral):
@@ -76,6 +79,15 @@ def duration(seconds: float | None) -> str:
 def count(how_many: int, noun: str) -> str:
     """Return ``1 step``, ``2,000 steps``."""
     return f"{how_many:,} {noun}" + ("" if how_many == 1 else "s")
+
+
+def byte_size(size: float) -> str:
+    """Return a size: ``512 bytes``, ``12 MB``, ``1.25 GB``."""
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{number(size) if size < 10 else round(size)} {unit}"
+        size /= 1000
+    return f"{number(size)} GB"
 
 
 def shorten(value: str, width: int) -> str:

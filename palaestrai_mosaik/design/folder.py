@@ -19,6 +19,7 @@ from palaestrai_mosaik.experiment import load as load_run
 from .blocks import unpack
 from .load import load
 from .model import DesignSpec
+from .names import is_run_file
 from .sample import Sample
 
 #: number of the folder's format; older ones are read as long as it is said here how
@@ -148,7 +149,7 @@ class DesignFolder:
         problems = []
         sums = dict(read_checksums(self.path / CHECKSUMS))
         hashes = {run.file: run.hash for run in self.documents}
-        for name in sorted(hashes.keys() - sums.keys()):
+        for name in sorted({*hashes, DESIGN, TABLE, SAMPLE} - sums.keys()):
             problems.append(Problem(f"{name} is not named here", file=str(self.path / CHECKSUMS)))
         for name, written in sums.items():
             file = self.path / name
@@ -254,7 +255,7 @@ def _read_runs(file: Path) -> Iterator[PlannedRun]:
             if tuple(header[: len(COLUMNS)]) != COLUMNS:
                 refuse(file, f"the table of a design begins with {','.join(COLUMNS)}")
             for row, repetition, uid, run, name, seed, hash_, *_ in lines:
-                if Path(name).parent != Path(RUNS) or Path(name).name == "..":
+                if not is_run_file(name):
                     refuse(file, f"{name!r} in line {lines.line_num} is no file in {RUNS}/")
                 yield PlannedRun(uid, int(row), int(repetition), int(seed), hash_, run, name)
     except ValueError:
@@ -280,9 +281,13 @@ def _read_unit(file: Path, axes: list[str], rows: int) -> np.ndarray:
 def read_checksums(file: Path) -> Iterator[tuple[str, str]]:
     """Yield name and SHA-256 (hex) of every file that is listed in ``file``.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where one lies outside of the folder.
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it cannot be read, or one lies outside of the folder.
     """
-    for line in file.read_text(encoding="utf-8").splitlines():
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(file, f"not a list of checksums: {error}")
+    for line in lines:
         digest, _, name = line.partition("  ")
         if ".." in Path(name).parts or Path(name).is_absolute():
             refuse(file, f"{name!r} lies outside of the folder")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +13,19 @@ from palaestrai_mosaik.experiment.canonical import digest, plain_data
 from palaestrai_mosaik.experiment.check import header
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
 from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.experiment.readers import boolean, choice, identifier, integer, items_of
+from palaestrai_mosaik.experiment.readers import choice, identifier, integer, items_of
 from palaestrai_mosaik.experiment.vocabulary import TOP
 
 from .axes import read_axes
 from .documents import Schedule, read_schedule
+from .execution import EXECUTION
 from .factors import choices, read_factors
 from .merge import Draft, MergedFindings, draft, read_file, read_text
 from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SeedPolicy
 from .outcomes import read_analysis, read_outcomes
 from .resolved import identity, resolved
 from .targets import Documents, Targets, check_conditions, read_expression
-from .vocabulary import DEFAULT_SAMPLER, DESIGN, EXECUTION, EXECUTORS, IDENTITY, POLICIES, SEEDS
+from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, POLICIES, SEEDS
 
 _BASE = replace(TOP, title="the base", required=("schedule",))
 
@@ -266,25 +266,8 @@ class _Reader:
         return choice(self._found, parts.get("policy"), "policy of seeds", table, "common")
 
     def _execution(self) -> dict[str, Any] | None:
-        found, at = self._found, self._part("execution")
-        parts = found.section(at, EXECUTION) if at is not None else None
-        if at is None or parts is None:
-            return None
-        choice(found, parts.get("executor"), "executor", dict.fromkeys(EXECUTORS, ""), "")
-        for key in ("jobs", "runs_per_process"):
-            integer(found, parts.get(key), key, 1)
-        for key in ("timeout", "checkpoint_every"):
-            seconds = parts.get(key)
-            if seconds is not None and seconds.value is not None and not _is_seconds(seconds.value):
-                found.error(
-                    seconds.place, f"{key} must be 0 or a number of seconds, found {show(seconds.value)}"
-                )
-        boolean(found, parts.get("fail_fast"), "fail_fast")
-        return {key: part.value for key, part in parts.items() if part.value is not None}
-
-
-def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+        at = self._part("execution")
+        return None if at is None else EXECUTION.read(self._found, at)
 
 
 class _FactorLines(Mapping[str, int]):

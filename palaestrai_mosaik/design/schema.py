@@ -18,6 +18,7 @@ from palaestrai_mosaik.experiment.schema_parts import (
     section_schema,
 )
 
+from .execution import EXECUTION
 from .vocabulary import (
     ANALYSIS,
     BETTER,
@@ -26,8 +27,6 @@ from .vocabulary import (
     DESIGN,
     DISCRETE,
     DISTRIBUTIONS,
-    EXECUTION,
-    EXECUTORS,
     FACTOR,
     FOLDS,
     OF_BEGINNINGS,
@@ -186,19 +185,6 @@ def _analysis() -> Schema:
     return section_schema(ANALYSIS, properties)
 
 
-def _execution() -> Schema:
-    seconds: Schema = _NUMBER | {"minimum": 0}
-    properties: dict[str, Schema] = {
-        "executor": _words(EXECUTORS),
-        "jobs": COUNT,
-        "timeout": seconds,
-        "runs_per_process": COUNT,
-        "fail_fast": FLAG,
-        "checkpoint_every": seconds,
-    }
-    return section_schema(EXECUTION, properties)
-
-
 def _top(run: Schema) -> Schema:
     phases = {"type": "object", "minProperties": 1, "additionalProperties": maybe(ref("design_phase"))}
     schedule = {"anyOf": [{"type": "array", "minItems": 1, "items": phases | {"maxProperties": 1}}, phases]}
@@ -231,7 +217,7 @@ def _top(run: Schema) -> Schema:
         "seeds": maybe(section_schema(SEEDS, {"policy": _words(POLICIES)})),
         "outcomes": maybe({"type": "object", "additionalProperties": ref("outcome")}),
         "analysis": maybe(_analysis()),
-        "execution": maybe(_execution()),
+        "execution": EXECUTION.schema,
     }
     # A design that extends another need not repeat what that one gives, in none of its parts.
     return section_schema(DESIGN, properties) | {"anyOf": [{"required": ["extends"]}, {"required": ["seed"]}]}

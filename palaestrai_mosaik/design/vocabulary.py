@@ -80,10 +80,9 @@ OUTCOME = Section(
 )
 ANALYSIS = Section("analysis", ("methods", "compare", "baseline", "confidence", "resamples"))
 
-EXECUTION = Section(
-    "execution", ("executor", "jobs", "timeout", "runs_per_process", "fail_fast", "checkpoint_every")
-)
-EXECUTORS = ("local", "inline")
+#: what executes runs (the section ``execution`` is in ``execution.py``), and what starts pilots of Parsl
+EXECUTORS = ("local", "inline", "slurm", "parsl")
+PROVIDERS = ("local", "slurm", "pbspro", "torque", "lsf", "grid_engine", "condor", "kubernetes")
 
 #: what of a factor belongs to continuous values, and what to levels
 CONTINUOUS = ("low", "high", "dist", "type", "mean", "std", "mode")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
+from palaestrai_mosaik.importing import load
 
 from .batch import Arrays, BatchEnvironment, BoolVector, FloatMatrix, IntVector
 from .environment import Environment, EnvironmentBaseline, EnvironmentState
@@ -169,19 +170,22 @@ class Copies(BatchEnvironment):
 
 
 def _named(name: str) -> Callable[..., Environment]:
-    """Import ``package.module:Class``; what the module itself raises is passed on."""
+    """Import ``package.module:Class``, an environment."""
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:
         raise NameResolutionError(f"{name!r} is not a class name of the form 'package.module:Class'")
     try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise NameResolutionError(f"{name!r} cannot be imported: {error}") from error
-    found: Any = getattr(module, class_name, None)
+        found = load(name)
+    except NameResolutionError as error:
+        raise NameResolutionError(f"{name!r}: {error}") from error.__cause__
     if not isinstance(found, type):
-        what = "has no class" if found is None else f"has a {type(found).__name__} and no class"
         near = did_you_mean(
-            class_name, [key for key, value in vars(module).items() if isinstance(value, type)]
+            class_name, [k for k, v in vars(sys.modules[module_name]).items() if isinstance(v, type)]
         )
-        raise NameResolutionError(f"{name!r}: the module {module_name!r} {what} {class_name!r}{near}")
+        raise NameResolutionError(
+            f"{name!r}: the module {module_name!r} has a {type(found).__name__} and no class {class_name!r}{near}"
+        )
+    if not issubclass(found, Environment):
+        # before it is called with what the document says
+        raise ContractError(f"{name!r} makes a {class_name}, which is no Environment")
     return found

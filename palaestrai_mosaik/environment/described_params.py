@@ -6,14 +6,14 @@ researcher sees them all at once.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import ActionError, Problem, SpaceError, did_you_mean
+from palaestrai_mosaik.errors import ActionError, NameResolutionError, Problem, SpaceError, did_you_mean
+from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_origin, import_module, refusal
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation, Space
 
 from .cosimulation import (
@@ -118,14 +118,20 @@ class PlanReader:
             self.error(f"must be of the form package.module:name, found {name!r}", path)
             return _nothing
         try:
-            module = importlib.import_module(module_name)
-        except Exception as error:  # whatever a user's module raises is a fault of this name
-            self.error(f"cannot import {module_name!r}: {type(error).__name__}: {error}", path)
+            # this package's functions are not made to be called by a document
+            module = import_module(module_name, ours=False)
+        except NameResolutionError as error:
+            self.error(f"cannot import {module_name!r}: {error}", path)
             return _nothing
         found = getattr(module, attribute, None)
         if not callable(found):
             state = "has no" if found is None else "has no class or function"
             self.error(f"{module_name!r} {state} {attribute!r}{did_you_mean(attribute, dir(module))}", path)
+            return _nothing
+        try:
+            check_origin(found, name, ours=False)
+        except NameResolutionError as error:
+            self.error(str(error), path)
             return _nothing
         return found
 
@@ -181,6 +187,10 @@ class PlanReader:
             self.error("the command line must contain %(addr)s, the address to connect to", f"{path}.cmd")
         if given.get("connect") and not _ADDRESS.fullmatch(given["connect"]):
             self.error(f"must be host:port, found {given['connect']!r}", f"{path}.connect")
+        for key, word in (("cmd", COMMANDS), ("connect", CONNECTIONS)):
+            fault = refusal(word) if given.get(key) else None
+            if fault is not None:
+                self.error(fault, f"{path}.{key}")
         for key, ways in (("cwd", ("cmd",)), ("env", ("cmd",)), ("timeout", ("cmd", "connect"))):
             if key in entry and given and not any(way in given for way in ways):
                 self.error(f"{key} goes with {' or '.join(ways)} only", f"{path}.{key}")

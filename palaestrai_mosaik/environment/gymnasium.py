@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError, did_you_mean
+from palaestrai_mosaik.importing import import_module, limit, refusal
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,
@@ -126,6 +127,8 @@ class GymnasiumEnvironment(Environment):
 
 
 def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+    if limit() is not None:
+        _check_allowed(id)
     try:
         return gymnasium.make(id, **kwargs)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
@@ -139,6 +142,27 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         raise ContractError(f"environment {id!r} does not take these kwargs: {error}") from error
     except (gymnasium.error.Error, ValueError) as error:
         raise ContractError(f"environment {id!r} cannot be made: {error}") from error
+
+
+def _check_allowed(id: str) -> None:
+    """Raise :class:`NameResolutionError` if a module that ``id`` leads to may not be named."""
+    module, colon, name = id.rpartition(":")
+    if colon:
+        import_module(module)
+    spec = gymnasium.registry.get(name)
+    if spec is None:
+        # also a name without its version: Gymnasium would choose one
+        raise NameResolutionError(
+            f"{id!r} must be the full name of an environment{did_you_mean(name, gymnasium.registry)}, as the "
+            "document's modules are limited (--allow-modules)"
+        )
+    makers: list[Any] = [spec, *spec.additional_wrappers]
+    for made in makers:
+        origin = made.entry_point
+        home = origin.partition(":")[0] if isinstance(origin, str) else getattr(origin, "__module__", "")
+        fault = None if home.partition(".")[0] == "gymnasium" else refusal(str(home))
+        if fault is not None:
+            raise NameResolutionError(f"{id!r} is made by {origin}: {fault}")
 
 
 def _parts(uid: str, space: spaces.Space[Any], way: tuple[str | int, ...] = ()) -> Iterator[Part]:

@@ -7,14 +7,16 @@
 
 from palaestrai_mosaik.store.location import StoreLocation
 
+from .choice import row_values, select_runs
 from .executor import Executor
 from .inline import InlineExecutor
 from .job import Job, JobRecord
 from .local import LocalExecutor, available_cores
 from .progress import FolderProgress, make_progress
-from .runs import Summary, row_values, run_folder, select_runs
+from .runs import Summary, run_folder
 from .settings import EXECUTORS, Settings
-from .status import RunState, RunStatus, job_records, run_states, states_of
+from .status import RunState, RunStatus, States, job_records, run_states, states_of
+from .submitting import SubmitSummary, submit_missing
 
 __all__ = [
     "EXECUTORS",
@@ -27,7 +29,9 @@ __all__ = [
     "RunState",
     "RunStatus",
     "Settings",
+    "States",
     "StoreLocation",
+    "SubmitSummary",
     "Summary",
     "available_cores",
     "job_records",
@@ -37,4 +41,5 @@ __all__ = [
     "run_states",
     "select_runs",
     "states_of",
+    "submit_missing",
 ]

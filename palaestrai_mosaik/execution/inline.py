@@ -27,7 +27,11 @@ class InlineExecutor(Executor):
         for job in jobs:
             if self.cancelled:
                 return
-            record, trace = perform(job, Interrupt(), Progress())
+            done = perform(job, Interrupt(), Progress())
+            if done is None:
+                self.left_out.append(job.run)
+                continue
+            record, trace = done
             if trace:
                 print(f"run {job.run!r} failed:\n{trace}", end="", file=sys.stderr)
                 with open(job.log, "a", encoding="utf-8", errors="backslashreplace") as log:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -28,19 +29,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
-
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.store.process import still_runs
+from palaestrai_mosaik.store.process import process_started, still_runs
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
 #: seconds between two touches of a marker by the process of its run
 BEAT = 30.0
 #: seconds after which a marker of another host that nobody has touched is that of a dead process
 SILENCE = 10 * BEAT
-#: seconds by which a process's start, as two calls of psutil tell it, may differ
+#: seconds by which the start of a process may differ that an older release wrote down
 _START_TOLERANCE = 2.0
 
 
@@ -118,6 +117,41 @@ class JobRecord:
         _write(path, asdict(self), durable=True)
 
     @classmethod
+    def left(
+        cls,
+        job: Job,
+        marker: Marker | None,
+        *,
+        status: RecordStatus,
+        seconds: float,
+        exit_code: int,
+        error: str,
+    ) -> JobRecord:
+        """Return the record of a run whose process is gone, and which left ``marker`` (``None``: nothing).
+
+        A marker of an attempt before that of ``job`` says nothing of it.
+        """
+        if marker is not None and (marker.hash != job.hash or marker.attempt < job.attempt):
+            marker = None
+        ended = now()
+        return cls(
+            job.run,
+            job.hash,
+            status,
+            None if marker is None else marker.instance,
+            job.store.shown,
+            ended if marker is None else marker.started,
+            ended,
+            round(seconds, 3),
+            exit_code,
+            error,
+            socket.gethostname() if marker is None else marker.host,
+            0 if marker is None else marker.pid,
+            job.attempt if marker is None else marker.attempt,
+            job.task if marker is None else marker.task,
+        )
+
+    @classmethod
     def read(cls, path: Path) -> JobRecord | None:
         """Return the record at ``path``; ``None`` if there is none, or none that can be read."""
         found = _read(path, cls)
@@ -141,14 +175,13 @@ class Marker:
     @classmethod
     def here(cls, job: Job) -> Marker:
         """Return the marker of ``job`` for this process, from now on."""
-        process = psutil.Process()
         return cls(
             job.run,
             job.hash,
             job.attempt,
             socket.gethostname(),
-            process.pid,
-            process.create_time(),
+            os.getpid(),
+            process_started(),
             now(),
             task=job.task,
         )
@@ -174,6 +207,29 @@ class Marker:
         return not self.of_this_host or still_runs(self.pid, self.pid_started, _START_TOLERANCE)
 
 
+def is_silent(marker: Path, seconds: float = SILENCE) -> bool:
+    """Whether nobody has touched the file ``marker`` for ``seconds`` (or it is gone).
+
+    The clock is that of the file system, which may be another host's: a file beside it is made for that.
+    """
+    clock = temporary_beside(marker).with_suffix(".clock")
+    try:
+        clock.touch()
+        try:
+            return clock.stat().st_mtime - marker.stat().st_mtime > seconds
+        finally:
+            clock.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:  # a folder that cannot be written: this host's clock has to do
+        return time.time() - marker.stat().st_mtime > seconds
+
+
+def temporary_beside(path: Path) -> Path:
+    """Return a name for a file that is to take the place of ``path``, which no other process uses."""
+    return path.with_name(f".{path.name[:150]}.{socket.gethostname()[:60]}.{os.getpid()}.tmp")
+
+
 def with_suffix(path: Path, suffix: str) -> Path:
     """Return ``path`` with ``suffix`` added (names of runs may hold dots)."""
     return path.with_name(path.name + suffix)
@@ -184,14 +240,8 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def seconds_between(started: str, ended: str) -> float:
-    """Return the seconds between two times that :func:`now` gave."""
-    return (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
-
-
 def _write(path: Path, content: Mapping[str, Any], *, durable: bool) -> None:
-    # the process is in the name: two that write the same file must not share the temporary one
-    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
+    temporary = temporary_beside(path)
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)

@@ -7,15 +7,18 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from .executor import Executor, OwnClass
-from .job import Job, JobRecord, Marker, now, seconds_between
-from .processes import DEFAULT_METHOD, Launcher, StartMethod, how_it_ended, make_launcher
+from .job import Job, JobRecord, Marker
+from .processes import DEFAULT_METHOD, Ended, Launcher, StartMethod, how_it_ended, make_launcher
+from .task import LEFT_OUT
 
 #: seconds between two looks at records, time limits and whether the end is wanted
 _LOOK = 0.1
+#: seconds between two times that ``should_end`` is asked
+_ASK = 1.0
 #: seconds that a run has to end by itself once it was told to; after half of them it is told again
 PATIENCE = 10.0
 
@@ -35,6 +38,9 @@ class LocalExecutor(Executor):
     run where processes are forked, and an interpreter's start where they are not. What a run
     leaves in the globals of a module is then there for the next. A process that dies fails the run that it
     was at; the others of it get a new one. ``preload``: what runs need of this package, prepared once.
+    ``launcher``: what starts the processes, ready for use and left so; else one is made for each call
+    of :meth:`run`, from ``preload`` and ``method``. ``should_end`` is asked once a second, and cancels the
+    executor when it returns true.
     """
 
     def __init__(
@@ -45,11 +51,14 @@ class LocalExecutor(Executor):
         runs_per_process: int = 1,
         preload: Sequence[OwnClass] = (),
         method: StartMethod = DEFAULT_METHOD,
+        launcher: Launcher | None = None,
+        should_end: Callable[[], bool] = lambda: False,
     ):
         super().__init__()
         self._processes = available_cores() if processes is None else processes
         self._timeout, self._share = timeout, runs_per_process
-        self._preload, self._method = preload, method
+        self._preload, self._method, self._launcher = preload, method, launcher
+        self._should_end, self._asked = should_end, 0.0
 
     @property
     def processes(self) -> int:
@@ -61,21 +70,43 @@ class LocalExecutor(Executor):
         source = iter(jobs)
         again: deque[Job] = deque()
         running: dict[int, _Process] = {}
-        with contextlib.closing(make_launcher(self._method, self._preload)) as launcher:
+        with self._started(running) as launcher:
             while True:
+                self._ask()
                 while len(running) < self._processes and (batch := self._take(again, source)):
                     key = launcher.start(batch)
                     running[key] = _Process(launcher, key, batch, self._timeout)
                 if not running:
                     return
-                for key, code in launcher.ended(_LOOK):
-                    process = running.pop(key)
+                for ended in launcher.ended(_LOOK):
+                    process = running.pop(ended.key)
                     yield from process.look()
-                    yield from process.end(code)
+                    if process.is_left_out(ended):
+                        self.left_out.append(process.jobs.popleft().run)
+                    else:
+                        yield from process.end(ended)
                     again += process.jobs
                 for process in running.values():
                     yield from process.look()
                     process.press(self._cancelled)
+
+    def _ask(self) -> None:
+        if time.monotonic() - self._asked >= _ASK and not self._cancelled:
+            self._asked = time.monotonic()
+            if self._should_end():
+                self.cancel()
+
+    @contextlib.contextmanager
+    def _started(self, running: Mapping[int, _Process]) -> Iterator[Launcher]:
+        """Give a launcher; at the end, none of the processes ``running`` then is left."""
+        if self._launcher is None:
+            with contextlib.closing(make_launcher(self._method, self._preload)) as launcher:
+                yield launcher
+            return
+        try:
+            yield self._launcher
+        finally:
+            self._launcher.end(running)
 
     def _take(self, again: deque[Job], source: Iterator[Job]) -> list[Job]:
         batch: list[Job] = []
@@ -93,7 +124,7 @@ class _Process:
     def __init__(self, launcher: Launcher, key: int, jobs: Iterable[Job], timeout: float | None):
         self.jobs = deque(jobs)
         self._launcher, self._key, self._timeout = launcher, key, timeout
-        self._asked = now()
+        self._asked = time.monotonic()
         #: when the marker of the first job was seen; what comes before does not count as its time
         self._since: float | None = None
         self._done = 0
@@ -108,7 +139,7 @@ class _Process:
             if self._since is None and job.marker.exists():
                 self._since = time.monotonic()
             record = JobRecord.read(job.record)
-            if record is None or (record.hash, record.attempt) != (job.hash, job.attempt):
+            if record is None or not _is_of(record, job):
                 return
             self.jobs.popleft()
             self._done += 1
@@ -139,7 +170,20 @@ class _Process:
             self._killed = True
             self._launcher.kill(self._key)
 
-    def end(self, code: int) -> Iterator[JobRecord]:
+    def is_left_out(self, process: Ended) -> bool:
+        """Whether the process has ended at a run that another one executes."""
+        if not self.jobs or self._marker(process) is not None:
+            return False
+        marker = Marker.read(self.jobs[0].marker)
+        return process.code == LEFT_OUT or (marker is not None and marker.alive)
+
+    def _marker(self, process: Ended) -> Marker | None:
+        """Return the marker of the first job, if it is that of the process."""
+        marker = Marker.read(self.jobs[0].marker)
+        mine = marker is not None and marker.of_this_host and marker.pid == process.pid
+        return marker if mine else None
+
+    def end(self, process: Ended) -> Iterator[JobRecord]:
         """Yield the record of the run at which the process has ended, if it was at one.
 
         What is left in ``jobs`` had not begun.
@@ -147,31 +191,23 @@ class _Process:
         if not self.jobs:
             return
         job = self.jobs[0]
-        marker = Marker.read(job.marker)
-        begun = marker is not None and marker.attempt == job.attempt
+        marker = self._marker(process)
         # a process that could not even begin must not be started again and again
-        if not begun and (self._done or self._wanted):
+        if marker is None and (self._done or self._wanted):
             return
         self.jobs.popleft()
-        ended = now()
-        started = marker.started if begun and marker is not None else self._asked
-        record = JobRecord(
-            job.run,
-            job.hash,
-            "interrupted" if self._wanted else "failed",
-            marker.instance if begun and marker is not None else None,
-            job.store.location,
-            started,
-            ended,
-            seconds_between(started, ended),
-            code,
-            self._why(code),
-            socket.gethostname(),
-            marker.pid if begun and marker is not None else 0,
-            job.attempt,
+        since = self._asked if self._since is None else self._since
+        record = JobRecord.left(
+            job,
+            marker,
+            status="interrupted" if self._wanted else "failed",
+            seconds=time.monotonic() - since,
+            exit_code=process.code,
+            error=self._why(process.code),
         )
         record.write(job.record)
-        job.marker.unlink(missing_ok=True)
+        if marker is not None:
+            job.marker.unlink(missing_ok=True)
         yield record
 
     def _why(self, code: int) -> str:
@@ -184,3 +220,9 @@ class _Process:
 
     def _limit(self) -> str:
         return f"took longer than the time limit of {self._timeout:g} s"
+
+
+def _is_of(record: JobRecord, job: Job) -> bool:
+    """Whether the record is that of a process of this host which was to execute ``job``."""
+    here = (job.hash, job.attempt, job.task, socket.gethostname())
+    return (record.hash, record.attempt, record.task, record.host) == here

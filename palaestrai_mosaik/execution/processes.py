@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from multiprocessing import Pipe
-from multiprocessing.connection import wait
-from typing import Literal
+from multiprocessing.connection import Connection, wait
+from typing import Literal, NamedTuple
 
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.process import write_frame
@@ -23,13 +25,26 @@ from .executor import OwnClass
 from .job import Job
 from .task import GRACE
 
-StartMethod = Literal["fork", "spawn"]
+#: ``fork here``: from this process, which must have no other threads; see :class:`ForkLauncher`
+StartMethod = Literal["fork", "fork here", "spawn"]
 #: forking is not safe with the system libraries of macOS, and unknown to Windows
 DEFAULT_METHOD: StartMethod = "fork" if hasattr(os, "fork") and sys.platform != "darwin" else "spawn"
+
+#: how many threads numeric libraries start is said here. Runs share the cores: a thread per core for each
+#: would only get in the others' way
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 _SERVER = "from palaestrai_mosaik.execution.server import main; main()"
 _TASK = "from palaestrai_mosaik.execution.task import main; main()"
 _POLL = 0.02
+
+
+class Ended(NamedTuple):
+    """A process that has ended: its key, its exit code (negative: the signal that killed it), its id."""
+
+    key: int
+    code: int
+    pid: int
 
 
 class Launcher(ABC):
@@ -43,11 +58,8 @@ class Launcher(ABC):
         """Start a process for ``jobs``, one after the other; return its key."""
 
     @abstractmethod
-    def ended(self, timeout: float) -> list[tuple[int, int]]:
-        """Return key and exit code of those that have ended; wait up to ``timeout`` s for one.
-
-        The exit code is negative where a signal killed it.
-        """
+    def ended(self, timeout: float) -> list[Ended]:
+        """Return those that have ended since the last call; wait up to ``timeout`` s for one."""
 
     @abstractmethod
     def tell(self, key: int) -> None:
@@ -57,43 +69,75 @@ class Launcher(ABC):
     def kill(self, key: int) -> None:
         """Kill a process and all that it has started."""
 
+    def end(self, keys: Iterable[int]) -> None:
+        """End these processes, and return when they have ended: told first, then killed."""
+        left = set(keys)
+        for key in left:
+            self.tell(key)
+        until, killed = time.monotonic() + GRACE, False
+        while left:
+            left -= {process.key for process in self.ended(_POLL)}
+            if not killed and time.monotonic() > until:
+                killed = True
+                for key in left:
+                    self.kill(key)
+
     @abstractmethod
     def close(self) -> None:
         """End all processes that are left: told first, then killed."""
 
 
 class ForkLauncher(Launcher):
-    """Has processes forked by a server (:mod:`.server`) that has prepared ``preload``."""
+    """Has processes forked by a server (:mod:`.server`) that has prepared ``preload``.
 
-    def __init__(self, preload: Sequence[OwnClass] = ()):
+    ``here``: the server is forked from this process, which saves the start of an interpreter. This
+    process must have no other threads then.
+    """
+
+    def __init__(self, preload: Sequence[OwnClass] = (), *, here: bool = False):
         super().__init__()
         self._connection, theirs = Pipe()
         lifeline, self._lifeline = os.pipe()
         try:
-            self._server = subprocess.Popen(
-                [sys.executable, "-c", _SERVER, str(theirs.fileno()), str(lifeline)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=_environment(),
-                pass_fds=(theirs.fileno(), lifeline),
-                # Ctrl-C is for this process, which tells the runs
-                process_group=0,
-            )
+            self._server = self._fork(theirs, lifeline) if here else self._spawn(theirs, lifeline)
         finally:
             theirs.close()
             os.close(lifeline)
         self._send(list(preload))
+
+    @staticmethod
+    def _spawn(theirs: Connection, lifeline: int) -> subprocess.Popen[bytes] | _Forked:
+        return subprocess.Popen(
+            [sys.executable, "-c", _SERVER, str(theirs.fileno()), str(lifeline)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=_environment(),
+            pass_fds=(theirs.fileno(), lifeline),
+            # Ctrl-C is for this process, which tells the runs
+            process_group=0,
+        )
+
+    def _fork(self, theirs: Connection, lifeline: int) -> _Forked:
+        from .server import serve
+
+        def run() -> None:
+            # else the server would itself hold what tells it that this process is gone
+            os.close(self._lifeline)
+            self._connection.close()
+            serve(theirs, lifeline)
+
+        return _Forked(run)
 
     def start(self, jobs: Sequence[Job]) -> int:
         key = next(self._numbers)
         self._send(("start", key, tuple(jobs)))
         return key
 
-    def ended(self, timeout: float) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
+    def ended(self, timeout: float) -> list[Ended]:
+        found: list[Ended] = []
         while wait([self._connection], 0 if found else timeout):
             try:
-                found.append(self._connection.recv())
+                found.append(Ended(*self._connection.recv()))
             except (EOFError, OSError):
                 raise self._gone() from None
         return found
@@ -124,6 +168,52 @@ class ForkLauncher(Launcher):
         return ExecutionError(f"the process that starts the runs has ended ({how_it_ended(code)})")
 
 
+class _Forked:
+    """A process that was forked from this one, to be handled like a :class:`subprocess.Popen`.
+
+    It is the first of a process group, and prints only errors.
+    """
+
+    def __init__(self, run: Callable[[], None]):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        with warnings.catch_warnings():
+            # Python counts a thread of pyarrow's allocator, which knows how to be forked
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        self._code: int | None = None
+        if self.pid:
+            return
+        try:
+            os.setpgid(0, 0)
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, 0)
+            os.dup2(null, 1)
+            os.close(null)
+            run()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def wait(self, timeout: float | None = None) -> int:
+        until = None if timeout is None else time.monotonic() + timeout
+        while self._code is None:
+            pid, status = os.waitpid(self.pid, 0 if until is None else os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+            elif until is not None and time.monotonic() > until:
+                raise subprocess.TimeoutExpired("the fork server", timeout or 0.0)
+            else:
+                time.sleep(_POLL)
+        return self._code
+
+    def kill(self) -> None:
+        if self._code is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
 class SpawnLauncher(Launcher):
     """Starts every process with an interpreter of its own."""
 
@@ -147,12 +237,12 @@ class SpawnLauncher(Launcher):
             write_frame(process.stdin, pickle.dumps(tuple(jobs), pickle.HIGHEST_PROTOCOL))
         return key
 
-    def ended(self, timeout: float) -> list[tuple[int, int]]:
+    def ended(self, timeout: float) -> list[Ended]:
         until = time.monotonic() + timeout
         while True:
-            codes = [(key, process.poll()) for key, process in self._processes.items()]
-            found = [(key, code) for key, code in codes if code is not None]
-            for key, _ in found:
+            codes = [(key, process.poll(), process.pid) for key, process in self._processes.items()]
+            found = [Ended(key, code, pid) for key, code, pid in codes if code is not None]
+            for key, _, _ in found:
                 process = self._processes.pop(key)
                 self._kill_group(process)
                 assert process.stdin is not None
@@ -172,15 +262,7 @@ class SpawnLauncher(Launcher):
             self._processes[key].kill()
 
     def close(self) -> None:
-        for key in self._processes:
-            self.tell(key)
-        until = time.monotonic() + GRACE
-        while self._processes and time.monotonic() < until:
-            self.ended(GRACE)
-        for key in self._processes:
-            self.kill(key)
-        while self._processes:
-            self.ended(GRACE)
+        self.end(self._processes)
 
     @staticmethod
     def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -191,7 +273,7 @@ class SpawnLauncher(Launcher):
 
 def make_launcher(method: StartMethod, preload: Sequence[OwnClass]) -> Launcher:
     """Return what starts processes by ``method``."""
-    return ForkLauncher(preload) if method == "fork" else SpawnLauncher()
+    return SpawnLauncher() if method == "spawn" else ForkLauncher(preload, here=method == "fork here")
 
 
 def how_it_ended(code: int) -> str:
@@ -204,8 +286,5 @@ def how_it_ended(code: int) -> str:
 
 
 def _environment() -> dict[str, str]:
-    environment = dict(os.environ)
-    # runs share the cores: libraries that start a thread per core would only get in each other's way
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        environment.setdefault(name, "1")
+    environment = dict.fromkeys(THREADS, "1") | dict(os.environ)
     return {**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -6,35 +6,34 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.folder import JOBS, RESULTS, DesignFolder
-from palaestrai_mosaik.errors import DocumentError, ExecutionError
+from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
+from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.run import Interrupt
+from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store.location import StoreLocation
 
+from .choice import Which, choose, select_runs
+from .claim import wait_for_dying
+from .cluster.submission import Submissions, own_store
 from .executor import Executor
+from .executors import CLUSTER, make_executor
 from .instances import resumable
-from .job import Job, JobRecord, Marker
+from .job import Job, JobRecord
 from .lock import FolderLock
 from .progress import FolderProgress
-from .settings import Settings, make_executor
-from .status import RunState, RunStatus, job_path, run_states
+from .settings import Settings
+from .status import RunState, RunStatus, job_path, run_states, slug_of
 from .task import GRACE
 
-Which = Literal["missing", "unfinished", "failed"]
-#: which states are executed
-CHOSEN: Mapping[Which, frozenset[RunStatus]] = {
-    "missing": frozenset({RunStatus.WAITING, RunStatus.INTERRUPTED, RunStatus.LOST}),
-    "unfinished": frozenset({RunStatus.WAITING, RunStatus.INTERRUPTED, RunStatus.LOST, RunStatus.FAILED}),
-    "failed": frozenset({RunStatus.FAILED}),
-}
-_POLL = 0.1
+if TYPE_CHECKING:
+    from .cluster.collect import Collected
 
 
 @dataclass
@@ -43,8 +42,8 @@ class Summary:
 
     ``considered``: the runs that were asked about; ``before``: how many of them had each status
     and were left as they are; ``ended``: how many were executed, by how they ended;
-    ``not_begun``: those that Ctrl-C or ``fail_fast`` came before. ``failures``: the records of those
-    that failed now.
+    ``not_begun``: those that Ctrl-C, ``fail_fast`` or another process came before. ``failures``: the records
+    of those that failed now. ``collected``: what was brought from runs' own stores to the common one.
     """
 
     considered: int
@@ -54,6 +53,7 @@ class Summary:
     failures: list[JobRecord] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
+    collected: Collected | None = None
 
     @property
     def finished(self) -> int:
@@ -74,6 +74,7 @@ def run_folder(
     store: str | None = None,
     settings: Settings | None = None,
     progress: FolderProgress | None = None,
+    ignore_queue: bool = False,
 ) -> Summary:
     """Execute runs of ``folder`` and record them in ``store`` (default: its ``results``).
 
@@ -81,9 +82,12 @@ def run_folder(
     these alone; what runs now or has finished is always left out. ``rows``: only
     these rows of the design. A run that was interrupted goes on from its checkpoint, if it has one.
     SIGINT and SIGTERM end it, and leave what the next call goes on from; a second one kills.
+    On a cluster each run has a store of its own, and what has finished is collected at the end.
+    ``ignore_queue``: what submissions to a cluster still have is taken for gone, without asking.
 
     ``settings`` is by default what the design says. Raises, with nothing executed,
     :class:`ExecutionError` where another process executes the folder or a row does not exist,
+    :class:`~palaestrai_mosaik.errors.SchedulerError` where the scheduler of a submission does not answer,
     :class:`~palaestrai_mosaik.errors.DocumentError` where a file of the folder was edited.
     """
     settings = settings or Settings.of(folder.spec.resolved.get("execution"))
@@ -95,56 +99,48 @@ def run_folder(
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)
-        _settle(folder.path / JOBS)
+        pilots = tuple(f"{one.name}:" for one in Submissions(folder.path).all() if one.executor == "parsl")
+        # those of a command that is gone, on this host
+        wait_for_dying(
+            (folder.path / JOBS).glob("*.running"),
+            2 * GRACE,
+            of=lambda marker: marker.task is None or marker.task.startswith(pilots),
+        )
         with location.open(create=True) as opened:
-            states = [state for state in run_states(folder, opened) if state.planned.uid in considered]
-            chosen = [state for state in states if state.status in CHOSEN[which]]
-            going_on = {state.planned.uid: resumable(opened, state.instances) for state in chosen}
-        kept = [state.status for state in states if state.status not in CHOSEN[which]]
-        summary = Summary(len(states), before=dict(Counter(kept)))
-        if chosen:
-            executor = make_executor(settings, folder.spec.resolved)
-            every = settings.checkpoint_every
+            states = run_states(folder, opened, held=True, ask=not ignore_queue)
+            choice = choose(states, which, considered)
+            going_on = {state.planned.uid: resumable(opened, state.instances) for state in choice.chosen}
+        summary = Summary(choice.considered, before=choice.before)
+        if choice.chosen:
+            executor = make_executor(settings, folder)
             jobs = (
                 replace(
-                    _job(folder, state, location), resume=going_on[state.planned.uid], checkpoint_every=every
+                    _job(folder, state, location, own=settings.executor in CLUSTER),
+                    resume=going_on[state.planned.uid],
+                    checkpoint_every=settings.checkpoint_every,
+                    allow_modules=settings.allow_modules,
                 )
-                for state in chosen
+                for state in choice.chosen
             )
             with _signals_cancel(executor, progress):
-                _execute(executor, jobs, len(chosen), settings.fail_fast, progress, summary)
+                _execute(executor, jobs, len(choice.chosen), settings.fail_fast, progress, summary)
+        if (folder.path / STORES).is_dir():
+            from .cluster.collect import collect_folder
+
+            summary.collected = collect_folder(folder, location)
     summary.seconds = time.perf_counter() - clock
     return summary
 
 
-def select_runs(folder: DesignFolder, rows: Collection[int] | None) -> set[str]:
-    """Return the uids of the runs that are executed for ``rows`` (all of them if ``None``).
-
-    Raises :class:`ExecutionError` for a row that the design does not have.
-    """
-    if rows is None:
-        return {run.uid for run in folder.documents}
-    known = {run.row for run in folder.runs}
-    strange = sorted(set(rows) - known)
-    if strange:
-        have = f"rows 0 to {max(known)}" if known else "no rows"
-        raise ExecutionError(f"the design has no row {strange[0]}: it has {have}")
-    return {run.run for run in folder.runs if run.row in rows}
-
-
-def row_values(folder: DesignFolder, uids: Collection[str]) -> dict[str, Mapping[str, Any]]:
-    """Return what the factors are in the row of each of these runs, by uid."""
-    if not uids:
-        return {}
-    values = folder.values()
-    return {run.uid: values[run.row] for run in folder.documents if run.uid in uids}
-
-
-def _job(folder: DesignFolder, state: RunState, location: StoreLocation) -> Job:
+def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own: bool) -> Job:
+    """Return the job of a run. One that stopped in a store of its own goes on there, wherever it goes on."""
     planned = state.planned
     document = (folder.path / planned.file).absolute()
+    mine = own_store(folder.path, slug_of(planned))
+    own = own or any(Path(mine.location).glob(f"instances/*/{CHECKPOINTS}"))
     path = job_path(folder.path, planned)
-    return Job(planned.uid, planned.hash, document, path, location, state.attempts + 1)
+    store = mine if own else location
+    return Job(planned.uid, planned.hash, document, path, store, state.attempts + 1, own=own)
 
 
 def _execute(
@@ -194,13 +190,3 @@ def _signals_cancel(executor: Executor, progress: FolderProgress) -> Iterator[No
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _settle(jobs: Path) -> None:
-    """Wait for runs of a command that is gone: they notice, and end within seconds."""
-    until = time.monotonic() + 2 * GRACE
-    while time.monotonic() < until:
-        markers = (Marker.read(path) for path in jobs.glob("*.running"))
-        if not any(marker is not None and marker.of_this_host and marker.alive for marker in markers):
-            return
-        time.sleep(_POLL)

@@ -24,10 +24,12 @@ from typing import Any, NoReturn
 from sqlalchemy.orm import configure_mappers
 
 from palaestrai_mosaik.environment.environment import World
+from palaestrai_mosaik.importing import load, only_modules
 from palaestrai_mosaik.store.store import package_versions
 
 from .executor import OwnClass
 from .job import Job
+from .own import empty_database
 from .task import GRACE, leave, work
 
 #: what every run imports, beside what this module does
@@ -42,6 +44,8 @@ _ALWAYS = (
     "palaestrai_mosaik.simulation.conditions",
 )
 _POLL = 0.05
+#: a scheduler that ends a task may tell all of its processes; this one waits for the runs
+_NOT_FOR_IT = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 class _Server:
@@ -64,8 +68,8 @@ class _Server:
                     os.read(self._wakeup, 4096)
                 if self._connection in ready:
                     self._obey(self._connection.recv())
-                for key, code in self._reap():
-                    self._connection.send((key, code))
+                for ended in self._reap():
+                    self._connection.send(ended)
         self._end_all()
 
     def _obey(self, message: tuple[str, int, Any]) -> None:
@@ -93,19 +97,19 @@ class _Server:
             # a group of its own: what the run has started can be ended with it
             os.setsid()
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGCHLD, *_NOT_FOR_IT):
+                signal.signal(number, signal.SIG_DFL)
             self._connection.close()
             os.close(self._wakeup)
             os.close(self._woken)
-            work(jobs, self._lifeline)
-            leave()
+            leave(work(jobs, self._lifeline))
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
 
-    def _reap(self) -> list[tuple[int, int]]:
-        """Return the key and exit code of every process that has ended."""
+    def _reap(self) -> list[tuple[int, int, int]]:
+        """Return the key, exit code and id of every process that has ended."""
         found = []
         while self._keys:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -115,7 +119,8 @@ class _Server:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(ended.si_pid, signal.SIGKILL)
             _, status = os.waitpid(ended.si_pid, 0)
-            found.append((self._keys.pop(ended.si_pid), os.waitstatus_to_exitcode(status)))
+            code = os.waitstatus_to_exitcode(status)
+            found.append((self._keys.pop(ended.si_pid), code, ended.si_pid))
         return found
 
     def _end_all(self) -> None:
@@ -138,20 +143,32 @@ def _send_signal(pid: int, number: int, *, whole: bool) -> None:
 
 
 def _prepare(module: str, name: str, params: dict[str, Any]) -> None:
-    """Import a class; set it up once if it is an environment whose later set-ups gain by that."""
-    found = getattr(importlib.import_module(module), name)
-    if not (isinstance(found, type) and issubclass(found, World) and found.shares_setup):
-        return
-    environment = found(**params)
-    try:
-        environment.setup()
-    finally:
-        environment.shutdown()
+    """Import a class; set it up once if it is an environment whose later set-ups gain by that.
+
+    What its parameters name of other packages is left to the runs, which know what is allowed to them.
+    """
+    with only_modules(()):
+        found = load(f"{module}:{name}")
+        if not (isinstance(found, type) and issubclass(found, World) and found.shares_setup):
+            return
+        environment = found(**params)
+        try:
+            environment.setup()
+        finally:
+            environment.shutdown()
 
 
 def main() -> None:
-    """Run the fork server: ``connection lifeline`` on the command line, what to prepare as first message."""
+    """Run the fork server in an interpreter of its own: ``connection lifeline`` on the command line."""
     connection, lifeline = Connection(int(sys.argv[1])), int(sys.argv[2])
+    sys.argv[1:] = []
+    serve(connection, lifeline)
+
+
+def serve(connection: Connection, lifeline: int) -> None:
+    """Run the fork server until the driver is gone; what to prepare comes as the first message."""
+    for number in _NOT_FOR_IT:
+        signal.signal(number, signal.SIG_IGN)
     for module in _ALWAYS:
         importlib.import_module(module)
     with contextlib.suppress(ImportError):
@@ -167,7 +184,8 @@ def main() -> None:
     # what else is done once in a process
     package_versions()
     configure_mappers()
-    sys.argv[1:] = []
+    with contextlib.suppress(Exception):  # as above
+        empty_database()
     # what is there now is shared by all runs: the collector must not touch, and so copy, it
     gc.collect()
     gc.freeze()

@@ -10,9 +10,13 @@ from pathlib import Path
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.recorder import MARKER
 
+from .cluster.scheduler import TaskWord
+from .cluster.submission import TaskRun, own_store
+from .cluster.words import Cover, Coverage, coverage
 from .instances import KnownInstance, instances_of
-from .job import JobRecord, Marker, with_suffix
+from .job import JobRecord, Marker, is_silent, with_suffix
 
 
 class RunStatus(StrEnum):
@@ -20,16 +24,32 @@ class RunStatus(StrEnum):
 
     #: nobody has begun it
     WAITING = "waiting"
+    #: the scheduler of a cluster has it, and it has not begun
+    QUEUED = "queued"
     #: a process executes it
     RUNNING = "running"
-    #: the store has all of it
+    #: the store, or its own one, has all of it
     FINISHED = "finished"
     #: it raised, ran out of time, or its process died
     FAILED = "failed"
     #: the user ended it
     INTERRUPTED = "interrupted"
+    #: the scheduler ended the task that executed it, and it has recorded nothing
+    TIMED_OUT = "timed out"
+    OUT_OF_MEMORY = "out of memory"
+    NODE_FAILED = "node failed"
+    CANCELLED = "cancelled"
     #: whatever executed it is gone and has said nothing, or its results are gone
     LOST = "lost"
+
+
+#: what the end of a task says of a run that had begun in it, and recorded nothing
+_ENDED_BY = {
+    TaskWord.TIMED_OUT: RunStatus.TIMED_OUT,
+    TaskWord.OUT_OF_MEMORY: RunStatus.OUT_OF_MEMORY,
+    TaskWord.NODE_FAILED: RunStatus.NODE_FAILED,
+    TaskWord.CANCELLED: RunStatus.CANCELLED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +57,8 @@ class RunState:
     """A planned run, its status, and where that is known from.
 
     ``record`` and ``marker`` are the files of ``jobs/`` that belong to its document;
-    ``instances`` what the store knows, the newest last.
+    ``instances`` what the store knows, the newest last; ``cover`` which task of a cluster has it.
+    ``collected`` is false where it has finished in its own store, and the store does not have it yet.
     """
 
     planned: PlannedRun
@@ -45,16 +66,34 @@ class RunState:
     record: JobRecord | None
     marker: Marker | None
     instances: tuple[KnownInstance, ...]
+    cover: Cover | None = None
+    collected: bool = True
 
     @property
     def attempts(self) -> int:
-        """How often the run was begun, as far as ``jobs/`` knows."""
+        """How many attempts at it have begun, as far as ``jobs/`` knows."""
         return max(found.attempt if found is not None else 0 for found in (self.record, self.marker))
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The state of every run that is executed, in the order of the design.
+
+    ``problems``: what was said by schedulers that did not answer.
+    """
+
+    runs: tuple[RunState, ...]
+    problems: tuple[str, ...] = ()
 
 
 def job_path(folder: Path, planned: PlannedRun) -> Path:
     """Return the path of the run's files in ``jobs/``, without a suffix."""
-    return folder.absolute() / JOBS / Path(planned.file).name.removesuffix(".yml")
+    return folder.absolute() / JOBS / slug_of(planned)
+
+
+def slug_of(planned: PlannedRun) -> str:
+    """Return how the files of the run are named: as its document."""
+    return Path(planned.file).name.removesuffix(".yml")
 
 
 def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
@@ -67,11 +106,13 @@ def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
     return found
 
 
-def run_states(folder: DesignFolder, store: Store | None) -> list[RunState]:
+def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False, ask: bool = True) -> States:
     """Return the state of every run that is executed, in the order of the design.
 
     ``store``: where its results are, ``None`` if there are none yet. A run has finished if the
     store has a finished instance of its document, whatever ``jobs/`` says; that folder may be deleted.
+    ``held``: this process has the folder's lock. ``ask``: whether schedulers are asked; else what they
+    may still have is taken for gone.
     """
     planned = folder.documents
     known = {} if store is None else instances_of(store, [run.hash for run in planned])
@@ -80,37 +121,114 @@ def run_states(folder: DesignFolder, store: Store | None) -> list[RunState]:
     except FileNotFoundError:
         markers = set()
     records = job_records(folder)
-    states = []
-    for run in planned:
-        path = with_suffix(job_path(folder.path, run), ".running")
-        marker = Marker.read(path) if path.name in markers else None
-        if marker is not None and marker.hash != run.hash:
-            marker = None
-        record, instances = records.get(run.uid), tuple(known.get(run.hash, ()))
-        states.append(RunState(run, _status(record, marker, instances), record, marker, instances))
-    return states
+    finished = {
+        run.uid for run in planned if any(one.status == "finished" for one in known.get(run.hash, ()))
+    }
+
+    def settled(run: TaskRun) -> bool:
+        record = records.get(run.run)
+        done = _is_current(record, run.attempt) and record is not None and record.status != "interrupted"
+        return done or run.run in finished or not ask
+
+    hashes = {run.uid: run.hash for run in planned}
+    covered = coverage(folder.path, hashes, settled, held=held)
+    states = (
+        _state(folder, run, records.get(run.uid), markers, tuple(known.get(run.hash, ())), covered)
+        for run in planned
+    )
+    return States(tuple(states), tuple(covered.problems))
+
+
+def _state(
+    folder: DesignFolder,
+    run: PlannedRun,
+    record: JobRecord | None,
+    markers: set[str],
+    instances: tuple[KnownInstance, ...],
+    covered: Coverage,
+) -> RunState:
+    path = with_suffix(job_path(folder.path, run), ".running")
+    marker = Marker.read(path) if path.name in markers else None
+    if marker is not None and (marker.hash != run.hash or _is_current(record, marker.attempt)):
+        marker = None
+    cover = covered.covers.get(run.uid)
+    statuses = [instance.status for instance in instances]
+    own = record is not None and record.status == "finished" and _is_whole(folder.path, run, record)
+    status = _status(record, marker, statuses, own, cover)
+    if status is None:
+        assert marker is not None
+        status = RunStatus.LOST if is_silent(path) else RunStatus.RUNNING
+    collected = status is not RunStatus.FINISHED or "finished" in statuses
+    return RunState(run, status, record, marker, instances, cover, collected)
 
 
 def _status(
-    record: JobRecord | None, marker: Marker | None, instances: tuple[KnownInstance, ...]
-) -> RunStatus:
-    statuses = {instance.status for instance in instances}
-    if marker is not None and marker.alive:
+    record: JobRecord | None, marker: Marker | None, statuses: list[str], own: bool, cover: Cover | None
+) -> RunStatus | None:
+    """Return the status of a run; ``None`` where only the age of its marker can tell.
+
+    ``marker`` is that of an attempt of which there is no record; ``statuses`` are those of its
+    instances, the newest last; ``own``: its own store has all of it.
+    """
+    if marker is not None and marker.of_this_host and marker.alive:
         return RunStatus.RUNNING
-    if "finished" in statuses:
+    if "finished" in statuses or own:
         return RunStatus.FINISHED
     if "running" in statuses:
         return RunStatus.RUNNING
-    if marker is not None and (record is None or record.attempt < marker.attempt):
-        return RunStatus.LOST
+    current = cover is not None and _is_current(record, cover.attempt)
+    if cover is not None and cover.word is not None and not (current and not _goes_on(record)):
+        found = _by_word(record if current else None, marker, cover.word)
+        if found is not None:
+            return found
+    if marker is not None:
+        return RunStatus.LOST if marker.of_this_host or (cover and cover.word) else None
+    return _when_over(record, statuses)
+
+
+def _when_over(record: JobRecord | None, statuses: list[str]) -> RunStatus:
+    """Return the status of a run that nobody executes, and that has not finished."""
     if record is not None:
         return RunStatus.LOST if record.status == "finished" else RunStatus(record.status)
-    return RunStatus(instances[-1].status) if instances else RunStatus.WAITING
+    return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
 
 
-def states_of(folder: DesignFolder, location: StoreLocation) -> list[RunState]:
-    """Return the states of the runs of ``folder``, whose results are at ``location``, if anywhere."""
+def _by_word(record: JobRecord | None, marker: Marker | None, word: TaskWord) -> RunStatus | None:
+    """Return what the scheduler's word says of a run without a final record; ``None``: nothing."""
+    if word is TaskWord.RUNNING and marker is not None:
+        return RunStatus.RUNNING
+    if not word.ended:
+        return RunStatus.QUEUED
+    if marker is not None or (record is None and word is TaskWord.CANCELLED):
+        return _ENDED_BY.get(word)
+    return None
+
+
+def _goes_on(record: JobRecord | None) -> bool:
+    """Whether a task that is queued again will go on with the run."""
+    return record is not None and record.status == "interrupted"
+
+
+def _is_current(record: JobRecord | None, attempt: int) -> bool:
+    return record is not None and record.attempt >= attempt
+
+
+def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
+    """Whether the run's own store has the instance of its record, with the marker of its end."""
+    if record.instance is None:
+        return False
+    store = Path(own_store(folder, slug_of(run)).location)
+    return (store / "instances" / record.instance / MARKER).exists()
+
+
+def states_of(
+    folder: DesignFolder, location: StoreLocation, *, held: bool = False, ask: bool = True
+) -> States:
+    """Return the states of the runs of ``folder``, whose results are at ``location``, if anywhere.
+
+    ``held`` and ``ask`` are those of :func:`run_states`.
+    """
     if "://" not in location.location and not (Path(location.location) / "store.db").exists():
-        return run_states(folder, None)
+        return run_states(folder, None, held=held, ask=ask)
     with location.open() as store:
-        return run_states(folder, store)
+        return run_states(folder, store, held=held, ask=ask)

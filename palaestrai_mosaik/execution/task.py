@@ -27,18 +27,22 @@ from palaestrai_mosaik.errors import (
     RunInterrupted,
     StoreError,
 )
-from palaestrai_mosaik.experiment import RunDocument, load
+from palaestrai_mosaik.experiment import RunDocument, load, only_modules
 from palaestrai_mosaik.run import Interrupt, Progress, execute, make_progress
 from palaestrai_mosaik.run.process import read_frame
 from palaestrai_mosaik.store import Store
 
+from .claim import Beat, claim, has_lost
 from .job import Job, JobRecord, Marker, RecordStatus, now
+from .own import earlier_attempts, open_own
 
 #: seconds that a run has to end once nobody waits for it any more
 GRACE = 5.0
 #: characters of an error that its record keeps; the log has all of it
 _ERROR_LENGTH = 2000
 _FINISHED, _FAILED, _INTERRUPTED = 0, 1, 130
+#: the exit code of a process that has left out the run it was at, because another one executes it
+LEFT_OUT = 75
 
 
 class _Noted(Progress):
@@ -60,33 +64,38 @@ class _Noted(Progress):
         self._shown.begin_run(instance)
 
 
-def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord, str]:
+def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord, str] | None:
     """Execute ``job`` in this process; return its record and the traceback of its failure.
 
+    ``None``: it is left out, because another process executes the run; nothing is to be recorded then.
     The marker is there as long as this takes; the record is left to the caller to write, who
     removes the marker then. Raises nothing but :class:`ExecutionError` where the marker cannot be written.
     """
-    marker = Marker.here(job)
-    marker.write(job.marker)
+    marker = claim(job)
+    if marker is None:
+        return None
     noted = _Noted(shown, marker, job.marker)
     clock = time.perf_counter()
     status: RecordStatus = "finished"
     code, error, trace = _FINISHED, None, ""
     try:
-        document = _load(job)
-        with job.store.open() as store:
-            _execute(document, store, job, interrupt, noted)
+        with Beat(job, marker, interrupt), only_modules(job.allow_modules):
+            document = _load(job)
+            with open_own(job.store) if job.own else job.store.open() as store:
+                _execute(document, store, job, interrupt, noted)
     except (RunInterrupted, KeyboardInterrupt) as stopped:
         status, code, error = "interrupted", _INTERRUPTED, str(stopped) or "interrupted"
     except (Exception, SystemExit) as failure:
         status, code, error = "failed", _FAILED, _told(failure)
         trace = "".join(traceback.format_exception(failure))
+    if has_lost(job, marker):
+        return None
     record = JobRecord(
         job.run,
         job.hash,
         status,
         noted.instance,
-        job.store.location,
+        job.store.shown,
         marker.started,
         now(),
         round(time.perf_counter() - clock, 3),
@@ -95,6 +104,7 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
         marker.host,
         marker.pid,
         job.attempt,
+        job.task,
     )
     return record, trace
 
@@ -113,15 +123,20 @@ def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt
         "interrupt": interrupt,
         "checkpoint_every": job.checkpoint_every,
     }
-    if job.resume is not None:
+    resume = job.resume
+    if job.own:
+        finished, resume = earlier_attempts(store, job.hash)
+        if finished is not None:
+            noted.instance = finished
+            print(f"instance {finished} has finished already", file=sys.stderr)
+            return
+    if resume is not None:
         try:
-            execute(document, resume=job.resume, **options)
+            execute(document, resume=resume, **options)
         except (CheckpointError, StoreError) as error:
             if noted.instance is not None:
                 raise
-            print(
-                f"instance {job.resume} cannot go on, starting from the beginning: {error}", file=sys.stderr
-            )
+            print(f"instance {resume} cannot go on, starting from the beginning: {error}", file=sys.stderr)
         else:
             return
     execute(document, **options)
@@ -133,13 +148,15 @@ def _told(error: BaseException) -> str:
     return text if len(text) <= _ERROR_LENGTH else text[: _ERROR_LENGTH - 3] + "..."
 
 
-def work(jobs: Sequence[Job], lifeline: int) -> None:
+def work(jobs: Sequence[Job], lifeline: int) -> int:
     """Execute ``jobs`` one after the other in this process, which is theirs alone.
 
     All that is printed, also by compiled code and child processes, goes to the logs. A SIGTERM
     ends the run that goes on between two steps, a second one in the middle of one, and no other
     is begun then. So does the end of the driver, which ``lifeline`` tells: a file descriptor
     that has nothing to read until its other end is closed.
+
+    Return the exit code of the process: :data:`LEFT_OUT` at the first run that is left out.
     """
     interrupt = Interrupt()
     for number in Interrupt.SIGNALS:
@@ -152,11 +169,16 @@ def work(jobs: Sequence[Job], lifeline: int) -> None:
         if interrupt.requested:
             break
         _redirect(job)
-        record, trace = perform(job, interrupt, make_progress(stream=sys.stderr))
+        done = perform(job, interrupt, make_progress(stream=sys.stderr))
+        if done is None:
+            print(f"{now()}: left out, another process executes this run", file=sys.stderr)
+            return LEFT_OUT
+        record, trace = done
         sys.stderr.write(trace)
         _flush()
         record.write(job.record)
         job.marker.unlink(missing_ok=True)
+    return _FINISHED
 
 
 def _watch(lifeline: int, interrupt: Interrupt) -> None:
@@ -194,13 +216,13 @@ def _flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
-def leave() -> None:
+def leave(code: int) -> None:
     """End this process, a fork, without what its parent's frames would do on their way out."""
     with suppress(Exception):
         # such as removing temporary folders; the records are written, nothing else depends on it
         atexit._run_exitfuncs()
     _flush()
-    os._exit(_FINISHED)
+    os._exit(code)
 
 
 def main() -> None:
@@ -208,4 +230,4 @@ def main() -> None:
     stream = os.fdopen(os.dup(0), "rb")
     frame = read_frame(stream)
     if frame is not None:
-        work(pickle.loads(frame), stream.fileno())
+        sys.exit(work(pickle.loads(frame), stream.fileno()))

@@ -21,7 +21,8 @@ from .model import (
     SimulationSpec,
     SnapshotSpec,
 )
-from .names import resolve, split_id
+from .modules import modules_of
+from .names import only_modules, resolve, split_id
 from .schema import json_schema
 from .yaml_text import dumps
 
@@ -45,6 +46,8 @@ __all__ = [
     "json_schema",
     "load",
     "loads",
+    "modules_of",
+    "only_modules",
     "resolve",
     "split_id",
 ]

@@ -25,6 +25,7 @@ from .model import (
 )
 from .readers import (
     boolean,
+    check_modules,
     choice,
     class_list,
     class_name,
@@ -99,6 +100,7 @@ class ModelBuilder:
         transformer = optional_class(self.found, parts.get("state_transformer"), "state_transformer")
         if name is None:
             return None
+        check_modules(self.found, parts, name, params)
         return EnvironmentSpec(parts["uid"].value, name, params, step_size, reward, transformer)
 
     def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec | None:

@@ -23,7 +23,7 @@ def check_classes(document: RunDocument, bases: Mapping[str, type] | None = None
     bases = bases or {}
     problems: dict[Problem, None] = {}
     checked: dict[tuple[str, int], list[tuple[str, Place]]] = {}
-    for topic, name, params, place in _classes(document):
+    for topic, name, params, place in named_classes(document):
         key = (topic, id(params))  # an inherited spec is shared: look at it once
         if key not in checked:
             checked[key] = list(_faults(topic, name, params, bases.get(topic)))
@@ -32,7 +32,8 @@ def check_classes(document: RunDocument, bases: Mapping[str, type] | None = None
     return list(problems)
 
 
-def _classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
+def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
+    """Yield topic, name, params and place of every class that ``document`` names."""
     for index, phase in enumerate(document.phases):
         here: Place = ("phases", index)
         for number, environment in enumerate(phase.environments):

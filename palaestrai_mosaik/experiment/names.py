@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import os
-import pkgutil
 import re
-import sys
-import traceback
 from collections.abc import Collection, Mapping
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
+from palaestrai_mosaik.importing import (
+    check_origin,
+    importable,
+    load,
+    only_modules,
+    refusal,
+    traceback_of,
+)
+
+__all__ = [
+    "PALAESTRAI_NAMES",
+    "TOPICS",
+    "canonical_name",
+    "name_fault",
+    "named_modules",
+    "only_modules",
+    "resolve",
+    "split_id",
+]
 
 _ENVIRONMENT = "palaestrai_mosaik.environment.dummy"
 _LIBRARY = "palaestrai_mosaik.agent.library"
@@ -123,21 +135,15 @@ def resolve(name: str, topic: str) -> type:
     if ":" not in name:
         return _resolve_short(name, topic)
     target = canonical_name(name)
-    module_name, _, class_name = target.partition(":")
     try:
-        module = _import(module_name)
+        found = load(target)
     except NameResolutionError as error:
-        if target.startswith("palaestrai.") and not _importable("palaestrai"):
+        if target.startswith("palaestrai.") and not importable("palaestrai"):
             raise NameResolutionError(
                 f"{name!r} is a class of palaestrAI, which is not installed here, and it is not one of "
                 f"those that this package brings{did_you_mean(name, PALAESTRAI_NAMES)}"
             ) from None
         raise NameResolutionError(f"{name!r}: {error}") from error.__cause__
-    found = getattr(module, class_name, None)
-    if found is None:
-        classes = [key for key, value in vars(module).items() if inspect.isclass(value)]
-        near = did_you_mean(class_name, {*classes, *getattr(module, "__all__", ())})
-        raise NameResolutionError(f"{name!r}: the module {module_name!r} has no class {class_name!r}{near}")
     return _as_class(found, name)
 
 
@@ -155,12 +161,17 @@ def _resolve_short(name: str, topic: str) -> type:
             f"no package registers {name!r} in the entry-point group 'palaestrai_mosaik.{topic}'"
             f"{did_you_mean(name, registered)}{known}; or write 'package.module:Class'"
         )
+    entry = registered[name]
+    fault = refusal(entry.module)
+    if fault is not None:
+        raise NameResolutionError(f"{name!r} stands for {entry.value!r}: {fault}")
     try:
-        found = registered[name].load()
+        found = entry.load()
     except (Exception, SystemExit) as error:
         raise NameResolutionError(
-            f"{name!r}: loading {registered[name].value!r} raised\n{_traceback(error)}"
+            f"{name!r}: loading {entry.value!r} raised\n{traceback_of(error)}"
         ) from error
+    check_origin(found, entry.value)
     return _as_class(found, name)
 
 
@@ -168,54 +179,17 @@ def _registered(topic: str) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"palaestrai_mosaik.{topic}")}
 
 
-def _import(module_name: str) -> Any:
-    directory = os.getcwd()
-    if directory not in sys.path and "" not in sys.path:
-        sys.path.insert(0, directory)
-        importlib.invalidate_caches()
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if module_name == missing or module_name.startswith(f"{missing}."):
-            raise NameResolutionError(
-                f"there is no module {missing!r}{did_you_mean(missing, _siblings(missing))}"
-            ) from None
-        raise NameResolutionError(
-            f"importing {module_name!r} needs the module {missing!r}, which is not installed\n"
-            f"{_traceback(error)}"
-        ) from error
-    except (Exception, SystemExit) as error:
-        raise NameResolutionError(f"importing {module_name!r} raised\n{_traceback(error)}") from error
+def named_modules(name: str) -> list[str]:
+    """Return the modules that the class name ``name`` may mean, without importing any.
 
-
-def _traceback(error: BaseException) -> str:
-    """Return the traceback's text without the frames of this module and of the import system."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "importlib" not in frame.filename and frame.filename != __file__
-    ]
-    # The source line of a syntax error comes with the exception itself.
-    return "".join(traceback.format_list(frames) + traceback.format_exception_only(error)).rstrip()
-
-
-def _siblings(module_name: str) -> list[str]:
-    """Return the names of the modules beside a missing one."""
-    package, _, _ = module_name.rpartition(".")
-    if not package:
-        return [*_top_level_modules(os.getcwd()), *sys.stdlib_module_names]
-    path = getattr(sys.modules.get(package), "__path__", None)
-    return [f"{package}.{module.name}" for module in pkgutil.iter_modules(path)] if path else []
-
-
-@cache
-def _top_level_modules(directory: str) -> tuple[str, ...]:
-    return tuple(module.name for module in pkgutil.iter_modules())
-
-
-def _importable(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
+    They are several where a short name is registered for several topics, and none where it is not.
+    """
+    if name_fault(name) is not None:
+        return []
+    if ":" in name:
+        return [canonical_name(name).partition(":")[0]]
+    found = (_registered(topic).get(name) for topic in TOPICS)
+    return list(dict.fromkeys(entry.module for entry in found if entry is not None))
 
 
 def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:

@@ -6,10 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
+from palaestrai_mosaik.importing import limit
 
 from .canonical import copy
 from .located import Findings, Located, show
 from .model import ClassSpec
+from .modules import refusals
 from .names import name_fault, split_id
 from .vocabulary import CLASS
 
@@ -45,7 +47,19 @@ def class_spec(found: Findings, at: Located, what: str) -> ClassSpec | None:
         return None
     name = class_name(found, parts["name"])
     params = parameters(found, parts.get("params"))
-    return ClassSpec(name, params) if name is not None else None
+    if name is None:
+        return None
+    check_modules(found, parts, name, params)
+    return ClassSpec(name, params)
+
+
+def check_modules(
+    found: Findings, parts: Mapping[str, Located], name: str, params: Mapping[str, Any]
+) -> None:
+    """Note what a class and its ``params``, read from ``parts``, name of modules that are not allowed."""
+    if limit() is not None:
+        for message, (key, *way) in refusals(name, params):
+            found.error((*parts[key].place, *way), message)
 
 
 def optional_class(found: Findings, at: Located | None, what: str) -> ClassSpec | None:

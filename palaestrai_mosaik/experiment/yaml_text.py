@@ -389,5 +389,12 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def dumps(data: Any) -> str:
-    """Return plain ``data`` as YAML text which reads back as the same data."""
-    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+    """Return plain ``data`` as YAML text which reads back as the same data.
+
+    Raises :class:`DocumentError` for a text with half of a surrogate pair: no file can hold it.
+    """
+    try:
+        return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+    except UnicodeEncodeError as error:
+        message = f"{error.object!r} cannot be written to a file: it has half of a character, {error.object[error.start]!r}"
+        raise DocumentError([Problem(message)]) from None

@@ -61,6 +61,24 @@ class Dumpers(list[BrainDumper]):
         return Dumpers, ()
 
 
+class _InInstance(FileBrainDumper):
+    """Keeps dumps in the directory of an instance; if that is gone, it must not come up again without the store."""
+
+    def save(self, dump: BinaryIO, tag: str = "") -> None:
+        self._refuse_if_gone()
+        super().save(dump, tag)
+
+    def save_all(self, dumps: Mapping[str, bytes]) -> None:
+        self._refuse_if_gone()
+        super().save_all(dumps)
+
+    def _refuse_if_gone(self) -> None:
+        if not self.base.parent.is_dir():
+            raise BrainDumpError(
+                f"{self.base.parent} is gone: the store was moved or deleted while the run went on"
+            )
+
+
 def brain_keeper(
     agent: AgentSpec, phase: PhaseSpec, document: RunDocument, directory: Path, store: Store | None
 ) -> BrainKeeper:
@@ -76,9 +94,7 @@ def brain_keeper(
 
     Raises :class:`BrainDumpError` where ``load`` points to what is not there.
     """
-    save_at: list[Place] = [
-        partial(FileBrainDumper, directory / BRAINS, document.uid, phase.name, agent.name)
-    ]
+    save_at: list[Place] = [partial(_InInstance, directory / BRAINS, document.uid, phase.name, agent.name)]
     path = agent.brain.params.get("store_path") if agent.brain is not None else None
     if isinstance(path, str):
         save_at.append(partial(FileBrainDumper, Path(path).absolute(), document.uid, phase.name, agent.name))

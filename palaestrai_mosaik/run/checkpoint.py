@@ -2,12 +2,12 @@
 
 A checkpoint is a folder below the instance's directory: ``state.pickle`` (brains, memories,
 muscles, conditions, counters, between two rounds of episodes) and ``manifest.json`` (what
-the store held then, the document's hash, versions, and the SHA-256 of it all). It is
-written under another name, flushed to the disk and renamed, so there is a whole one or
+the store held then, the document's hash, versions, the SHA-256 of it all, and its user's
+signature). It is written under another name, flushed to the disk and renamed, so there is a whole one or
 none. The newest two are kept: if one turns out to be damaged, the other one serves.
 
-The state is a pickle of users' own objects. Reading one executes what it says, so resume
-only runs from stores that nobody else can write to.
+The state is a pickle of users' own objects. Reading one executes what it says, so only what this
+user has signed is read (:mod:`.checkpoint_key`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from typing import Any
 
 from palaestrai_mosaik.errors import CheckpointError
 
+from .checkpoint_key import VARIABLE, is_signed, key_file, sign
+
 FOLDER = "checkpoints"
 #: seconds between two checkpoints, unless told otherwise
 INTERVAL = 60.0
 _STATE, _MANIFEST = "state.pickle", "manifest.json"
-_FORMAT = 1
+_FORMAT = 2
 _KEPT = 2
 #: writing may take this share of the time at most
 _SHARE = 0.05
@@ -45,7 +47,7 @@ class Checkpoint:
     pickled: bytes
 
     def state(self) -> Any:
-        """Return the state. This unpickles: see above."""
+        """Return the state. This unpickles what this user has signed: see above."""
         try:
             return pickle.loads(self.pickled)
         except Exception as error:
@@ -76,9 +78,10 @@ class Checkpoints:
 
         ``started``: the monotonic time at which collecting state and mark began.
 
-        Raises :class:`CheckpointError` if something of the state cannot be pickled, or the
-        files cannot be written; nothing is left behind then.
+        Raises :class:`CheckpointError` if something of the state cannot be pickled, there is no
+        key to sign it, or the files cannot be written; nothing is left behind then.
         """
+        self._put_off(started)
         try:
             pickled = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
         except Exception as error:
@@ -90,8 +93,9 @@ class Checkpoints:
             "state": _digest(pickled),
             "store": mark,
         }
-        # the first line says what the second one must be
+        # the first line says what the second one must be, and who says so
         body = json.dumps(manifest).encode()
+        head = f"{_digest(body)} {sign(body)}\n".encode()
         numbers = _numbers(self._folder)
         number = numbers[-1] + 1 if numbers else 0
         temporary = self._folder / f".{number:06d}.{os.getpid()}"
@@ -99,15 +103,20 @@ class Checkpoints:
         for stray in self._folder.glob(".*"):
             shutil.rmtree(stray, ignore_errors=True)
         try:
-            temporary.mkdir(parents=True)
+            # not the instance's directory: if that is gone, the store is
+            self._folder.mkdir(exist_ok=True)
+            temporary.mkdir()
             _write(temporary / _STATE, pickled)
-            _write(temporary / _MANIFEST, _digest(body).encode() + b"\n" + body)
+            _write(temporary / _MANIFEST, head + body)
             os.replace(temporary, self._folder / f"{number:06d}")
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(f"cannot write a checkpoint to {self._folder}: {error}") from error
         for old in numbers[: len(numbers) + 1 - _KEPT]:
             shutil.rmtree(self._folder / f"{old:06d}", ignore_errors=True)
+        self._put_off(started)
+
+    def _put_off(self, started: float) -> None:
         now = time.monotonic()
         self._due = now + max(self._interval, (now - started) / _SHARE)
 
@@ -120,7 +129,7 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
     """Yield the whole checkpoints of the instance in ``directory``, newest first.
 
     Raises :class:`CheckpointError` where there is none, or where they are of another
-    document or other versions, with which the result would differ.
+    document or other versions, with which the result would differ, or signed by somebody else.
     """
     folder = directory / FOLDER
     numbers = _numbers(folder)
@@ -129,12 +138,18 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
     damaged: list[str] = []
     for number in reversed(numbers):
         path = folder / f"{number:06d}"
-        manifest, pickled = _read(path)
+        manifest, pickled, mine = _read(path)
         if manifest is None:
             damaged.append(path.name)
             continue
         if manifest["format"] != _FORMAT:
             raise CheckpointError(f"{path} has the format {manifest['format']}, not {_FORMAT}")
+        if not mine:
+            raise CheckpointError(
+                f"{path} was written by another user, or on another computer: it is not signed with the key in "
+                f"{key_file()}. To read it would run whatever it says; if you trust it, get a copy of the key that "
+                f"it was signed with, and name it in {VARIABLE}"
+            )
         if manifest["document"] != hash:
             raise CheckpointError(
                 f"{path} belongs to a document with the hash {manifest['document'][:16]}, not {hash[:16]}"
@@ -152,17 +167,23 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
         raise CheckpointError(f"no checkpoint in {folder} is whole: {', '.join(damaged)}")
 
 
-def _read(path: Path) -> tuple[dict[str, Any] | None, bytes]:
-    """Return manifest and state of a checkpoint; no manifest where anything is damaged."""
+def _read(path: Path) -> tuple[dict[str, Any] | None, bytes, bool]:
+    """Return manifest and state of a checkpoint, and whether this user has signed it.
+
+    There is no manifest where anything is damaged.
+    """
     try:
-        digest, _, body = (path / _MANIFEST).read_bytes().partition(b"\n")
+        head, _, body = (path / _MANIFEST).read_bytes().partition(b"\n")
         pickled = (path / _STATE).read_bytes()
     except OSError:
-        return None, b""
-    if _digest(body).encode() != digest:
-        return None, b""
+        return None, b"", False
+    digest, _, signature = head.decode("ascii", "replace").partition(" ")
+    if _digest(body) != digest:
+        return None, b"", False
     manifest: dict[str, Any] = json.loads(body)
-    return (manifest, pickled) if manifest["state"] == _digest(pickled) else (None, b"")
+    if manifest["state"] != _digest(pickled):
+        return None, b"", False
+    return manifest, pickled, is_signed(body, signature)
 
 
 def discard_newer(checkpoint: Checkpoint) -> None:

@@ -15,6 +15,7 @@ from typing import IO, Any
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_process
 
@@ -82,7 +83,10 @@ class _Child:
         loop = event_loop()
         try:
             while True:
-                self._phase(self._receive(), loop)
+                start = self._receive()
+                # what the document may name here is what it may name in the main process
+                with only_modules(start.modules):
+                    self._phase(start, loop)
         except _Gone:
             pass
         except BaseException as error:

@@ -15,11 +15,12 @@ UpdateKey = tuple[str, str]
 
 @dataclass(frozen=True)
 class Start:
-    """The first message of a phase."""
+    """The first message of a phase. ``modules``: see :func:`~palaestrai_mosaik.importing.only_modules`."""
 
     plan: WorkerPlan
     learning: tuple[str, ...]
     recorded: bool
+    modules: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.errors import CheckpointError, ContractError, RunInterrupted, SimulationError
+from palaestrai_mosaik.importing import limit
 from palaestrai_mosaik.simulation.body import Learner
 
 from .context import Context
@@ -62,7 +63,7 @@ class ProcessTeam:
         self._recorder = recorder
         learning = tuple(self._learners)
         for plan, process in zip(self._plans, self._processes, strict=True):
-            self._send(process.index, Start(plan, learning, recorder is not None))
+            self._send(process.index, Start(plan, learning, recorder is not None, limit()))
         for plan in self._plans:
             self._receive(plan.index)
 

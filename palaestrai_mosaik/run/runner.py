@@ -173,6 +173,11 @@ class _Phases:
             state = {"phase": phase, "inside": inside, "results": self.result.phases}
             checkpoints.write(state, recorder.mark(), started)
         except CheckpointError as error:
+            if isinstance(error.__cause__, OSError):  # a disk that is full may not be so next time
+                self._warn(
+                    f"no checkpoint now, until the next one the run can only be resumed from before: {error}"
+                )
+                return
             checkpoints.stop()
             self._warn(f"no more checkpoints, the run cannot be resumed from here on: {error}")
 

@@ -19,7 +19,7 @@ from palaestrai_mosaik.environment.replay.sources import (
     check_keys,
     plain_name,
 )
-from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.errors import ContractError, StoreError
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, ReplaySpec
 from palaestrai_mosaik.types import Space
 
@@ -76,7 +76,7 @@ class StoredSessions:
             asked |= {"instance": self.instance, "before": self.phase}
         location, directory = self.location, self.directory
         if source.get("store") is not None:
-            location, directory = str(source["store"]), None
+            location, directory = _location_of(source), None
         with Store(location, directory=directory, create=False) as store:
             return read_sessions(store, **asked)
 
@@ -94,7 +94,22 @@ def connect(domain: World, stored: StoredSessions) -> None:
 def check_sessions(domain: World) -> None:
     """Raise :class:`ContractError` where an environment that replays cannot do so, as far as is known yet."""
     if isinstance(domain, SessionPoolEnvironment):
+        if isinstance(domain.source, Mapping) and domain.source.get("store") is not None:
+            _location_of(domain.source)
         domain.check_sessions()
+
+
+def _location_of(source: Mapping[str, Any]) -> str:
+    """Return the store that ``source`` names. Documents are kept in stores and reports, so it has no password."""
+    from palaestrai_mosaik.store.urls import holds_password, shown
+
+    location = str(source["store"])
+    if holds_password(location):
+        raise ContractError(
+            f"source: store: {shown(location)} holds a password, which must not stand in a document: keep the URL in "
+            "a file (store: '@FILE') or an environment variable (store: 'env:NAME')"
+        )
+    return location
 
 
 def read_sessions(  # noqa: PLR0913  (independent filters, all optional)

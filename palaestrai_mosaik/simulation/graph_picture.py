@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean, harmless
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,12 +53,14 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
     places, width, height = _layout(picture)
     lanes = _lanes(picture, places)
     below = len(lanes) * _LANE
-    with mpl.rc_context({"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans"}):
+    # what users have named is no formula
+    rc: Any = {"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans", "text.parse_math": False}
+    with mpl.rc_context(rc):
         figure = Figure(figsize=(width, height + below))
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, width), ylim=(-below, height), aspect="equal")
         axes.axis("off")
-        axes.text(_MARGIN, height - 0.32, title, fontsize=_TITLE_SIZE, fontweight="bold", va="center")
+        axes.text(_MARGIN, height - 0.32, harmless(title), fontsize=_TITLE_SIZE, fontweight="bold", va="center")
         _legend(axes, height - 0.62)
         for box in picture.boxes:
             _draw_box(axes, box, places)
@@ -128,6 +130,7 @@ def _titles(box: Box) -> list[str]:
 
 
 def _cut(text: str) -> str:
+    text = harmless(text)
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from .lookup import Lookup, frame
 from .models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, RunDocument, Stream
-from .query import status_of
+from .query import duration_of, status_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +31,8 @@ class StreamFolder(NamedTuple):
     run: str
     name: str
     folder: Path
+    #: how many part files it has; no number as long as the phase has not ended
+    parts: Any
 
 
 class _Place(NamedTuple):
@@ -71,7 +73,7 @@ class AcrossRuns(Lookup):
                     hashed,
                     instance.uid,
                     status_of(instance),
-                    (instance.ended - instance.started).total_seconds() if instance.ended else None,
+                    duration_of(instance),
                     errors.get(instance.id),
                 )
                 for hashed, instance in ((hashed, newest[hashed]) for hashed in wanted if hashed in newest)
@@ -160,14 +162,15 @@ class AcrossRuns(Lookup):
     ) -> list[StreamFolder]:
         """Return the folders of part files of a ``kind`` (``agent``, ``environment``, ``statistics``)."""
         statement = (
-            select(Stream.phase_id, Stream.name, Stream.folder)
+            select(Stream.phase_id, Stream.name, Stream.folder, Stream.parts)
             .where(Stream.kind == kind, Stream.evaluation.is_(evaluation))
             .order_by(Stream.id)
         )
-        rows = self._rows(runs, phase, statement, Stream.phase_id, ("name", "folder"))
+        names = ("name", "folder", "parts")
+        rows = self._rows(runs, phase, statement, Stream.phase_id, names).astype({"parts": "Int64"})
         return [
-            StreamFolder(run, name, self.instance_directory(run) / folder)
-            for run, name, folder in zip(rows["run"], rows["name"], rows["folder"], strict=True)
+            StreamFolder(run, name, self.instance_directory(run) / folder, parts)
+            for run, name, folder, parts in rows[["run", *names]].itertuples(index=False)
         ]
 
     def _rows(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .coordinates import Bodies, BodyGroup
-from .parts import part_files
-from .trajectories import Rows, Trajectories, columns_of
+from .part_reading import columns_of, damage_told, open_parts, whole_parts
+from .trajectories import Rows, Trajectories
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,11 +67,11 @@ class BodyEpisodes(Trajectories):
         ended = _ended(streams[streams["kind"] == "environment"], root, Rows(worker, episode))
         frames = []
         own = streams[streams["kind"] == "agent"]
-        for number, name, part, flag, folder in own[
-            ["phase", "name", "group", "evaluation", "folder"]
+        for number, name, part, flag, folder, count in own[
+            ["phase", "name", "group", "evaluation", "folder", "parts"]
         ].itertuples(index=False):
             group = groups.get((number, name, part))
-            paths = part_files(root / folder)
+            paths = whole_parts(root / folder, count)
             if group is None or not paths:
                 continue
             numbers = None if group.numbers == group.whole else group.numbers
@@ -102,10 +102,11 @@ def _episodes_of(paths: Sequence[Path], rows: Rows, with_counts: bool) -> pd.Dat
     there = columns_of(paths)
     rewards = [name for name in there if name.startswith("reward.")]
     values = ["objective", *rewards]
-    folded = [
-        _fold(table, {name: [("sum", f"{name}_sum"), ("count", f"{name}_count")] for name in values})
-        for table in _tables(paths, rows, [*_KEYS, "step", "time", *values, *_ENDS])
-    ]
+    with damage_told(paths):
+        folded = [
+            _fold(table, {name: [("sum", f"{name}_sum"), ("count", f"{name}_count")] for name in values})
+            for table in _tables(paths, rows, [*_KEYS, "step", "time", *values, *_ENDS])
+        ]
     import pyarrow as pa
 
     whole = _again(pa.concat_tables(folded), values)
@@ -122,9 +123,8 @@ def _tables(paths: Sequence[Path], rows: Rows, columns: Sequence[str]) -> Iterat
     """Yield the wanted rows, NaN as null; what an older release did not record is 0."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
 
-    dataset = ds.dataset([str(path) for path in paths], format="parquet")
+    dataset = open_parts(paths)
     there = set(dataset.schema.names)
     wanted = [name for name in columns if name in there]
     collected: list[Any] = []
@@ -179,23 +179,22 @@ def _grouped(table: pa.Table, aggregates: Sequence[tuple[str, str, str]]) -> pa.
 def _ended(streams: pd.DataFrame, root: Path, rows: Rows) -> _Ended:
     """Return what ended by itself, as the states of the environments tell."""
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
 
     result: dict[tuple[int, bool, str], set[tuple[int, int, int, int]]] = {}
-    columns = ["phase", "evaluation", "name", "folder"]
-    for number, flag, uid, folder in streams[columns].itertuples(index=False):
-        paths = part_files(root / folder)
+    columns = ["phase", "evaluation", "name", "folder", "parts"]
+    for number, flag, uid, folder, count in streams[columns].itertuples(index=False):
+        paths = whole_parts(root / folder, count)
         if not paths:
             continue
         there = columns_of(paths)
         keys = ["worker", "episode", "incarnation", "environment_episode"]
         wanted = pc.field("terminated") | pc.field("truncated")
         besides = rows.expression(there)
-        dataset = ds.dataset([str(path) for path in paths], format="parquet")
-        table = dataset.to_table(
-            columns=[name for name in keys if name in there],
-            filter=wanted if besides is None else wanted & besides,
-        )
+        with damage_told(paths):
+            table = open_parts(paths).to_table(
+                columns=[name for name in keys if name in there],
+                filter=wanted if besides is None else wanted & besides,
+            )
         zeros = np.zeros(table.num_rows, dtype=int)
         found = [(table[name].to_numpy() if name in there else zeros).tolist() for name in keys]
         result[number, flag, uid] = set(zip(*found, strict=True))

@@ -7,30 +7,85 @@ revision after the other. A test holds that both ways lead to the same schema.
 
 from __future__ import annotations
 
+import logging
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.errors import StoreError
 
 from .models import Base
+from .urls import database_url, masked, without_passwords
 
 if TYPE_CHECKING:
     from alembic.config import Config
+
+logger = logging.getLogger(__name__)
 
 #: the newest revision in ``migrations/versions``
 HEAD = "0004"
 MIGRATIONS = Path(__file__).parent / "migrations"
 #: seconds that a writer waits for another one
 TIMEOUT = 60.0
+#: seconds that a transaction waits for a server that is away for the moment before it begins
+PATIENCE = 60.0
+#: seconds between two attempts to reach it: at first, growing by, at most
+_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.1, 1.6, 5.0
+#: what drivers say while a server is restarted, or has no connection left: it may come back by itself
+_AWAY = (
+    "connection refused",
+    "no such file or directory",  # its socket
+    "server closed the connection unexpectedly",
+    "connection reset by peer",
+    "connection timeout expired",
+    "timeout expired",
+    "network is unreachable",
+    "no route to host",
+    "temporary failure in name resolution",
+    "is starting up",
+    "is shutting down",
+    "in recovery mode",
+    "not yet accepting connections",
+    "terminating connection due to",
+    "too many clients",
+    "too many connections",
+    "remaining connection slots",
+)
+#: what to do about what drivers say
+_ADVICE = {
+    "too many clients": "execute fewer runs at the same time, or raise max_connections of the server",
+    "too many connections": "execute fewer runs at the same time, or raise the limit in the server",
+    "remaining connection slots": "execute fewer runs at the same time, or raise max_connections of the server",
+    "database is locked": f"another program has held it for more than {TIMEOUT:g} s",
+    "readonly database": "this process may not write there, or the file system is read-only",
+    "unable to open database file": "is the folder there, and may this process write to it?",
+    "no module named 'psycopg'": "pip install 'palaestrai-mosaik[postgresql]'",
+}
+#: how its own library (libpq) connects to PostgreSQL, unless the URL says otherwise: a server or network that is gone
+#: without a word is noticed within a minute
+_POSTGRESQL = {
+    "connect_timeout": "10",
+    "keepalives_idle": "20",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+    "fallback_application_name": "palaestrai-mosaik",
+}
 # Any number that no other program is likely to lock on; guards the creation of tables.
 _POSTGRESQL_LOCK = 0x70A1E57A
+
+#: how SQLite undoes a transaction that was cut off: with a write-ahead log, which lets readers read
+#: while others write, but only within one machine; or with a file that is deleted at every commit
+Journal = Literal["wal", "delete"]
 
 
 def migration_config(connection: Connection) -> Config:
@@ -46,26 +101,31 @@ def migration_config(connection: Connection) -> Config:
 class Database:
     """One SQL database. ``create=False`` refuses to make a new one.
 
+    ``location`` is a URL, or says where it is kept (:func:`~.urls.database_url`). Where the server is
+    away for the moment, being restarted for instance, or has no connection left, each transaction
+    waits up to a minute before it begins. One that is cut off raises, and may have been committed if
+    that was when it was committed.
+
+    An SQLite file that this process may not write, or in such a folder, can be read all the same.
+
+    ``journal``: of a new SQLite file; one that is there keeps what it has, however it is opened.
+
     Raises :class:`StoreError` if it cannot be opened, was written by a newer release, or
     holds tables of another program.
     """
 
-    def __init__(self, url: str | sa.URL, *, create: bool = True):
-        try:
-            self._url = sa.make_url(url)
-        except SQLAlchemyError as error:
-            raise StoreError(
-                f"{url!r} is not a database URL such as sqlite:///results.db: {error}"
-            ) from error
-        self.name = self._url.render_as_string(hide_password=True)
+    def __init__(self, location: str | sa.URL, *, create: bool = True, journal: Journal = "wal"):
+        self._url = database_url(location) if isinstance(location, str) else location
+        self.name = masked(self._url)
         file = self._url.database
         is_file = self._url.get_backend_name() == "sqlite" and file and file != ":memory:"
         if is_file and not Path(str(file)).exists() and not create:
             raise StoreError(f"there is no store at {file}")
+        self._make_wal = bool(is_file) and journal == "wal" and _is_new(Path(str(file)))
         try:
             self.engine = self._make_engine()
         except (SQLAlchemyError, ImportError) as error:
-            raise StoreError(f"the database {self.name} cannot be opened: {error}") from error
+            raise self._problem("cannot open", error) from None
         try:
             self._prepare(create)
         except BaseException:
@@ -74,17 +134,25 @@ class Database:
 
     def _make_engine(self) -> sa.Engine:
         if self._url.get_backend_name() != "sqlite":
-            return sa.create_engine(self._url, pool_pre_ping=True)
-        engine = sa.create_engine(self._url, connect_args={"timeout": TIMEOUT})
+            options = {}
+            if self._url.drivername in ("postgresql+psycopg", "postgresql+psycopg2"):
+                options = {key: value for key, value in _POSTGRESQL.items() if key not in self._url.query}
+            # Many processes share the connections that a server has: each keeps one open.
+            return sa.create_engine(
+                self._url, connect_args=options, pool_pre_ping=True, pool_size=1, max_overflow=-1
+            )
+        url = _as_it_is(self._url) if _is_closed_to_us(Path(str(self._url.database))) else self._url
+        engine = sa.create_engine(url, connect_args={"timeout": TIMEOUT})
 
         @sa.event.listens_for(engine, "connect")
         def connected(connection: Any, _record: Any) -> None:
             connection.isolation_level = None  # the transactions are begun below
-            # WAL lets readers read while a run writes. In this mode "synchronous=NORMAL"
-            # cannot damage the database; a power cut may cost the last second's episodes.
             connection.execute(f"PRAGMA busy_timeout={int(TIMEOUT * 1000)}")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
+            wanted = "=WAL" if self._make_wal else ""
+            (mode,) = connection.execute(f"PRAGMA journal_mode{wanted}").fetchone()
+            # NORMAL cannot damage a database with a write-ahead log; a power cut may cost the last
+            # second's episodes. Without such a log, it could damage the database.
+            connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
             connection.execute("PRAGMA foreign_keys=ON")
 
         @sa.event.listens_for(engine, "begin")
@@ -105,7 +173,7 @@ class Database:
         """Give a session whose changes are committed at the end, or rolled back."""
         try:
             with (
-                self.engine.connect().execution_options(writes=True, migrates=migrates) as connection,
+                self._connected(writes=True, migrates=migrates) as connection,
                 Session(connection) as session,
                 session.begin(),
             ):
@@ -113,16 +181,51 @@ class Database:
                     connection.detach()  # its settings differ, so it must not be used again
                 yield session
         except SQLAlchemyError as error:
-            raise StoreError(f"cannot write to the database {self.name}: {error}") from error
+            raise self._problem("cannot write to", error) from self._cause(error)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """Give a session that sees one state of the database."""
+        options = {}
+        if self._url.get_backend_name() == "postgresql":
+            # else each statement would see what was committed just before it
+            options["isolation_level"] = "REPEATABLE READ"
         try:
-            with Session(self.engine) as session:
+            with self._connected(**options) as connection, Session(connection) as session:
                 yield session
         except SQLAlchemyError as error:
-            raise StoreError(f"cannot read the database {self.name}: {error}") from error
+            raise self._problem("cannot read", error) from self._cause(error)
+
+    def _connected(self, **options: Any) -> Connection:
+        """Return a connection; wait for a server that is away for the moment."""
+        began, pause = time.monotonic(), _PAUSE
+        while True:
+            try:
+                return self.engine.connect().execution_options(**options)
+            except OperationalError as error:
+                waited = time.monotonic() - began
+                if waited + pause > PATIENCE or not _is_away(error):
+                    raise
+                if pause == _PAUSE:
+                    why = self._told(error)
+                    logger.warning("%s is away; waiting up to %g s for it: %s", self.name, PATIENCE, why)
+            time.sleep(pause)
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+    def _told(self, error: BaseException) -> str:
+        """Return what the driver said, on one line and without passwords."""
+        error = _first(error)
+        said = str(error.orig if isinstance(error, DBAPIError) else error)
+        said = without_passwords(" ".join(said.split()), self._url)
+        advice = next((hint for sign, hint in _ADVICE.items() if sign in said.lower()), None)
+        return said if advice is None else f"{said} ({advice})"
+
+    def _problem(self, what: str, error: BaseException) -> StoreError:
+        return StoreError(f"{what} the database {self.name}: {self._told(error)}")
+
+    def _cause(self, error: BaseException) -> BaseException | None:
+        """Return ``error`` for the traceback, unless it has a password in it."""
+        return error if without_passwords(str(error), self._url) == str(error) else None
 
     def schema_version(self) -> str | None:
         """Return the revision that the database has, ``None`` if it has no tables of ours."""
@@ -187,3 +290,40 @@ class Database:
             broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
             if broken:
                 raise StoreError(f"the upgrade of {self.name} would break references of {broken[0][0]}")
+
+
+def _is_new(file: Path) -> bool:
+    """Whether nothing was written to the SQLite file yet (it is made before the first write)."""
+    try:
+        return file.stat().st_size == 0
+    except FileNotFoundError:
+        return True
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return what went wrong first, where undoing the transaction went wrong because of it."""
+    while True:
+        before = error.__context__
+        if isinstance(error, DBAPIError) and before is error.orig and before is not None:
+            before = before.__context__
+        if not isinstance(before, SQLAlchemyError):
+            return error
+        error = before
+
+
+def _is_away(error: OperationalError) -> bool:
+    """Whether the server may come back by itself; else it has answered, and refused."""
+    said = str(error.orig).lower()
+    return any(sign in said for sign in _AWAY)
+
+
+def _is_closed_to_us(file: Path) -> bool:
+    """Whether this process may only read the SQLite file, and nobody has it open for writing."""
+    may = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+    return file.exists() and not may and not file.with_name(file.name + "-wal").exists()
+
+
+def _as_it_is(url: sa.URL) -> sa.URL:
+    """Return the URL by which an SQLite file is read without its write-ahead log, which would have to be made."""
+    path = quote(os.path.abspath(str(url.database)))
+    return url.set(database=f"file:{path}", query={"mode": "ro", "immutable": "1", "uri": "true"})

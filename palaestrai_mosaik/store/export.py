@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 
+from .lookup import inside
 from .models import to_json
-from .parts import part_files, write_text
+from .part_reading import open_part, read_parts, whole_parts
+from .parts import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,13 +79,13 @@ def _export(
             frame.to_parquet(path, index=False)
         yield path
     root = store.instance_directory(uid)
-    streams = store.streams(uid)[["kind", "phase", "name", "group", "folder"]]
-    for kind, phase, name, group, folder in streams.itertuples(index=False):
+    streams = store.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
+    for kind, phase, name, group, folder, count in streams.itertuples(index=False):
         # the wall-clock is that of the same rows
         key = ("agent" if kind == "wall" else kind, phase, name, group)
-        parts = part_files(root / folder)
+        parts = whole_parts(root / folder, count)
         if parts and (picked is None or key in picked):
-            path = directory / f"{folder}.{format}"
+            path = inside(directory, f"{folder}.{format}")
             _join(parts, path, format, None if picked is None else picked[key])
             yield path
 
@@ -93,14 +95,14 @@ def _join(parts: list[Path], path: Path, format: str, numbers: Sequence[int] | N
     import pyarrow.parquet as pq
     from pyarrow import csv
 
-    from .trajectories import Rows, read_parts
+    from .trajectories import Rows
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema = pq.read_schema(parts[0])
+    schema = open_part(parts[0], lambda file: file.schema_arrow)
     if format == "csv":
         writer: Any = csv.CSVWriter(path, schema)
     else:
         writer = pq.ParquetWriter(path, schema, compression="zstd")
     with writer:
         for part in parts:
-            writer.write_table(read_parts([part], Rows(numbers=numbers)).cast(schema))
+            writer.write_table(read_parts([part], Rows(numbers=numbers).expression).cast(schema))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from palaestrai_mosaik.errors import StoreError
-
 from .digests import Packed, RowDigest, StatisticsDigest
+from .part_reading import open_part
 from .parts import part_path
 from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, Header
 from .statistic_stream import StatisticsStream
@@ -19,6 +17,7 @@ from .stream_set import AnyStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _WHOSE = ("body", "incarnation", "environment_episode")
 _LINE = ("agent", "worker", "episode", "step", "key", "value")
@@ -69,14 +68,14 @@ def read_kept(kind: str, folder: Path, parts: int) -> Kept:
 
 def count_rows(folder: Path, parts: int) -> int:
     """Return how many rows the first ``parts`` parts in ``folder`` hold."""
-    return sum(_open(folder, number, lambda file: int(file.metadata.num_rows)) for number in range(parts))
+    return sum(open_part(part_path(folder, number), _count) for number in range(parts))
 
 
 def _read_rows(folder: Path, parts: int, header: Header) -> KeptRows:
     digest, rows = RowDigest(), 0
     values: list[str] = []
     for number in range(parts):
-        table: pa.Table = _open(folder, number, lambda file: file.read())
+        table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
         there = set(table.schema.names)
         known = {*header.names, *_WHOSE, "state"}
         values = [name for name in table.schema.names if name not in known]
@@ -102,21 +101,11 @@ def _read_rows(folder: Path, parts: int, header: Header) -> KeptRows:
 def _read_statistics(folder: Path, parts: int) -> KeptStatistics:
     digest, rows = StatisticsDigest(), 0
     for number in range(parts):
-        table: pa.Table = _open(folder, number, lambda file: file.read())
+        table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
         digest.add(zip(*(table[name].to_pylist() for name in _LINE), strict=True))
         rows += table.num_rows
     return KeptStatistics(rows, parts, digest)
 
 
-def _open(folder: Path, number: int, ask: Callable[[Any], Any]) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = part_path(folder, number)
-    if not path.is_file():
-        raise StoreError(f"{path} is missing")
-    try:
-        with pq.ParquetFile(path) as file:
-            return ask(file)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{path} is damaged: {error}") from error
+def _count(file: pq.ParquetFile) -> int:
+    return int(file.metadata.num_rows)

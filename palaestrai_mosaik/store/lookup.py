@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
     from .database import Database
 
+#: the folder of a store that has a folder for each instance, named as its uid
+INSTANCES = "instances"
+
+
+def inside(directory: Path, name: str) -> Path:
+    """Return the path of ``name``, as a database has it, in ``directory``.
+
+    Raises :class:`StoreError` where it leads out of there: a database may come from elsewhere.
+    """
+    parts = Path(name).parts
+    if not parts or ".." in parts or Path(name).is_absolute() or "\0" in name:
+        raise StoreError(f"the store names {name!r}, which is no place in {directory}")
+    return directory / name
+
 
 class FoundInstance(NamedTuple):
     """An instance: its uid, the uid of its document, and its status."""
@@ -36,7 +50,7 @@ class Lookup:
 
     def instance_directory(self, instance_uid: str) -> Path:
         """Return the folder of the instance with exactly this uid."""
-        return self.directory / "instances" / instance_uid
+        return inside(self.directory / INSTANCES, instance_uid)
 
     def find_run(self, run: str) -> str:
         """Return the uid of the instance that ``run`` means."""

@@ -109,7 +109,8 @@ class PartWriter:
         path = part_path(self.folder, number)
         temporary = path.with_name(path.name + ".tmp")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            # not its parents: if they are gone, the store is, and must not come up again beside its database
+            self.folder.mkdir(exist_ok=True)
             self._write_table(table, temporary, self._encodings, self._metadata)
             os.replace(temporary, path)
         except BaseException as error:
@@ -152,6 +153,8 @@ class PartWriter:
             column_encoding=encodings,
             # Minimum and maximum let readers skip parts; only the keys are searched by.
             write_statistics=keys,
+            # Compressed numbers that are damaged are other numbers: readers must notice.
+            write_page_checksum=True,
             # Parquet's own types suffice; Arrow's schema costs 100 bytes per column and part.
             store_schema=False,
         ) as writer:

@@ -88,7 +88,7 @@ class Queries(Members):
                     instance.version,
                     instance.started,
                     instance.ended,
-                    (instance.ended - instance.started).total_seconds() if instance.ended else None,
+                    duration_of(instance),
                     phases.get(instance.id, 0),
                     *totals.get(instance.id, (0, 0)),
                     errors.get(instance.id),
@@ -305,6 +305,14 @@ def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
     ]
     before, after = [0, *shared], [*shared, 0]
     return {uid: uid[: max(least, b + 1, a + 1)] for uid, b, a in zip(ordered, before, after, strict=True)}
+
+
+def duration_of(instance: Instance) -> float | None:
+    """Return the seconds between start and end, ``None`` if it has not ended.
+
+    Both are dates: if the clock was set back in between by more than that, it is 0.
+    """
+    return None if instance.ended is None else max(0.0, (instance.ended - instance.started).total_seconds())
 
 
 def status_of(instance: Instance) -> str:

@@ -149,20 +149,7 @@ class InstanceRecorder:
             except StoreError as write_error:
                 problem, status = write_error, "failed"
                 failures.append(write_error)
-        with self._database.writing() as session:
-            ended = {"status": status, "ended": utc_now()}
-            session.execute(update(Instance).where(Instance.id == self._id).values(ended))
-            for failure in failures:
-                session.add(
-                    Failure(
-                        instance_id=self._id,
-                        phase_id=failed_in,
-                        kind=type(failure).__qualname__,
-                        message=str(failure),
-                        traceback="".join(tracebacks.format_exception(failure)),
-                        time=utc_now(),
-                    )
-                )
+        self._end(status, failures, failed_in)
         if problem is not None:
             raise problem
         digests: dict[str, str] = {}
@@ -172,6 +159,31 @@ class InstanceRecorder:
             digests |= phase.digests()
         marker = {"uid": self.uid, "hash": self._hash, "status": status, "digests": digests}
         write_text(self.directory / MARKER, to_json(marker) + "\n")
+
+    def _end(self, status: Status, failures: Sequence[BaseException], phase: int | None) -> None:
+        ended = utc_now()
+        try:
+            with self._database.writing() as session:
+                told = {"status": status, "ended": ended}
+                session.execute(update(Instance).where(Instance.id == self._id).values(told))
+                for failure in failures:
+                    session.add(
+                        Failure(
+                            instance_id=self._id,
+                            phase_id=phase,
+                            kind=type(failure).__qualname__,
+                            message=str(failure),
+                            traceback="".join(tracebacks.format_exception(failure)),
+                            time=utc_now(),
+                        )
+                    )
+        except StoreError:
+            # The connection was cut, perhaps after all had arrived; a run that has finished there must
+            # not be one that failed here.
+            with self._database.reading() as session:
+                arrived = session.scalar(select(Instance.ended).where(Instance.id == self._id))
+            if arrived != ended:
+                raise
 
     def _refuse_if_finished(self) -> None:
         if self._finished:

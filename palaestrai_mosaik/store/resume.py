@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from sqlalchemy import and_, delete, false, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
@@ -38,6 +37,7 @@ from .models import (
     utc_now,
 )
 from .parts import part_files, part_number, wall_folder
+from .process import process_started
 from .query import status_of
 from .recorder import MARKER, InstanceRecorder
 from .stream_set import EVALUATION, TRAJECTORIES
@@ -147,13 +147,12 @@ def _take_over(session: Session, instance: Instance) -> None:
         Instance.pid == instance.pid,
         Instance.host == instance.host,
     )
-    process = psutil.Process()
     mine = {
         "status": "running",
         "ended": None,
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "pid_started": process.create_time(),
+        "pid_started": process_started(),
     }
     taken = session.execute(update(Instance).where(*as_it_was).values(mine).returning(Instance.id)).all()
     if not taken:

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import psutil
 from sqlalchemy import URL, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -27,9 +26,11 @@ from palaestrai_mosaik.errors import StoreError
 from .across import AcrossRuns
 from .body_episodes import BodyEpisodes
 from .brains import Brains
-from .database import Database
+from .database import Database, Journal
 from .models import Experiment, Instance, RunDocument
+from .process import process_started
 from .recorder import InstanceRecorder
+from .urls import is_database
 
 #: where results go when nothing else is said
 DEFAULT_DIRECTORY = "palaestrai-results"
@@ -41,9 +42,11 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     ``location`` is a directory (default ``palaestrai-results`` in the working directory;
-    it holds ``store.db`` and ``instances/``) or an SQLAlchemy URL, in which case
+    it holds ``store.db`` and ``instances/``), or the SQLAlchemy URL of a database, or where that is
+    kept: ``@FILE`` (its first line; only its owner may read a file with a password) or ``env:NAME``. Then
     ``directory`` says where the Parquet files go. ``create=False`` refuses to make a new
-    store. Many processes may write to one store at the same time.
+    store. Many processes may write to one store at the same time; where it lies on a file system that
+    several machines share, a new one needs ``journal="delete"``, and one machine at a time.
 
     Raises :class:`StoreError` if the store cannot be opened, is missing, or was written
     by a newer release. A store of an older release is upgraded.
@@ -55,10 +58,11 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
         *,
         directory: str | Path | None = None,
         create: bool = True,
+        journal: Journal = "wal",
     ):
-        if isinstance(location, str) and "://" in location:
+        if isinstance(location, str) and is_database(location):
             self.directory = Path(directory or DEFAULT_DIRECTORY).absolute()
-            self.database = Database(location, create=create)
+            self.database = Database(location, create=create, journal=journal)
         else:
             if directory is not None:
                 raise StoreError("directory= goes with a database URL; a store in a directory has all in it")
@@ -71,7 +75,7 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
                 except OSError as error:
                     raise StoreError(f"cannot make the store {self.directory}: {error}") from error
             url = URL.create("sqlite", database=str(self.directory / "store.db"))
-            self.database = Database(url, create=create)
+            self.database = Database(url, create=create, journal=journal)
 
     def __enter__(self) -> Self:
         return self
@@ -111,15 +115,15 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
         with self.database.writing() as session:
             instance = Instance(
                 uid=instance_uid,
-                run_document_id=_document_id(session, uid, document, text, hash),
-                experiment_id=None if experiment_uid is None else _experiment_id(session, experiment_uid),
+                run_document_id=document_id(session, uid, document, text, hash),
+                experiment_id=None if experiment_uid is None else experiment_id(session, experiment_uid),
                 seed=seed,
                 version=str(version),
                 status="running",
                 started=datetime.now(UTC),
                 host=socket.gethostname(),
                 pid=os.getpid(),
-                pid_started=psutil.Process().create_time(),
+                pid_started=process_started(),
                 packages=package_versions(),
             )
             session.add(instance)
@@ -163,7 +167,9 @@ def package_versions() -> dict[str, str]:
     return found
 
 
-def _document_id(session: Session, uid: str, document: dict[str, Any], text: str, hash: str) -> int:
+def document_id(session: Session, uid: str, document: Any, text: str, hash: str) -> int:
+    """Return the id of the row of the run document with this hash; make it where there is none."""
+
     def found() -> int | None:
         return session.scalar(select(RunDocument.id).where(RunDocument.hash == hash))
 
@@ -179,7 +185,9 @@ def _document_id(session: Session, uid: str, document: dict[str, Any], text: str
     return row
 
 
-def _experiment_id(session: Session, uid: str) -> int:
+def experiment_id(session: Session, uid: str) -> int:
+    """Return the id of the row of the experiment ``uid``; make it where there is none."""
+
     def found() -> int | None:
         return session.scalar(select(Experiment.id).where(Experiment.uid == uid))
 

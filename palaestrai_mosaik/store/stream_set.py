@@ -25,7 +25,8 @@ AnyStream = AgentStream | EnvironmentStream | StatisticsStream
 class StreamSet:
     """One stream for each group of an agent's bodies and for each environment of a phase, one for statistics.
 
-    ``directory`` is that of the instance; nothing is written before there are rows.
+    ``directory`` is that of the instance, which must be there. No stream's folder is made before
+    there are rows.
     """
 
     def __init__(
@@ -44,6 +45,12 @@ class StreamSet:
         root = directory / TRAJECTORIES / f"phase-{phase}"
         if evaluation:
             root = root / EVALUATION
+        if not directory.is_dir():
+            raise StoreError(f"{directory} is gone: the store was moved or deleted while the run went on")
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot make {root}: {error}") from error
         self._agents: dict[str, list[AgentStream]] = {}
         self._environments: dict[str, EnvironmentStream] = {}
         taken: set[str] = set()

@@ -12,12 +12,12 @@ import numpy as np
 
 from .coordinates import Bodies, BodyGroup, Coordinates, is_one, numbers_of
 from .lookup import unknown
-from .parts import part_files, wall_folder
+from .part_reading import columns_of, read_parts, whole_parts
+from .parts import wall_folder
 from .query import Queries
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 _KEYS = ("worker", "episode", "step", "time")
 #: by the kind of a stream of rows that has an owner: what says which of the owner's rows it is
@@ -28,7 +28,7 @@ _OWNERS = {
 }
 #: the columns with the number of a body or an incarnation
 NUMBERS = ("body", "incarnation")
-_STREAM = ["phase", "name", "group", "evaluation", "folder"]
+_STREAM = ["phase", "name", "group", "evaluation", "folder", "parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +78,6 @@ class Source:
     name: str | None
     evaluation: bool | None
     numbers: Mapping[tuple[int, str, int], Sequence[int] | None] | None = None
-
-
-def read_parts(paths: Sequence[Path], rows: Rows, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the wanted rows and columns of some parts of one stream, in order."""
-    import pyarrow.dataset as ds
-
-    dataset = ds.dataset([str(path) for path in paths], format="parquet")
-    names = dataset.schema.names if columns is None else list(columns)
-    return dataset.to_table(columns=names, filter=rows.expression(dataset.schema.names))
-
-
-def columns_of(paths: Sequence[Path]) -> list[str]:
-    """Return the columns of a stream, of which ``paths`` are the parts."""
-    import pyarrow.parquet as pq
-
-    names: list[str] = pq.read_schema(paths[0]).names if paths else []
-    return names
 
 
 class Trajectories(Queries, Coordinates):
@@ -290,8 +273,8 @@ class Trajectories(Queries, Coordinates):
             streams = streams[streams["evaluation"] == source.evaluation]
         root = self.instance_directory(self.find_run(run))
         found = [
-            (number, owner, group, flag, root / folder, part_files(root / folder))
-            for number, owner, group, flag, folder in streams[_STREAM].itertuples(index=False)
+            (number, owner, group, flag, root / folder, whole_parts(root / folder, parts))
+            for number, owner, group, flag, folder, parts in streams[_STREAM].itertuples(index=False)
             if source.numbers is None or (number, owner, group) in source.numbers
         ]
         found = [entry for entry in found if entry[5]]
@@ -352,7 +335,7 @@ def _read_frame(
     keys = [name for name in ("worker", "episode", *places, "step", "time") if name in there]
     wanted = there if columns is None else [name for name in columns if name in there]
     chosen = [*keys, *(name for name in wanted if name not in keys)]
-    result: pd.DataFrame = read_parts(paths, rows, chosen if places else None).to_pandas()
+    result: pd.DataFrame = read_parts(paths, rows.expression, chosen if places else None).to_pandas()
     for name in places:
         if name not in there:
             # an older release recorded it
@@ -360,5 +343,6 @@ def _read_frame(
     if columns is not None and "wall" in columns:
         # The folder beside it, whose parts hold the same rows.
         walls = wall_folder(folder)
-        result["wall"] = read_parts([walls / path.name for path in paths], rows, ["wall"])["wall"].to_pandas()
+        beside = read_parts([walls / path.name for path in paths], rows.expression, ["wall"])
+        result["wall"] = beside["wall"].to_pandas()
     return result

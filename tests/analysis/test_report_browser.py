@@ -20,7 +20,9 @@ import pandas as pd
 import pytest
 from support.reports import EVIL, MEANS, OFFSETS, made_up
 
+from palaestrai_mosaik.analysis.plot import _save
 from palaestrai_mosaik.analysis.report import ReportData, write_report
+from palaestrai_mosaik.analysis.series import Curve, Panel
 
 pytest.importorskip("selenium", reason="no selenium for the browser (extra 'test')")
 
@@ -170,6 +172,18 @@ def test_bars_end_at_the_values_of_the_indices(page: Page) -> None:
     check_bars(page, "violations-morris-bars", "morris", ["mu_star"])
     names = [row["name"] for row in page.panel("violations-sobol-bars")["rows"]]
     assert names == ["gain", EVIL, "sensors", "learning_rate"], "by their total index, the largest first"
+
+
+def test_a_picture_runs_nothing_that_it_shows(page: Page, tmp_path: Path) -> None:
+    """An SVG is a document that a browser would run scripts of; the names are in its comments."""
+    evil = f"--></script>{EVIL}" + r"$\frac{a$"
+    x = np.arange(5.0)
+    panel = Panel(evil, evil, evil, (Curve(evil[:40], x, x), Curve("b", x, x)), ((1.0, evil), (3.0, evil)))
+    page.show(_save([panel], evil, tmp_path / "picture.svg"))
+    assert page.js("document.documentElement.tagName") == "svg"
+    assert page.js("[...document.querySelectorAll('script, img, foreignObject, a')].length") == 0
+    assert page.js("window.planted") is None
+    assert page.js("document.querySelector('svg').getBoundingClientRect().width") > 100
 
 
 def test_a_bar_that_is_wrong_is_noticed(page: Page, tmp_path: Path) -> None:

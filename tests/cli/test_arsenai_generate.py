@@ -11,6 +11,7 @@ import yaml
 from support.documents import VANILLA_RUN, named, phase
 
 from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.design.estimate import EMPTY_DATABASE
 from palaestrai_mosaik.design.folder import DesignFolder
 
 BASE = {
@@ -77,12 +78,16 @@ def test_plan_learns_from_earlier_runs(here: Path, capsys: pytest.CaptureFixture
         (jobs / f"{number}.json").write_text(json.dumps({"status": status, "seconds": seconds}))
     (jobs / "cut.json").write_text('{"status": "fin')
     (jobs / "edited.json").write_text('{"status": "finished", "seconds": null}')
-    (jobs.parent / "results").mkdir()
-    (jobs.parent / "results" / "data").write_bytes(bytes(3000))
+    results = jobs.parent / "results"
+    (results / "instances" / "one").mkdir(parents=True)
+    (results / "instances" / "one" / "data").write_bytes(bytes(3000))
+    (results / "store.db").write_bytes(bytes(EMPTY_DATABASE + 1000))
     assert main(["plan", design]) == 0
     out = capsys.readouterr().out
     assert "time       36.0 s: 2.00 s per run (median of 3 earlier), 1 at a time\n" in out
-    assert "results    18 kB, as in earlier runs\n" in out
+    # 18 documents, each with a file in a folder of 3 kB, and 1 kB in the database
+    expected = "results    72 kB in 36 files and folders, 18 kB of it in the database, as in earlier runs\n"
+    assert expected in out
 
 
 def test_generate(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,10 @@ import pytest
 from execution.folders import make_folder
 
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.vocabulary import EXECUTION
+from palaestrai_mosaik.design.execution import EXECUTION
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import Settings
-from palaestrai_mosaik.execution.settings import own_classes
+from palaestrai_mosaik.execution.executors import own_classes
 
 INLINE = ("--executor", "inline", "--quiet")
 
@@ -121,13 +121,13 @@ def test_a_design_may_say_all_that_there_is_to_execution():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"jobs": 0}, "jobs must be a whole number from 1, not 0"),
-        ({"jobs": True}, "jobs must be a whole number"),
-        ({"runs_per_process": 1.5}, "runs_per_process must be a whole number"),
-        ({"timeout": -1}, "timeout must be 0 or a number of seconds, not -1"),
+        ({"jobs": 0}, "jobs must be an integer of at least 1, found the number 0"),
+        ({"jobs": True}, "jobs must be an integer"),
+        ({"runs_per_process": 1.5}, "runs_per_process must be an integer"),
+        ({"timeout": -1}, "timeout must be 0 or a number of seconds, found the number -1"),
         ({"timeout": float("nan")}, "timeout must be"),
         ({"checkpoint_every": None}, "checkpoint_every must be"),
-        ({"executor": "slrum"}, "no executor 'slrum'"),
+        ({"executor": "slrum"}, "executor is the string 'slrum' .did you mean 'slurm'"),
         ({"fail_fast": 1}, "fail_fast must be"),
     ],
 )

@@ -305,7 +305,10 @@ BAND = {"name": "band", "path": f"{GAIN[:-4]}band", "levels": [[0, 1], [1, 2], [
         ({"execution": {"tmeout": 3}}, "unknown key 'tmeout' in execution (did you mean 'timeout'?)"),
         ({"execution": {"jobs": 0}}, "jobs must be an integer of at least 1"),
         ({"execution": {"timeout": -1}}, "timeout must be 0 or a number of seconds, found the number -1"),
-        ({"execution": {"executor": "slurm"}}, "executor is the string 'slurm'; allowed: local, inline"),
+        (
+            {"execution": {"executor": "slrum"}},
+            "executor is the string 'slrum' (did you mean 'slurm'?); allowed: local, inline, slurm, parsl",
+        ),
     ],
 )  # fmt: skip
 def test_contradictions_of_a_design(keys: dict[str, Any], message: str) -> None:

@@ -52,6 +52,14 @@ SMALL: dict[str, Any] = {
             "zip": [["x", "y"]],
         },
         {"base": {"schedule": [{"p": None}]}, "seeds": {"policy": "common"}, "execution": {"jobs": 2}},
+        {
+            "execution": {
+                "executor": "slurm",
+                "allow_modules": "mine, yours",
+                "slurm": {"time": 30, "memory": "4G", "qos": None, "directives": ["--exclusive"]},
+                "parsl": {"provider": "pbspro", "options": {"queue": "short"}, "prologue": "module load x"},
+            }
+        },
     ],
 )
 def test_other_forms_are_valid(keys: dict[str, Any]) -> None:
@@ -72,6 +80,9 @@ def test_other_forms_are_valid(keys: dict[str, Any]) -> None:
         {"outcomes": {"x": {"of": "steps", "better": "more"}}},
         {"analysis": {"confidence": 2}},
         {"seeds": {"policy": "mine"}},
+        {"execution": {"slurm": {"partiton": "short"}}},
+        {"execution": {"slurm": {"cpus": 0}}},
+        {"execution": {"parsl": {"provider": "slrum"}}},
         {"repetitions": 0},
         {"schedule": [{"p": {"agents": [[1]]}}]},
         {"base": {"schedule": [{"p": {"agent": []}}]}},

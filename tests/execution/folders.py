@@ -78,4 +78,4 @@ def markers(folder):
 def statuses(folder):
     """Return the status of every run of the folder, in the order of the design."""
     opened = DesignFolder.open(folder)
-    return [str(state.status) for state in states_of(opened, StoreLocation.of(opened.path / RESULTS))]
+    return [str(state.status) for state in states_of(opened, StoreLocation.of(opened.path / RESULTS)).runs]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestrai_mosaik.errors import NameResolutionError
+from palaestrai_mosaik import importing
 from palaestrai_mosaik.experiment import names, resolve, split_id
 
 
@@ -59,7 +60,7 @@ def test_names_that_fail(name: str, said: str, module) -> None:
     module("cwd_exits.py", "import sys\nsys.exit(3)\n")
     module("cwd_broken.py", "def (:\n")
     module("cwd_needs.py", "import not_there_at_all\n")
-    names._top_level_modules.cache_clear()
+    importing._top_level_modules.cache_clear()
     with pytest.raises(NameResolutionError) as error:
         resolve(name, "muscle")
     assert said in str(error.value)
@@ -98,7 +99,7 @@ def test_palaestrai_names_have_one_name_here() -> None:
 
 def test_other_palaestrai_names_need_palaestrai(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "palaestrai", None)
-    monkeypatch.setattr(names, "_importable", lambda package: False)
+    monkeypatch.setattr(names, "importable", lambda package: False)
     with pytest.raises(NameResolutionError) as error:
         resolve("palaestrai.agent:DumyBrain", "brain")
     assert "not installed" in str(error.value)

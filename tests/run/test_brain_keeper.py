@@ -60,6 +60,7 @@ def test_a_snapshot_is_kept_beside_the_others_and_loaded_by_name(tmp_path: Path)
 def test_a_snapshot_goes_to_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     brain = named(f"{DUMMY}:DummyBrain", store_path="./custom")
+    (tmp_path / "run").mkdir()
     keeper(phases(brain=brain), 0, tmp_path / "run").snapshot("best").save(BytesIO(b"x"))
     place = "test/phase_0/a/snapshot-best/brain.bin"
     assert files(tmp_path) == [f"custom/{place}", f"run/brains/{place}"]

@@ -184,9 +184,10 @@ def test_without_a_whole_checkpoint_nothing_is_changed(tmp_path, eager, damage):
 
 
 def change_manifest(path, **keys):
-    """Write other values into a manifest that stays whole."""
+    """Write other values into a manifest that stays whole and signed."""
     body = json.dumps(json.loads(path.read_bytes().partition(b"\n")[2]) | keys).encode()
-    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    head = f"{hashlib.sha256(body).hexdigest()} {checkpoint.sign(body)}\n"
+    path.write_bytes(head.encode() + body)
 
 
 def test_a_state_that_cannot_be_read_changes_nothing(tmp_path, eager):

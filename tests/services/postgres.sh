@@ -3,6 +3,8 @@
 #
 #   postgres.sh up DIRECTORY     install (as root, on Debian) what is missing, start the
 #                                server, and print its SQLAlchemy URL
+#   postgres.sh stop DIRECTORY   stop it: those who are connected are cut off
+#   postgres.sh start DIRECTORY  start it again, on its port
 #   postgres.sh down DIRECTORY   stop it and delete DIRECTORY
 #
 # Everything but the URL goes to standard error. The server keeps nothing safe: no fsync.
@@ -45,6 +47,11 @@ free_port() {
     echo "$port"
 }
 
+start_on() {  # PORT
+    as_owner "$programs/pg_ctl" -D "$directory/data" -l "$directory/data/server.log" -s -w -t 30 start \
+        -o "-h 127.0.0.1 -p $1 -k $directory -c fsync=off -c full_page_writes=off" >&2
+}
+
 up() {
     local password port
     [ ! -e "$directory" ] || { echo "$directory exists already" >&2; exit 1; }
@@ -57,22 +64,28 @@ up() {
         --auth=scram-sha-256 -E UTF8 --locale=C --no-sync > "$directory/initdb.log"
     for _ in 1 2 3; do  # another process may take the port in between
         port=$(free_port)
-        as_owner "$programs/pg_ctl" -D "$directory/data" -l "$directory/data/server.log" -s -w -t 30 start \
-            -o "-h 127.0.0.1 -p $port -k $directory -c fsync=off -c full_page_writes=off" >&2 && break
+        start_on "$port" && break
         port=
     done
     [ -n "$port" ] || { tail "$directory/data/server.log" >&2; exit 1; }
+    echo "$port" > "$directory/port"
     echo "postgresql+psycopg://tests:$password@127.0.0.1:$port/postgres"
 }
 
-down() {
+start() { start_on "$(cat "$directory/port")"; }
+
+stop() {
     if [ -s "$directory/data/postmaster.pid" ]; then
         as_owner "$programs/pg_ctl" -D "$directory/data" -m fast -w -s stop
     fi
+}
+
+down() {
+    stop
     rm -rf -- "$directory"
 }
 
 case $1 in
-    up | down) "$1" ;;
+    up | stop | start | down) "$1" ;;
     *) usage ;;
 esac

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from palaestrai_mosaik.store import AgentRecord, ChannelRecord, EnvironmentRecord, InstanceRecorder, Store
+from tests.support import postgresql
 from tests.support.records import one_body
 
 SCALAR = "Box(low=0.0, high=1.0, shape=(1,), dtype=float64)"
@@ -100,10 +102,28 @@ def record_small_run(store: Store, uid: str = "my-run", **kwargs: Any) -> str:
     return run.uid
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=postgresql.needs_server)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A fresh store: what holds for one database must hold for the other."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            yield stack.enter_context(Store(tmp_path / "results"))
+        else:
+            url = stack.enter_context(postgresql.fresh_database(postgresql.store_template()))
+            yield stack.enter_context(Store(url, directory=tmp_path / "results"))
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def sqlite_store(tmp_path: Path) -> Iterator[Store]:
+    """A fresh store in a folder, for tests of what PostgreSQL does not have."""
     with Store(tmp_path / "results") as opened:
         yield opened
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_database_is_left() -> Iterator[None]:
+    yield
+    postgresql.drop_template()
 
 
 @pytest.fixture

@@ -81,6 +81,7 @@ def append_each(stream: AgentStream, rows: AgentRows) -> None:
 
 
 def stream_in(folder: Path, record: BodyRecord | None = None) -> AgentStream:
+    folder.mkdir(exist_ok=True)
     return AgentStream(folder / "agent-a", folder / "wall-a", record or swarm(), {}, lambda: None)
 
 

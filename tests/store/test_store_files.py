@@ -30,6 +30,7 @@ def make_stream(folder: Path, sensors: int = 10, actuators: int = 5) -> AgentStr
         actuators=[ChannelRecord(f"e.{i}", "", 1) for i in range(actuators)],
         rewards=["r"],
     )
+    folder.mkdir(exist_ok=True)
     return AgentStream(folder / "agent-a", folder / "wall-a", record, {"name": "a"}, lambda: None)
 
 
@@ -161,7 +162,6 @@ def test_a_write_error_at_the_end_fails_the_run(store, helpers):
     for name in ("a", "b"):
         phase.agent(name).append(0, 0, 0, 0, [1, 2], [3], [4], 5.0, False, False, 0.0)
     folder = run.directory / "trajectories" / "phase-0"
-    folder.mkdir(parents=True)
     (folder / "agent-a").write_text("in the way")
     with pytest.raises(StoreError, match="agent-a"):
         run.finish("finished")

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from palaestrai_mosaik.store import Store
 
 HERE = Path(__file__).parent
@@ -36,15 +34,6 @@ while True:
     step += 1
     if stream.parts >= 3 and step % 1000 == 0:
         print(run.uid, flush=True)
-"""
-)
-
-RUNS = (
-    PREAMBLE
-    + """
-for _ in range(int(sys.argv[2])):
-    with Store(sys.argv[1]) as store:
-        conftest.record_small_run(store, f"run of {sys.argv[3]}", hash="one for all")
 """
 )
 
@@ -90,45 +79,3 @@ def test_a_process_with_the_same_number_is_not_the_run(tmp_path, helpers):
         with store.database.writing() as session:  # elsewhere, nobody can tell
             session.execute(sa.text("UPDATE instances SET host = 'another host'"))
         assert store.runs()["status"].tolist() == ["running"]
-
-
-def write_together(location: str, count: int) -> None:
-    processes = [start(RUNS, location, str(count), str(i)) for i in range(4)]
-    for process in processes:
-        _, errors = process.communicate(timeout=100)
-        assert process.returncode == 0, errors
-
-
-def test_concurrent_writers_lose_nothing(tmp_path):
-    """Four processes, which also race to create the store, write five runs each."""
-    write_together(str(tmp_path / "store"), 5)
-    with Store(tmp_path / "store", create=False) as store:
-        runs = store.runs()
-        assert len(runs) == 20 and runs["run"].is_unique
-        assert set(runs["status"]) == {"finished"}
-        assert runs["episodes"].tolist() == [2] * 20
-        # one document for one hash, whoever was first
-        assert runs["document"].nunique() == 1
-        digests = {tuple(store.streams(uid)["digest"].dropna()) for uid in runs["run"]}
-        assert len(digests) == 1
-        assert all(len(store.steps(uid)) == 12 for uid in runs["run"][:3])
-
-
-@pytest.mark.skipif(
-    "PALAESTRAI_MOSAIK_TEST_POSTGRESQL" not in os.environ,
-    reason="PALAESTRAI_MOSAIK_TEST_POSTGRESQL holds no URL of a PostgreSQL",
-)
-def test_concurrent_writers_on_postgresql(tmp_path, monkeypatch):
-    import sqlalchemy as sa
-
-    monkeypatch.chdir(tmp_path)
-    url = os.environ["PALAESTRAI_MOSAIK_TEST_POSTGRESQL"]
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
-        connection.exec_driver_sql("CREATE SCHEMA public")
-    engine.dispose()
-    write_together(url, 5)
-    with Store(url, create=False) as store:
-        assert len(store.runs()) == 20
-        assert store.runs()["document"].nunique() == 1

@@ -24,6 +24,7 @@ def channel_list(count, size=1):
 
 def make_agent_stream(folder: Path, sensors=2, actuators=1, on_part=lambda: None) -> AgentStream:
     record = BodyRecord(sensors=channel_list(sensors), actuators=channel_list(actuators), rewards=["r"])
+    folder.mkdir(exist_ok=True)
     return AgentStream(folder / "agent-a", folder / "wall-a", record, {"name": "a"}, on_part)
 
 
@@ -77,9 +78,10 @@ def test_values_with_several_floats_become_indexed_columns(tmp_path):
     stream = AgentStream(tmp_path / "agent-a", tmp_path / "wall-a", record, {}, lambda: None)
     stream.append(0, 0, 0, 0, [1, 2, 3, 4], [], [], 0.0, False, False, 0.0)
     stream.flush()
-    from palaestrai_mosaik.store.trajectories import Rows, read_parts
+    from palaestrai_mosaik.store.part_reading import read_parts
+    from palaestrai_mosaik.store.trajectories import Rows
 
-    table = read_parts([tmp_path / "agent-a" / "part-000000.parquet"], Rows())
+    table = read_parts([tmp_path / "agent-a" / "part-000000.parquet"], Rows().expression)
     values = {name: table[name].to_pylist() for name in table.schema.names if name.startswith("reading")}
     # a sensor whose own name looks like an index is told apart
     assert values == {

@@ -330,7 +330,6 @@ def damage(store, run, how):
         with store.database.writing() as session:
             table = how.split()[-1]
             if table == "phases":
-                session.execute(sa.text("PRAGMA foreign_keys=OFF"))
                 session.execute(sa.text("UPDATE phases SET number = number + 10"))
             elif table == "streams":
                 session.execute(sa.text("UPDATE streams SET folder = 'x' || folder"))

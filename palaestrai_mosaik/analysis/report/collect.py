@@ -72,6 +72,7 @@ def collect(results: Results) -> ReportData:
         ),
         warnings=(
             *folder.sample.warnings,
+            *([results.not_collected] if results.not_collected else []),
             *(f"{one.outcome} by {one.method}: {one.refused}" for one in found if one.refused),
         ),
         notes=tuple(notes),

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
-# What XML cannot hold: control characters and single surrogates.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+# What XML cannot hold (control characters and single surrogates), and marks of direction that
+# would show what follows in another order.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 _LONGEST_SLUG = 60
 _DIGITS = 4
 

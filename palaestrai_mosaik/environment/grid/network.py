@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import logging
 import os
 import tempfile
@@ -45,12 +46,15 @@ import pandapower as pp
 import pandas as pd
 
 from palaestrai_mosaik.errors import SimulationError, did_you_mean
+from palaestrai_mosaik.importing import limit, refusal
 
 from .profiles import QUANTITIES, Assignment, Profiles
 
 logger = logging.getLogger(__name__)
 
 _FORMAT = 1
+#: whose classes a net consists of
+_LIBRARIES = ("builtins", "geopandas", "networkx", "numpy", "pandapower", "pandas", "shapely")
 #: grids that a process keeps
 _KEPT = 4
 _SIMBENCH = "simbench:"
@@ -107,12 +111,46 @@ def _from_file(name: str) -> Grid:
     if not Path(name).is_file():
         raise SimulationError(f"grid: there is no file {name!r} (working directory: {Path.cwd()})")
     try:
-        net = pp.from_json(name)
+        text = Path(name).read_text(encoding="utf-8")
+        if limit() is not None:
+            _check_allowed(name, text)
+        net = pp.from_json_string(text)
+    except SimulationError:
+        raise
     except Exception as error:
         raise SimulationError(f"grid: {name!r} cannot be read as a pandapower net: {error}") from error
     if not isinstance(net, pp.pandapowerNet):
         raise SimulationError(f"grid: {name!r} holds a {type(net).__name__}, not a pandapower net")
     return Grid(name, net, profiles_of(net))
+
+
+def _check_allowed(name: str, text: str) -> None:
+    """Raise :class:`SimulationError` if the net's file names a module that may not be named.
+
+    pandapower imports what a net's parts were made of, also parts inside of texts inside of parts.
+    """
+    waiting: list[Any] = [json.loads(text)]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str) and part.lstrip()[:1] in ("{", "["):
+            try:
+                part = json.loads(part)
+            except ValueError:
+                if "_module" in part or "\\u" in part:
+                    raise SimulationError(
+                        f"grid: {name!r} has a part that is no JSON: {part[:60]!r}"
+                    ) from None
+        if isinstance(part, dict):
+            module = part.get("_module")
+            if isinstance(module, str) and module.partition(".")[0] not in _LIBRARIES:
+                fault = refusal(module)
+                if fault is not None:
+                    raise SimulationError(
+                        f"grid: {name!r} has a part of class {part.get('_class')!r}: {fault}"
+                    )
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
 
 
 def profiles_of(net: Any) -> Profiles:

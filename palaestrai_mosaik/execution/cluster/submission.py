@@ -6,7 +6,7 @@
     submissions/
       0001.json              the submission: when, how, the scheduler's jobs
       0001.tasks             a line for each task: the runs that it executes, one after the other
-      0001/                  what the tasks print, a file for each
+      0001/                  what the tasks print, a file for each; with a file "stop" in it, they end
       0001.ended.json        how tasks ended that the scheduler may forget, as it was first heard
     stores/<slug>/           the store of one run
 
@@ -25,7 +25,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from palaestrai_mosaik.design.folder import JOBS, STORES, SUBMISSIONS
+from palaestrai_mosaik.design.folder import JOBS, RUNS, STORES, SUBMISSIONS
+from palaestrai_mosaik.design.names import is_run_file
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.store.location import StoreLocation
 
@@ -37,12 +38,25 @@ ClusterExecutorName = Literal["slurm", "parsl"]
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A run that a task executes: its uid, its document's hash and file, and which attempt this is."""
+    """A run that a task executes: its uid, its document's hash and file, and which attempt this is.
+
+    Raises :class:`ValueError` for a file that is no run's: it would lead out of the folder.
+    """
 
     run: str
     hash: str
     file: str
     attempt: int = 1
+
+    def __post_init__(self) -> None:
+        # what was written by another user may be read here
+        if not (isinstance(self.file, str) and is_run_file(self.file)):
+            raise ValueError(f"{self.file!r} is no document in {RUNS}/")
+
+    @classmethod
+    def of(cls, job: Job, folder: Path) -> Self:
+        """Return the run of ``job``, whose document lies in the design folder ``folder``."""
+        return cls(job.run, job.hash, job.document.relative_to(folder.absolute()).as_posix(), job.attempt)
 
     @property
     def slug(self) -> str:
@@ -137,22 +151,29 @@ class Submissions:
 
     def tasks(self, number: int) -> Iterator[list[TaskRun]]:
         """Yield the runs of each task of submission ``number``, in order."""
-        file = self._file(number, ".tasks")
-        try:
-            with open(file, encoding="utf-8") as lines:
-                for line in lines:
-                    yield [TaskRun(**run) for run in json.loads(line)]
-        except OSError as error:
-            raise ExecutionError(f"cannot read {file}: {error.strerror}") from error
-        except (ValueError, TypeError) as error:
-            raise ExecutionError(f"{file} is not a list of tasks: {error}") from error
+        return map(self._runs, self._lines(number))
 
     def task(self, number: int, task: int) -> list[TaskRun]:
         """Return the runs of one task. Raises :class:`ExecutionError` where there is no such task."""
-        found = next(islice(self.tasks(number), task, None), None)
-        if found is None:
+        # (only its own line is read as JSON: there may be 100,000)
+        line = next(islice(self._lines(number), task, None), None)
+        if line is None:
             raise ExecutionError(f"submission {number} of {self.folder} has no task {task}")
-        return found
+        return self._runs(line)
+
+    def _lines(self, number: int) -> Iterator[str]:
+        file = self._file(number, ".tasks")
+        try:
+            with open(file, encoding="utf-8") as lines:
+                yield from lines
+        except (OSError, ValueError) as error:
+            raise ExecutionError(f"cannot read {file}: {error}") from error
+
+    def _runs(self, line: str) -> list[TaskRun]:
+        try:
+            return [TaskRun(**run) for run in json.loads(line)]
+        except (ValueError, TypeError) as error:
+            raise ExecutionError(f"{self.path} has a line that is not a task's: {error}") from error
 
     def output(self, number: int) -> Path:
         """Return the folder for what the tasks of a submission print."""

@@ -1,0 +1,143 @@
+"""``arsenai status``: how far the runs of a design folder are."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.execution import (
+    RunStatus,
+    Settings,
+    States,
+    StoreLocation,
+    available_cores,
+    row_values,
+    states_of,
+)
+from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
+from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.execution.status import job_path
+
+from .common import FINISHED
+from .folders import find_folder
+from .run_lists import factors_of, list_runs, short_path
+from .tables import count, duration, table
+
+#: what ``resume`` executes again because of what it did
+_FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)
+
+
+def status(
+    folder: str | None, store: str | None = None, as_json: bool = False, ignore_queue: bool = False
+) -> int:
+    """Tell how far the runs of ``folder`` are; return the exit code, which is 0 whatever they are.
+
+    ``ignore_queue``: schedulers are not asked about what was submitted to them.
+    """
+    opened = find_folder(folder)
+    states = states_of(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
+    told = _told(opened, states)
+    if as_json:
+        print(json.dumps(told, indent=2))
+        return FINISHED
+    print(f"design {told['design']!r} in {told['folder']}: {count(told['runs'], 'run')}, of which")
+    print(f"{count(told['documents'], 'document')} are executed")
+    print(table(("status", "documents"), told["counts"].items(), indent="  "))
+    for what in ("failed", "running"):
+        if told[what]:
+            print(f"{what}:")
+            list_runs(told[what])
+    for one in told["submissions"]:
+        tasks = ", ".join(f"{n:,} {word}" for word, n in one["tasks"].items())
+        print(f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}")
+    for problem in told["problems"]:
+        print(f"not known, the runs it has are told as lost or waiting: {problem}")
+    if told["seconds_per_run"] is not None:
+        line = f"{duration(told['seconds_per_run'])} per run (median)"
+        if told["seconds_left"]:
+            line += f", about {duration(told['seconds_left'])} left with {told['processes']} at a time"
+        print(line)
+    if told["not_collected"]:
+        name = short_path(opened.path)
+        print(f"{count(told['not_collected'], 'finished run')} to be collected: arsenai collect {name}")
+    return FINISHED
+
+
+def _told(folder: DesignFolder, states: States) -> dict[str, Any]:
+    counts = Counter(state.status for state in states.runs)
+    failed = [state for state in states.runs if state.status in _FAILED]
+    running = [state for state in states.runs if state.status is RunStatus.RUNNING]
+    values = row_values(folder, {state.planned.uid for state in failed})
+    seconds = [
+        state.record.seconds
+        for state in states.runs
+        if state.status is RunStatus.FINISHED and state.record is not None
+    ]
+    median = statistics.median(seconds) if seconds else None
+    section = folder.spec.resolved.get("execution")
+    processes = len(running) or Settings.of(section).jobs or available_cores()
+    left = len(states.runs) - counts[RunStatus.FINISHED] - len(failed)
+    return {
+        "design": folder.spec.uid,
+        "folder": str(folder.path),
+        "runs": len(folder.runs),
+        "documents": len(states.runs),
+        "counts": {status.value: counts[status] for status in RunStatus if counts[status]},
+        "not_collected": sum(not state.collected for state in states.runs),
+        "failed": [
+            {
+                "run": state.planned.uid,
+                "factors": factors_of(folder, values[state.planned.uid]),
+                "error": state.record.error
+                if state.status is RunStatus.FAILED and state.record
+                else state.status,
+                "log": short_path(job_path(folder.path, state.planned)) + ".log",
+            }
+            for state in failed
+        ],
+        "running": [
+            {
+                "run": state.planned.uid,
+                "host": None if state.marker is None else state.marker.host,
+                "process": None if state.marker is None else state.marker.pid,
+                "task": None if state.marker is None else state.marker.task,
+                "since": None if state.marker is None else _age(state.marker.started),
+            }
+            for state in running
+        ],
+        "submissions": _submissions(folder, states),
+        "problems": list(states.problems),
+        "seconds_per_run": median,
+        "seconds_left": None if median is None else median * left / processes,
+        "processes": processes,
+    }
+
+
+def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
+    """Return the submissions that still have runs to execute, and how many tasks are in which state."""
+    tasks: dict[int, dict[int, TaskWord]] = {}
+    for state in states.runs:
+        if state.cover is not None and state.cover.word is not None and not state.cover.word.ended:
+            tasks.setdefault(state.cover.submission, {})[state.cover.task] = state.cover.word
+    found = []
+    for number, words in sorted(tasks.items()):
+        submission = Submissions(folder.path).read(number)
+        counted = Counter(words.values())
+        found.append(
+            {
+                "number": number,
+                "executor": submission.executor,
+                "jobs": [array.job for array in submission.arrays],
+                "tasks": {word.value: counted[word] for word in TaskWord if counted[word]},
+            }
+        )
+    return found
+
+
+def _age(started: str) -> str:
+    # (by the clock of another host, or a clock that was set back, it may not have begun yet)
+    return duration(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(started)).total_seconds()))

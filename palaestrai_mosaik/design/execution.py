@@ -1,0 +1,313 @@
+"""The section ``execution``, of designs and of users' configuration files: its keys, and what each may be.
+
+One table for the checks of both documents, for those of settings that are made in Python, and for the schema.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
+from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.experiment.schema_parts import FLAG, Schema, maybe, section_schema
+from palaestrai_mosaik.experiment.vocabulary import Section
+from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
+
+from .vocabulary import EXECUTORS, PROVIDERS
+
+#: something wrong: the place below the key, and what follows the key's name in the message
+Fault = tuple[Place, str]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a key may hold: ``faults`` tells what is wrong with a value, ``schema`` tells editors.
+
+    ``keep`` turns a sound value, as it is written, into the one that settings keep.
+    """
+
+    schema: Schema
+    faults: Callable[[Any], Iterator[Fault]]
+    keep: Callable[[Any], Any] = _same
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A mapping of the document: its keys, each with what it may hold."""
+
+    title: str
+    keys: Mapping[str, Key | Table]
+
+    @property
+    def section(self) -> Section:
+        """The mapping, for :meth:`Findings.section`."""
+        return Section(self.title, tuple(self.keys))
+
+    @property
+    def schema(self) -> Schema:
+        """The JSON Schema of the mapping, or null."""
+        return maybe(section_schema(self.section, {key: one.schema for key, one in self.keys.items()}))
+
+    def read(self, found: Findings, at: Located) -> dict[str, Any] | None:
+        """Return what stands at ``at``, without nulls; ``None`` where that is no mapping.
+
+        Values are returned as they are written, those that are not sound, too: they are reported.
+        """
+        parts = found.section(at, self.section)
+        if parts is None:
+            return None
+        said = {}
+        for name, part in parts.items():
+            key, value = self.keys[name], part.value
+            if value is None:
+                continue
+            if isinstance(key, Table):
+                value = key.read(found, part)
+            else:
+                for place, message in key.faults(value):
+                    found.error((*part.place, *place), f"{name} {message}")
+            said[name] = value
+        return said
+
+
+def _wrong(must: str, value: Any) -> Iterator[Fault]:
+    yield (), f"must be {must}, found {show(value)}"
+
+
+def _word(words: tuple[str, ...]) -> Key:
+    def faults(value: Any) -> Iterator[Fault]:
+        if value not in words:
+            near = did_you_mean(value, words) if isinstance(value, str) else ""
+            yield (), f"is {show(value)}{near}; allowed: {', '.join(words)}"
+
+    return Key({"enum": [*words, None]}, faults)
+
+
+def _whole(minimum: int, maximum: int | None = None) -> Key:
+    must = (
+        f"an integer of at least {minimum}" if maximum is None else f"an integer of {minimum} to {maximum:,}"
+    )
+
+    def faults(value: Any) -> Iterator[Fault]:
+        sound = isinstance(value, int) and not isinstance(value, bool)
+        if not sound or not minimum <= value <= (value if maximum is None else maximum):
+            yield from _wrong(must, value)
+
+    limits = {"minimum": minimum} if maximum is None else {"minimum": minimum, "maximum": maximum}
+    return Key({"type": ["integer", "null"], **limits}, faults)
+
+
+def _seconds_faults(value: Any) -> Iterator[Fault]:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < math.inf:
+        yield from _wrong("0 or a number of seconds", value)
+
+
+def _flag_faults(value: Any) -> Iterator[Fault]:
+    if not isinstance(value, bool):
+        yield from _wrong("true or false", value)
+
+
+def _mapping_faults(value: Any) -> Iterator[Fault]:
+    if not isinstance(value, Mapping):
+        yield from _wrong("a mapping", value)
+        return
+    for key in value:
+        if not isinstance(key, str):
+            yield (key,), f"has keys that are strings, found {show(key)}"
+
+
+def _text(must: str, sound: Callable[[str], object] = _same, *, numbers: bool = False) -> Key:
+    """Return the key of a text on one line that is ``sound``; ``numbers``: an integer is as good as its digits."""
+
+    def faults(value: Any) -> Iterator[Fault]:
+        text = str(value) if numbers and isinstance(value, int) and not isinstance(value, bool) else value
+        if not (isinstance(text, str) and text.strip() and text.isprintable() and sound(text)):
+            yield from _wrong(must, value)
+
+    schema: Schema = {"type": ["string", "integer", "null"] if numbers else ["string", "null"]}
+    return Key(schema, faults, str)
+
+
+def _form(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern, re.ASCII).fullmatch
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _list(
+    must: str, fault: Callable[[str], str | None], split: Callable[[str], list[str]] = str.splitlines
+) -> Key:
+    """Return the key of a list of texts; ``fault`` tells what is wrong with one.
+
+    A single text is as good as the list that ``split`` makes of it.
+    """
+
+    def faults(value: Any) -> Iterator[Fault]:
+        if isinstance(value, str):
+            value = split(value)
+        if not isinstance(value, list | tuple):
+            yield from _wrong(must, value)
+            return
+        for index, one in enumerate(value):
+            if not isinstance(one, str):
+                yield (index,), f"must be {must}, found {show(one)} in it"
+            elif (wrong := fault(one)) is not None:
+                yield (index,), f"{wrong}, found {show(one)}"
+
+    def keep(value: Any) -> tuple[str, ...]:
+        return tuple(split(value) if isinstance(value, str) else value)
+
+    text: Schema = {"type": "string"}
+    return Key({"anyOf": [text, {"type": "array", "items": text}, {"type": "null"}]}, faults, keep)
+
+
+def _refused_options() -> dict[str, str]:
+    """Return the options of sbatch that a directive must not hold, each with the reason."""
+    keys = {
+        "partition": "partition",
+        "time": "time",
+        "mem": "memory",
+        "cpus-per-task": "cpus",
+        "account": "account",
+        "qos": "qos",
+        "requeue": "requeue",
+        "no-requeue": "requeue",
+        "signal": "warning",
+    }
+    ours = ("array", "job-name", "output", "error", "open-mode", "parsable", "quiet")
+    nothing = "nothing would be submitted"
+    return {
+        **{option: f"give it as {key!r}" for option, key in keys.items()},
+        **dict.fromkeys(ours, "arsenai writes it itself"),
+        **dict.fromkeys(("help", "usage", "version"), nothing),
+        "test-only": f"{nothing}; arsenai submit --dry-run writes the script and does not submit it",
+        "wait": "arsenai submit does not wait; arsenai status tells how far the runs are",
+        "wrap": "the script is what is submitted",
+        "clusters": "nobody could ask what became of jobs on another cluster",
+    }
+
+
+_REFUSED_OPTIONS = _refused_options()
+
+
+def _directive_fault(text: str) -> str | None:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        return f"must hold options that sbatch can read ({str(error).lower()})"
+    option = re.match(r"--([a-z][a-z0-9-]*)(?:=|$)", words[0]) if words else None
+    if option is None or not text.isprintable():
+        return "must hold one option of sbatch in each line, such as --constraint=fast"
+    if len(words) > 2 or (len(words) == 2 and (words[1].startswith("-") or "=" in words[0])):
+        return "must hold one option of sbatch in each line, with its value in quotes where it has spaces"
+    # sbatch takes the beginning of an option's name, too
+    refused = next((name for name in _REFUSED_OPTIONS if name.startswith(option[1])), None)
+    return None if refused is None else f"cannot hold --{refused}: {_REFUSED_OPTIONS[refused]}"
+
+
+def _shell_fault(text: str) -> str | None:
+    if "\n" in text or "\r" in text or not text.replace("\t", "").isprintable():
+        return "must hold lines of a shell script"
+    return None
+
+
+def _module_fault(text: str) -> str | None:
+    try:
+        check_modules([text])
+    except NameResolutionError:
+        return f"must hold names of modules such as mypackage.agents, {COMMANDS!r} or {CONNECTIONS!r}"
+    return None
+
+
+def _commas(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+_NAME = "a name on one line"
+_PYTHON = _text("the path of a Python interpreter")
+_LINES = _list("lines of a shell script", _shell_fault)
+_DIRECTIVES = _list("options of sbatch, one in each line", _directive_fault)
+#: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, ...
+_TIME = r"\d{1,7}(:\d{1,4}){0,2}|\d{1,5}-\d{1,4}(:\d{1,4}){0,2}"
+
+SLURM = Table(
+    "slurm",
+    {
+        "partition": _text(_NAME),
+        "time": _text(
+            "a time as Slurm takes it: minutes, hours:minutes:seconds or days-hours:minutes:seconds",
+            _form(rf"(?=.*[1-9])({_TIME})"),
+            numbers=True,
+        ),
+        "memory": _text("a number with K, M, G or T, such as 4G", _form(r"\d+[KMGTkmgt]?"), numbers=True),
+        "cpus": _whole(1),
+        "account": _text(_NAME),
+        "qos": _text(_NAME),
+        "throttle": _whole(1),
+        "processes": _whole(1),
+        "runs_per_task": _whole(1),
+        "requeue": _whole(0),
+        "warning": _whole(0, 65_535),
+        "directives": _DIRECTIVES,
+        "prologue": _LINES,
+        "python": _PYTHON,
+    },
+)
+
+PARSL = Table(
+    "parsl",
+    {
+        "provider": _word(PROVIDERS),
+        "options": Key({"type": ["object", "null"]}, _mapping_faults),
+        "workers": _whole(1),
+        "nodes": _whole(1),
+        "min_blocks": _whole(0),
+        "max_blocks": _whole(1),
+        "walltime": _text(
+            "a time of at least a minute, such as 02:30:00", _form(r"(?!0+:00:)\d{1,4}:[0-5]\d:[0-5]\d")
+        ),
+        "runs_per_task": _whole(1),
+        "retries": _whole(0),
+        "partition": _text(_NAME),
+        "account": _text(_NAME),
+        "directives": _list("lines for the scheduler", _shell_fault),
+        "prologue": _LINES,
+        "python": _PYTHON,
+        "address": _text("an IP address", _is_address),
+    },
+)
+
+_SECONDS = Key({"type": ["number", "null"], "minimum": 0}, _seconds_faults)
+
+EXECUTION = Table(
+    "execution",
+    {
+        "executor": _word(EXECUTORS),
+        "jobs": _whole(1),
+        "timeout": _SECONDS,
+        "runs_per_process": _whole(1),
+        "fail_fast": Key(FLAG, _flag_faults),
+        "checkpoint_every": _SECONDS,
+        "allow_modules": _list("a list of names of modules", _module_fault, _commas),
+        "slurm": SLURM,
+        "parsl": PARSL,
+    },
+)

@@ -1,0 +1,40 @@
+"""A script that runs Parsl's interchange, the process between driver and pilots, so that it ends with the driver.
+
+    python -P interchange.py STOP
+
+Parsl's own one would outlive a driver that is killed, and keep the pilots at work. Here the file
+``STOP`` is written then, by which the runs that go on are told to end; the pilots end when they miss
+the interchange. It is a script, no module of the package: it needs nothing of that, and must start at once.
+"""
+
+import os
+import runpy
+import sys
+import threading
+import time
+from pathlib import Path
+
+#: seconds between two looks whether the driver is there
+_LOOK = 0.5
+
+
+def _end_with(driver: int, stop: Path) -> None:
+    while os.getppid() == driver:
+        time.sleep(_LOOK)
+    try:
+        stop.write_text("the driver is gone\n", encoding="utf-8")
+    finally:
+        os._exit(1)
+
+
+def main() -> None:
+    """Watch the parent process, and be the interchange."""
+    # signals to its group, such as Ctrl-C, are for the driver, which tells the runs
+    os.setsid()
+    stop = Path(sys.argv.pop(1))
+    threading.Thread(target=_end_with, args=(os.getppid(), stop), daemon=True).start()
+    runpy.run_module("parsl.executors.high_throughput.interchange", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""What a task of a cluster does on its node: it executes its runs, and says how they ended.
+
+Slurm's script calls::
+
+    python -m palaestrai_mosaik.cli.node FOLDER NUMBER TASK
+
+with the numbers of the submission and of the task in it. The exit code is 0 where all runs of the task
+have finished, 1 where some have not, 130 where it was told to end, and 2 where the folder does not have
+such a task. SIGTERM or SIGINT (cancelled, or pre-empted) end the runs; so does SIGUSR1 (the time limit is
+near), after which the task is queued again if the submission allows it.
+
+Parsl's workers call :func:`execute_task`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from palaestrai_mosaik.design.folder import JOBS, STORES
+from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
+
+from ..claim import wait_for_dying
+from ..job import Job, JobRecord, Marker, now, temporary_beside
+from ..local import LocalExecutor
+from ..processes import DEFAULT_METHOD, THREADS, Launcher, StartMethod
+from ..task import GRACE
+from .submission import Submission, Submissions
+
+#: seconds within which the scheduler must have answered
+_ANSWER = 60.0
+_FINISHED, _FAILED, _REFUSED, _INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """How many runs of a task ended in which way; plain data.
+
+    ``finished`` and ``failed`` count those of earlier starts of the task, too. ``left_out``: another
+    process executes them; ``not_begun``: the end came before. ``ended``: whether the task was told to end.
+    ``moved_on``: whether this time a run ended by itself, or came as far as a new checkpoint.
+    """
+
+    finished: int
+    failed: int
+    interrupted: int
+    left_out: int
+    not_begun: int
+    ended: bool
+    moved_on: bool
+
+    @property
+    def exit_code(self) -> int:
+        """What the process of the task exits with."""
+        if self.ended and self.interrupted + self.not_begun:
+            return _INTERRUPTED
+        return _FAILED if self.failed + self.interrupted + self.left_out + self.not_begun else _FINISHED
+
+
+def execute_task(
+    folder: Path,
+    number: int,
+    task: int,
+    *,
+    name: str | None,
+    launcher: Launcher | None = None,
+    method: StartMethod = DEFAULT_METHOD,
+    should_end: Callable[[], bool] = lambda: False,
+) -> TaskOutcome:
+    """Execute those runs of a task that have not ended yet; print how each of them ends.
+
+    ``number`` is that of the submission in ``folder``, ``name`` what the scheduler calls the task.
+    ``launcher`` starts the processes of the runs, and stays usable; else one is made, of ``method``. When
+    ``should_end`` returns true (it is asked once a second), the runs are told to end.
+
+    Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the folder does not have the task.
+    """
+    submissions = Submissions(folder)
+    submission = submissions.read(number)
+    if not 0 <= task < submission.tasks:
+        raise ExecutionError(
+            f"submission {number} of {folder} has the tasks 0 to {submission.tasks - 1}, not {task}"
+        )
+    jobs = [submissions.job(submission, run, name) for run in submissions.task(number, task)]
+    for part in (JOBS, STORES):
+        try:
+            (submissions.folder / part).mkdir(exist_ok=True)
+        except OSError as error:
+            raise ExecutionError(f"cannot make {submissions.folder / part}: {error.strerror}") from error
+    wait_for_dying((job.marker for job in jobs), 2 * GRACE, lambda marker: marker.task == name)
+    begun = _clock(submissions.folder / JOBS)
+    todo, statuses = [], []
+    for job in jobs:
+        again = _again(job)
+        if isinstance(again, JobRecord):
+            statuses.append(again.status)
+        else:
+            todo.append(again)
+    _say(
+        f"task {task} of submission {number} of {submissions.folder}, on {socket.gethostname()}: "
+        f"{_runs(len(jobs))}, {len(statuses)} of them ended before"
+    )
+    executor = LocalExecutor(
+        submission.processes,
+        timeout=submission.timeout or None,
+        runs_per_process=submission.runs_per_process,
+        preload=submission.preload,
+        method=method,
+        launcher=launcher,
+        should_end=should_end,
+    )
+    moved_on = False
+    if todo:
+        for record in executor.run(todo):
+            _tell(record)
+            statuses.append(record.status)
+            moved_on = moved_on or record.status != "interrupted"
+    for run in executor.left_out:
+        _say(f"run {run}: left out, another process executes it")
+    outcome = TaskOutcome(
+        statuses.count("finished"),
+        statuses.count("failed"),
+        statuses.count("interrupted"),
+        len(executor.left_out),
+        len(jobs) - len(statuses) - len(executor.left_out),
+        executor.cancelled,
+        moved_on or any(_newest_checkpoint(job) > begun for job in todo),
+    )
+    _say(
+        f"{_runs(len(jobs))}: {outcome.finished} finished, {outcome.failed} failed, "
+        f"{outcome.interrupted} interrupted, {outcome.left_out} left out, {outcome.not_begun} not begun"
+    )
+    return outcome
+
+
+def _again(job: Job) -> Job | JobRecord:
+    """Return the next attempt at ``job``, or the record of how the run has ended already."""
+    record, marker = JobRecord.read(job.record), Marker.read(job.marker)
+    last = job.attempt - 1
+    if record is not None and record.hash == job.hash:
+        if record.attempt >= job.attempt and record.status != "interrupted":
+            return record
+        last = max(last, record.attempt)
+    if marker is not None and marker.hash == job.hash:
+        last = max(last, marker.attempt)
+    return replace(job, attempt=last + 1)
+
+
+def _clock(folder: Path) -> float:
+    """Return what time it is by the clock of the file system of ``folder``."""
+    file = temporary_beside(folder / "clock")
+    try:
+        file.touch()
+        return file.stat().st_mtime
+    except OSError as error:
+        raise ExecutionError(f"cannot write to {folder}: {error.strerror}") from error
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _newest_checkpoint(job: Job) -> float:
+    """Return when the newest checkpoint of the run was written, 0 if it has none."""
+    found = Path(job.store.location).glob(f"instances/*/{CHECKPOINTS}/[0-9]*")
+    return max((checkpoint.stat().st_mtime for checkpoint in found), default=0.0)
+
+
+def _tell(record: JobRecord) -> None:
+    error = f": {record.error}" if record.error else ""
+    _say(f"run {record.run}: {record.status} after {record.seconds:.1f} s{error}")
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def _say(line: str) -> None:
+    # whoever runs this may be killed at any time: what was said must be out by then
+    print(f"{now()} {line}", flush=True)
+
+
+class _Signals:
+    """What a scheduler tells this process; ``late`` is the warning of the time limit."""
+
+    def __init__(self) -> None:
+        self.late = self.ended = False
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+        for number in numbers:
+            signal.signal(number, self._handle)
+        # what was held back until now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGUSR1:
+            self.late = True
+        else:
+            self.ended = True
+
+    def __call__(self) -> bool:
+        return self.late or self.ended
+
+
+def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[str, str]) -> bool:
+    """Have Slurm queue this task again, if that is wanted and of use; false where Slurm refuses."""
+    wanted, before = submission.settings.get("requeue") or 0, int(environment.get("SLURM_RESTART_COUNT", 0))
+    if before >= wanted:
+        _say(f"the time limit is near; the task is not queued again (was {before} of {wanted} times)")
+        return True
+    if not outcome.moved_on:
+        _say(
+            "the time limit is near; the task is not queued again: nothing ended, and no checkpoint was written"
+        )
+        return True
+    task = slurm_task(environment)
+    _say(f"the time limit is near; the task is queued again ({before + 1} of {wanted} times)")
+    try:
+        command = ["scontrol", "requeue", str(task)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        _say(f"cannot queue {task} again: {error}")
+        return False
+    if done.returncode:
+        _say(f"cannot queue {task} again: {done.stderr.strip() or done.stdout.strip()}")
+    return done.returncode == 0
+
+
+def _method(environment: Mapping[str, str]) -> StartMethod:
+    """Return how this process, which has no other threads, starts those of runs."""
+    # numeric libraries are imported already, with as many threads as they were told to have then
+    one_thread = all(environment.get(name) == "1" for name in THREADS)
+    return "fork here" if DEFAULT_METHOD == "fork" and one_thread else DEFAULT_METHOD
+
+
+def slurm_task(environment: Mapping[str, str]) -> str | None:
+    """Return what Slurm calls the task that this process belongs to; ``None`` outside of Slurm."""
+    job, element = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
+    return None if job is None or element is None else f"{job}_{element}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Execute a task; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m palaestrai_mosaik.cli.node",
+        description="Execute the runs of one task of a submission.",
+    )
+    parser.add_argument("folder", type=Path, help="the design folder")
+    parser.add_argument("submission", type=int, help="the submission's number")
+    parser.add_argument("task", type=int, help="the task's number in the submission, from 0")
+    given = parser.parse_args(arguments)
+    signals = _Signals()
+    try:
+        outcome = execute_task(
+            *(given.folder, given.submission, given.task),
+            name=slurm_task(os.environ),
+            method=_method(os.environ),
+            should_end=signals,
+        )
+        if signals.late and not signals.ended and outcome.exit_code == _INTERRUPTED:
+            submission = Submissions(given.folder).read(given.submission)
+            if not requeue(submission, outcome, os.environ):
+                return _FAILED
+    except ExecutionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _REFUSED
+    return outcome.exit_code

@@ -1,0 +1,327 @@
+"""Runs executed by pilot jobs of Parsl: what the driver does, and what a worker is called with.
+
+The jobs become the tasks of a submission, as for Slurm; a task is one call of a worker. Its answer
+says only that it is over: what became of runs is in their records. A task that is over and has runs
+without a final record is tried again:
+
+- its worker died, or its pilot did: up to ``retries`` times, then the run that it was at has failed;
+- another process still has the run (one that lost its worker, and ends within seconds): until it has ended.
+
+Runs that have ended are not executed again then, and one with a checkpoint goes on from it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import ExecutionError
+
+from ..executor import Executor
+from ..job import Job, JobRecord, Marker, RecordStatus, is_silent
+from ..local import PATIENCE, available_cores
+from ..processes import DEFAULT_METHOD, Launcher, make_launcher
+from ..settings import Settings
+from ..task import GRACE
+from .node import execute_task
+from .submission import Submissions, TaskRun
+from .submit import new_submission
+
+#: seconds between two looks at records, pilots, and whether the end is wanted
+_LOOK = 0.1
+#: the same for records within tasks of several runs
+_LONG_LOOK = 2.0
+#: seconds before a task is tried again
+_REST = 1.0
+#: seconds after which a task that was told to end and shows no run is taken for one that never began
+_UNBEGUN = 2.0
+#: tasks handed to Parsl at the same time, for each worker that there may be
+_AHEAD = 2
+_FINAL = frozenset({"finished", "failed"})
+_ANY = _FINAL | {"interrupted"}
+
+
+class ParslExecutor(Executor):
+    """Submits the jobs as tasks to pilots of Parsl, and yields their records as they come.
+
+    All jobs are taken at once; where one fails and ``fail_fast`` is wanted, those that were not handed
+    to Parsl yet give no record, as after :meth:`cancel`. Nothing of the pilots is left at the end. If
+    this process is killed, their runs are told to end within a second, and they follow in half a minute.
+
+    :meth:`run` raises :class:`ExecutionError` where Parsl is not installed or does not take the settings,
+    and :class:`~palaestrai_mosaik.errors.SchedulerError` where no pilot comes to life.
+    """
+
+    def __init__(self, folder: DesignFolder, settings: Settings):
+        super().__init__()
+        self._folder, self._settings, self._parsl = folder, settings, settings.parsl
+        if self._parsl.provider == "local" and self._parsl.workers is None:
+            self._parsl = replace(self._parsl, workers=settings.jobs or available_cores())
+
+    @property
+    def processes(self) -> int:
+        """The workers of all pilots; where nobody says how many a node has, as many as cores are here."""
+        return (self._parsl.workers or available_cores()) * self._parsl.nodes * self._parsl.max_blocks
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
+        """See :class:`Executor`."""
+        try:
+            from .pilots import Pilots
+        except ImportError as error:
+            if error.name is None or error.name.partition(".")[0] != "parsl":
+                raise
+            raise ExecutionError(
+                "the executor 'parsl' needs Parsl: pip install 'palaestrai-mosaik[parsl]'"
+            ) from error
+        tasks = self._tasks(jobs)
+        if not tasks or self._cancelled:
+            return
+        runs = [[self._task_run(job) for job in task.jobs] for task in tasks]
+        submissions = Submissions(self._folder.path)
+        submission = new_submission(self._folder, runs, self._settings, "parsl", asdict(self._parsl))
+        stop = _stop_file(submissions, submission.number)
+        logs = stop.with_name("parsl")
+        pilots = Pilots(submission.name, self._parsl, logs, stop, len(tasks))
+        submissions.begin(submission, runs)
+        stop.touch()
+        work = _Work(deque(tasks), logs)
+        pilots.start()
+        try:
+            while work.left and not self._cancelled:
+                pilots.check()
+                yield from work.give_up(self._parsl.retries)
+                for task in work.take(_AHEAD * self.processes):
+                    name = f"{submission.name}:{task.number}.{task.tries}"
+                    arguments = str(submissions.folder), submission.number, task.number, name
+                    work.running[pilots.submit(execute, *arguments)] = task
+                for record in work.ended(pilots.note_answer):
+                    if record.status == "failed" and self._settings.fail_fast:
+                        work.new.clear()
+                    yield record
+            if self._cancelled == 1:
+                _tell(stop)
+                yield from self._wait_for_end(work)
+        finally:
+            # also where whoever iterates has gone
+            _tell(stop)
+            pilots.close(0.0 if self._cancelled > 1 else 2 * GRACE)
+        yield from work.interrupted()
+
+    def _tasks(self, jobs: Iterable[Job]) -> list[_Task]:
+        taken, share = list(jobs), self._parsl.runs_per_task
+        chunks = (taken[first : first + share] for first in range(0, len(taken), share))
+        return [_Task(number, deque(chunk)) for number, chunk in enumerate(chunks)]
+
+    def _task_run(self, job: Job) -> TaskRun:
+        file = job.document.relative_to(self._folder.path.absolute())
+        return TaskRun(job.run, job.hash, str(file), job.attempt)
+
+    def _wait_for_end(self, work: _Work) -> Iterator[JobRecord]:
+        """Yield the records of runs that were told to end; return when no more is to be expected soon."""
+        until = time.monotonic() + PATIENCE + _UNBEGUN
+        begun = time.monotonic()
+        while work.running and self._cancelled == 1 and time.monotonic() < until:
+            yield from work.ended(lambda: None, _ANY)
+            if any(job.marker.exists() for task in work.running.values() for job in task.jobs):
+                begun = time.monotonic()
+            elif time.monotonic() - begun > _UNBEGUN:
+                return
+
+
+@dataclass(eq=False)
+class _Task:
+    """A task of the submission, and those of its jobs that have no final record, the one at hand first.
+
+    ``tries``: how often it was handed to Parsl. ``lost``: how often its worker died at the job at hand,
+    ``why`` the last time. ``rests``: until when it is not tried again.
+    """
+
+    number: int
+    jobs: deque[Job]
+    tries: int = 0
+    lost: int = 0
+    why: str = ""
+    rests: float = 0.0
+
+    def ended(self, statuses: Collection[str] = _FINAL, *, in_turn: bool = False) -> Iterator[JobRecord]:
+        """Yield the records that are there, of these statuses; these jobs leave.
+
+        ``in_turn``: look no further than the first job that has none.
+        """
+        for job in tuple(self.jobs):
+            record = JobRecord.read(job.record)
+            if record is not None and _is_later(record, job) and record.status in statuses:
+                self.jobs.remove(job)
+                self.lost = 0
+                yield record
+            elif in_turn:
+                return
+
+    def is_occupied(self) -> bool:
+        """Whether a process still has the job at hand, as far as can be seen from here."""
+        path = self.jobs[0].marker
+        marker = Marker.read(path)
+        return marker is not None and marker.alive and (marker.of_this_host or not is_silent(path))
+
+
+class _Work:
+    """The tasks that are not over: not begun (``new``), in Parsl's hands (``running``), to be tried again.
+
+    ``logs`` is where pilots write to.
+    """
+
+    def __init__(self, new: deque[_Task], logs: Path):
+        self.new, self._logs = new, logs
+        self.running: dict[Future[Any], _Task] = {}
+        self._again: list[_Task] = []
+        self._looked = 0.0
+
+    @property
+    def left(self) -> bool:
+        """Whether there are any."""
+        return bool(self.new or self.running or self._again)
+
+    def take(self, most: int) -> Iterator[_Task]:
+        """Yield tasks that are to be handed to Parsl now, which takes up to ``most`` at the same time."""
+        for task in self._rested():
+            self._again.remove(task)
+            task.tries += 1
+            yield task
+        while self.new and len(self.running) < most:
+            task = self.new.popleft()
+            task.tries += 1
+            yield task
+
+    def give_up(self, retries: int) -> Iterator[JobRecord]:
+        """Yield, and write, records of runs whose worker died more than ``retries`` times; they have failed."""
+        for task in self._rested():
+            if task.lost > retries:
+                job, tries, task.lost = task.jobs.popleft(), task.lost, 0
+                if not task.jobs:
+                    self._again.remove(task)
+                # of its pilot's end only the pilot can tell
+                why = f"its worker died or failed, also at try {tries} ({task.why}); pilots write to {self._logs}"
+                yield _left(job, "failed", why)
+
+    def ended(
+        self, note_answer: Callable[[], None], statuses: Collection[str] = _FINAL
+    ) -> Iterator[JobRecord]:
+        """Wait a moment, and yield the records of these statuses that have come; call for each task's answer."""
+        if not self.running:
+            time.sleep(_LOOK)
+            return
+        for future in wait(self.running, _LOOK, FIRST_COMPLETED).done:
+            task, error = self.running.pop(future), future.exception()
+            if error is None:
+                note_answer()
+                # a run that somebody else told to end is left so
+                yield from task.ended(_ANY)
+            else:
+                yield from task.ended(statuses)
+                task.lost, task.why = task.lost + 1, str(error)
+            if task.jobs:
+                task.rests = time.monotonic() + _REST
+                self._again.append(task)
+        if time.monotonic() - self._looked > _LONG_LOOK:
+            self._looked = time.monotonic()
+            for task in self.running.values():
+                if len(task.jobs) > 1:
+                    yield from task.ended(statuses, in_turn=True)
+
+    def interrupted(self) -> Iterator[JobRecord]:
+        """Yield, and write where there is none, the records of runs that were at work when pilots were ended."""
+        for task in (*self.running.values(), *self._again):
+            yield from task.ended(_ANY)
+            for job in task.jobs:
+                marker = Marker.read(job.marker)
+                if marker is not None and marker.hash == job.hash and marker.attempt >= job.attempt:
+                    yield _left(job, "interrupted", "killed: it was interrupted, and did not end by itself")
+
+    def _rested(self) -> list[_Task]:
+        """Return the tasks that may be tried again: nobody has their runs any more."""
+        clock, found = time.monotonic(), []
+        for task in self._again:
+            if task.rests > clock:
+                continue
+            if task.is_occupied():
+                task.rests = clock + _REST
+            else:
+                found.append(task)
+        return found
+
+
+def execute(folder: str, number: int, task: int, name: str) -> dict[str, Any] | None:
+    """Execute a task of submission ``number`` of ``folder``: what a worker of a pilot is called with.
+
+    ``name`` is another one at each try. Return the fields of the
+    :class:`~palaestrai_mosaik.execution.cluster.node.TaskOutcome`; ``None`` where the end is wanted.
+    """
+    stop = _stop_file(Submissions(Path(folder)), number)
+    if _is_told(stop):
+        return None
+    launcher = _launcher(folder, number)
+    try:
+        outcome = execute_task(
+            Path(folder), number, task, name=name, launcher=launcher, should_end=lambda: _is_told(stop)
+        )
+    except ExecutionError:
+        # it may be the launcher that is broken
+        _launcher.cache_clear()
+        launcher.close()
+        raise
+    return asdict(outcome)
+
+
+@cache
+def _launcher(folder: str, number: int) -> Launcher:
+    """Return what starts the processes of runs: once for all tasks of a worker."""
+    return make_launcher(DEFAULT_METHOD, Submissions(Path(folder)).read(number).preload)
+
+
+def _stop_file(submissions: Submissions, number: int) -> Path:
+    """Return the file that is there, and empty, until the runs of a submission are to end."""
+    return submissions.output(number) / "stop"
+
+
+def _tell(stop: Path) -> None:
+    # where that is not possible, the end of the pilots tells the runs
+    with suppress(OSError):
+        stop.write_text("the runs are to end\n", encoding="utf-8")
+
+
+def _is_told(stop: Path) -> bool:
+    # opening makes a network file system ask the server; a file that was missing may be missed for long
+    try:
+        with open(stop, "rb") as file:
+            return bool(file.read(1))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _is_later(record: JobRecord, job: Job) -> bool:
+    """Whether the record is that of ``job``, or of a later attempt at the run."""
+    return record.hash == job.hash and record.attempt >= job.attempt
+
+
+def _left(job: Job, status: RecordStatus, error: str) -> JobRecord:
+    """Write and return the record of a run whose process is gone, or will be."""
+    marker, known = Marker.read(job.marker), JobRecord.read(job.record)
+    code = 130 if status == "interrupted" else 1
+    if known is not None and _is_later(known, job) and (marker is None or marker.attempt <= known.attempt):
+        record = replace(known, status=status, exit_code=code, error=error)
+    else:
+        record = JobRecord.left(job, marker, status=status, seconds=0.0, exit_code=code, error=error)
+    record.write(job.record)
+    if marker is not None and not (marker.alive and not marker.of_this_host):
+        job.marker.unlink(missing_ok=True)
+    return record

@@ -1,0 +1,160 @@
+"""The script of a submission to Slurm: what a task does before and after its runs, for people to read."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import sysconfig
+from pathlib import Path
+
+from palaestrai_mosaik.design.folder import SCRIPT
+from palaestrai_mosaik.errors import SchedulerError
+
+from .settings import SlurmSettings
+from .submission import Submission, Submissions, write_file
+
+_PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
+#: the options that settings give a value, each with the setting
+_OPTIONS = {
+    "partition": "partition",
+    "time": "time",
+    "mem": "memory",
+    "account": "account",
+    "qos": "qos",
+}
+
+_BEGINNING = """\
+#!/bin/bash
+#
+# Submission {number} of the design in this folder: {runs:,} runs in {tasks:,} tasks. It was written by
+# "arsenai submit", which hands it to Slurm like this:
+#
+#     sbatch --array=0-{last}{throttle} {script} 0
+#
+# or, where that is more than an array may have, in several arrays: the argument is the number of the
+# task that element 0 executes. {tasks_file} has a line for each task: its runs.
+
+{directives}
+"""
+
+_REST = """\
+task=$((${{1:?give the number of the first task}} + ${{SLURM_ARRAY_TASK_ID:?submit this with --array}}))
+folder={folder}
+
+# the runs find what those find that are executed where this was submitted
+cd {directory} || exit 2
+{path}
+# runs share the cores of the task: libraries do not start a thread for each core
+export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-1}}" OPENBLAS_NUM_THREADS="${{OPENBLAS_NUM_THREADS:-1}}"
+export MKL_NUM_THREADS="${{MKL_NUM_THREADS:-1}}"
+{prologue}
+# What Slurm tells this shell is handed on: USR1 says that the time limit is near, TERM that the task
+# is cancelled. The runs then store what they have.
+runs= told=
+hand_on() {{
+    told=$1
+    if [ -n "$runs" ]; then kill -s "$1" "$runs"; fi
+}}
+trap 'hand_on USR1' USR1
+trap 'hand_on TERM' TERM
+
+{python} -m palaestrai_mosaik.cli.node "$folder" {number} "$task" &
+runs=$!
+# (it came before there was anybody to hand it to)
+if [ -n "$told" ]; then kill -s "$told" "$runs"; fi
+
+# A signal ends "wait" early, so wait until the process is gone. The task ends as it has ended.
+until wait "$runs"; ! kill -0 "$runs" 2> /dev/null; do :; done
+wait "$runs"
+exit
+"""
+
+
+def write_script(folder: Path, submission: Submission) -> Path:
+    """Write the script of ``submission`` into the design folder; return its path.
+
+    Raises :class:`SchedulerError` where the folder's path cannot stand in such a script,
+    :class:`~palaestrai_mosaik.errors.ExecutionError` where it cannot be written.
+    """
+    path = folder.absolute() / SCRIPT
+    text = script(folder.absolute(), submission)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SchedulerError(f"{str(folder)!a}: the paths of what runs on a cluster must be UTF-8") from None
+    write_file(path, text)
+    return path
+
+
+def script(folder: Path, submission: Submission) -> str:
+    """Return the text of the script. Raises :class:`SchedulerError`."""
+    settings = SlurmSettings.of(submission.settings)
+    output = Submissions(folder).output(submission.number)
+    beginning = _BEGINNING.format(
+        number=submission.number,
+        runs=submission.runs,
+        tasks=submission.tasks,
+        last=submission.tasks - 1,
+        throttle=f"%{settings.throttle}" if settings.throttle else "",
+        script=SCRIPT,
+        tasks_file=f"{output.relative_to(folder)}.tasks",
+        directives="\n".join(_directives(submission, settings, output)),
+    )
+    rest = _REST.format(
+        folder=shlex.quote(str(folder)),
+        directory=shlex.quote(os.getcwd()),
+        path=_python_path() if settings.python is None else "",
+        prologue="".join(f"{line}\n" for line in ("", *settings.prologue) if settings.prologue),
+        python=shlex.quote(settings.python or sys.executable),
+        number=submission.number,
+    )
+    return f"{beginning}\n{rest}"
+
+
+def _directives(submission: Submission, settings: SlurmSettings, output: Path) -> list[str]:
+    options = [
+        ("job-name", submission.name),
+        ("output", f"{_for_output(output)}/%A_%a.log"),
+        ("open-mode", "append"),
+        ("ntasks", "1"),
+        ("cpus-per-task", str(settings.cpus)),
+    ]
+    for option, name in _OPTIONS.items():
+        value = getattr(settings, name)
+        if value is not None:
+            options.append((option, value))
+    if settings.warning:
+        options.append(("signal", f"B:USR1@{settings.warning}"))
+    lines = [f"--{option}={_quoted(value)}" for option, value in options]
+    lines.append("--requeue" if settings.requeue else "--no-requeue")
+    return [f"#SBATCH {line}" for line in (*lines, *settings.directives)]
+
+
+def _for_output(path: Path) -> str:
+    """Return a path as Slurm takes it for what tasks print: it replaces what begins with a percent sign."""
+    text = str(path)
+    # a backslash has a meaning of its own there that nothing takes away, and a directive is one line
+    if "\\" in text or text.splitlines() != [text]:
+        raise SchedulerError(
+            f"Slurm cannot write to {text!r}: move the design's folder to where its path has no backslash "
+            "and no line break"
+        )
+    return text.replace("%", "%%")
+
+
+def _quoted(value: str) -> str:
+    """Return a value as it stands in a directive, which no shell reads: sbatch takes quotes and backslashes."""
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _python_path() -> str:
+    """Return the line that lets the nodes' interpreter find what this one finds beyond its own folders."""
+    own = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    own.append(str(Path(sys.base_prefix) / "lib" / "python"))
+    paths = [os.path.abspath(path) for path in sys.path if path and not path.startswith(tuple(own))]
+    return f"export PYTHONPATH={shlex.quote(os.pathsep.join(dict.fromkeys(paths)))}"

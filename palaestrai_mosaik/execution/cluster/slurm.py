@@ -1,0 +1,291 @@
+"""Slurm, asked by its own commands: job arrays are submitted, looked after, and ended.
+
+The commands are called with lists of arguments, never by a shell, and what they print is read in the
+forms that are meant for programs. ``SLURM_CONF`` says which cluster is meant, where it is set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from palaestrai_mosaik.errors import SchedulerError
+
+from .scheduler import Scheduler, TaskWord
+from .submission import Array, Submission
+
+#: seconds that a command may take; sbatch tries again for two minutes where the cluster is busy
+_PATIENCE = 180.0
+#: seconds after which the accounting of a cluster has heard how a job ended, and between two looks
+_LAG, _LOOK = 10.0, 1.0
+#: seconds that submitting may take; what has no array then never gets one
+_SUBMITTING = 600.0
+#: which jobs sacct tells of: not only those of today
+_SINCE = "--starttime=1970-01-01"
+#: characters of a command's answer that an error quotes
+_QUOTED = 500
+
+_Q, _R = TaskWord.QUEUED, TaskWord.RUNNING
+#: the words for the states of jobs, of which some mean that it goes on, or will
+_WORDS: Mapping[str, TaskWord] = {
+    **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), _Q),
+    **dict.fromkeys(("SPECIAL_EXIT", "CONFIGURING"), _Q),
+    # (it has ended where it is completing, but how is told when it is over)
+    **dict.fromkeys(("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"), _R),
+    **dict.fromkeys(("RESIZING", "POWER_UP_NODE", "UPDATE_DB"), _R),
+    "COMPLETED": TaskWord.COMPLETED,
+    "FAILED": TaskWord.FAILED,
+    **dict.fromkeys(("LAUNCH_FAILED", "RECONFIG_FAIL"), TaskWord.FAILED),
+    **dict.fromkeys(("TIMEOUT", "DEADLINE"), TaskWord.TIMED_OUT),
+    "OUT_OF_MEMORY": TaskWord.OUT_OF_MEMORY,
+    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), TaskWord.NODE_FAILED),
+    # (what is pre-empted and may be queued again is REQUEUED or PENDING)
+    **dict.fromkeys(("CANCELLED", "PREEMPTED", "REVOKED"), TaskWord.CANCELLED),
+}
+#: environment variables that say how a job is submitted; what the script says goes before them
+_FOR_SBATCH = {
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_MEM_PER_CPU": "memory",
+    "SBATCH_MEM_PER_NODE": "memory",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
+    "SBATCH_TIMELIMIT": "time",
+    **dict.fromkeys(
+        ("SBATCH_ARRAY_INX", "SBATCH_EXPORT", "SBATCH_JOB_NAME", "SBATCH_NO_REQUEUE", "SBATCH_OPEN_MODE"), ""
+    ),
+    **dict.fromkeys(("SBATCH_OUTPUT", "SBATCH_REQUEUE", "SBATCH_SIGNAL", "SBATCH_WAIT"), ""),
+}
+#: they may hold the password of a database, which no task needs and Slurm would keep with the job
+_SECRET = ("PALAESTRAI_MOSAIK_STORE", "PGPASSWORD")
+_SECRET_VALUE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
+
+
+#: a job, the element of it that is meant (``None``: all that nothing else is said of), and the word
+_Told = tuple[str, int | None, TaskWord]
+
+
+class Slurm(Scheduler):
+    """The Slurm that the commands on this host belong to, with or without accounting."""
+
+    def submit(self, submission: Submission, script: Path, first: int, tasks: int) -> Array:
+        """Submit an array of ``tasks`` elements for the tasks from ``first`` on.
+
+        ``script`` takes ``first`` as its argument. Raises :class:`SchedulerError` where Slurm refuses.
+        """
+        throttle = submission.settings.get("throttle")
+        elements = f"0-{tasks - 1}" + (f"%{throttle}" if throttle else "")
+        environment = _for_sbatch(submission.settings)
+        arguments = ["--parsable", f"--array={elements}", str(script), str(first)]
+        printed = _call("sbatch", *arguments, environment=environment)
+        # (with several clusters, the name of this one follows)
+        job = printed.strip().rpartition("\n")[2].partition(";")[0]
+        if not job.isdigit():
+            raise SchedulerError(f"sbatch printed {_quoted(printed)!r}, which is no number of a job")
+        return Array(job, first, tasks)
+
+    def arrays(self, name: str) -> dict[str, int]:
+        """Return the arrays with this name that Slurm remembers: how many elements each has, by job."""
+        told = list(_queue(name))
+        if self._has_accounting:
+            told += _accounts(f"--name={name}", _SINCE)
+        found: dict[str, int] = {}
+        for job, element, _ in told:
+            if element is not None:
+                found[job] = max(found.get(job, 0), element + 1)
+        return found
+
+    def words(self, submission: Submission) -> dict[int, TaskWord]:
+        """See :class:`Scheduler`.
+
+        What the controller remembers is asked first, then the accounting, which hears of the end of a job
+        seconds later. A task without an array is queued as long as it may yet be submitted, ten
+        minutes; then it is cancelled, as it was never begun.
+        """
+        words = _by_task(submission, _queue(submission.name))
+        submitted = range(sum(array.tasks for array in submission.arrays))
+        until = time.monotonic() + _LAG
+        while (missing := set(submitted) - words.keys()) and self._has_accounting:
+            jobs = ",".join(array.job for array in submission.arrays)
+            told = _by_task(submission, _accounts(f"--jobs={jobs}"))
+            words |= {task: told[task] for task in missing if task in told and told[task].ended}
+            if missing <= words.keys() or time.monotonic() > until:
+                break
+            time.sleep(_LOOK)
+        early = _Q if _age(submission.submitted) < _SUBMITTING else TaskWord.CANCELLED
+        return {
+            task: words.get(task, TaskWord.GONE if task in submitted else early)
+            for task in range(submission.tasks)
+        }
+
+    def cancel(self, submission: Submission, tasks: Collection[int] | None = None) -> None:
+        """See :class:`Scheduler`. Slurm tells what runs to end, and kills it after half a minute."""
+        if tasks is None:
+            _call("scancel", "--quiet", f"--name={submission.name}")
+            return
+        live = {task for task, word in self.words(submission).items() if not word.ended}
+        for array in submission.arrays:
+            elements = sorted(live.intersection(tasks, range(array.first, array.first + array.tasks)))
+            if elements:
+                _call("scancel", "--quiet", f"{array.job}_[{_ranges(elements, array.first)}]")
+
+    @property
+    def array_size(self) -> int:
+        """How many elements an array may have."""
+        limits = [self._limit("MaxArraySize", self._configuration.get("MaxArraySize", "1001"))]
+        more = re.search(r"\bmax_array_tasks=(\d+)", self._configuration.get("SchedulerParameters", ""))
+        if more:
+            limits.append(int(more[1]))
+        if min(limits) < 1:
+            raise SchedulerError(
+                "this Slurm takes no job arrays (MaxArraySize=0): its administrators know why"
+            )
+        return min(limits)
+
+    @staticmethod
+    def _limit(name: str, value: str) -> int:
+        if not value.isdigit():
+            raise SchedulerError(f"scontrol says {name}={value!r}, which is no number")
+        return int(value)
+
+    @property
+    def _has_accounting(self) -> bool:
+        return self._configuration.get("AccountingStorageType", "") not in ("", "accounting_storage/none")
+
+    @cached_property
+    def _configuration(self) -> dict[str, str]:
+        lines = (line.partition("=") for line in _call("scontrol", "show", "config").splitlines())
+        return {key.strip(): value.strip() for key, equals, value in lines if equals}
+
+
+def elements_of(text: str) -> Iterator[int]:
+    """Yield the elements of an array in Slurm's short form: ``5``, or ``[0-2,7,10-20:5%3]``."""
+    for part in filter(None, text.strip("[]").partition("%")[0].split(",")):
+        span, _, step = part.partition(":")
+        low, dash, high = span.partition("-")
+        yield from range(int(low), int(high if dash else low) + 1, int(step or 1))
+
+
+def _ranges(elements: Collection[int], first: int) -> str:
+    """Return sorted numbers in the short form, counted from ``first``."""
+    spans: list[list[int]] = []
+    for element in elements:
+        if spans and spans[-1][1] == element - 1:
+            spans[-1][1] = element
+        else:
+            spans.append([element, element])
+    return ",".join(f"{low - first}-{high - first}" for low, high in spans)
+
+
+def _queue(name: str) -> Iterator[_Told]:
+    """Yield what the controller remembers of the jobs ``name``."""
+    arguments = ("--noheader", "--array", "--states=all", f"--name={name}", "--format=%F|%K|%T")
+    for line in _call("squeue", *arguments).splitlines():
+        job, elements, state = line.split("|")
+        # elements that were ended together before they began are one, without a number
+        for element in [None] if elements == "N/A" else elements_of(elements):
+            yield job, element, _word(state)
+
+
+def _accounts(*which: str) -> Iterator[_Told]:
+    """Yield what the accounting knows of these jobs."""
+    arguments = ("--noheader", "--parsable2", "--allocations", "--format=JobID,State")
+    for line in _call("sacct", *arguments, *which).splitlines():
+        task, _, state = line.partition("|")
+        job, _, elements = task.partition("_")
+        # what is said of those that waited together is old where one of them has a line of its own
+        for element in elements_of(elements) if elements.isdigit() else [None]:
+            yield job, element, _word(state)
+
+
+def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskWord]:
+    """Return the words by the tasks' numbers.
+
+    An array that is not among those of the submission has just been submitted: it has the tasks after theirs.
+    """
+    arrays = {array.job: array for array in submission.arrays}
+    next_ = sum(array.tasks for array in submission.arrays)
+    one: dict[int, TaskWord] = {}
+    rest: dict[int, TaskWord] = {}
+    for job, element, word in told:
+        array = arrays.get(job, Array(job, next_, submission.tasks - next_))
+        if element is None:
+            rest |= dict.fromkeys(range(array.first, array.first + array.tasks), word)
+        else:
+            one[array.first + element] = word
+    return rest | one
+
+
+def _word(state: str) -> TaskWord:
+    # what accounting says of a cancelled job goes on with "by" and a user
+    name = state.split(maxsplit=1)[0] if state.strip() else ""
+    if name not in _WORDS:
+        raise SchedulerError(f"Slurm says {state!r} of a job, a state that this version does not know")
+    return _WORDS[name]
+
+
+def _age(since: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+
+
+def _for_sbatch(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return the environment of sbatch, which is also that of the tasks."""
+    environment = _environment()
+    for name, value in list(environment.items()):
+        said = _FOR_SBATCH.get(name)
+        if (
+            said == ""
+            or (said and settings.get(said) is not None)
+            or name in _SECRET
+            or _SECRET_VALUE.match(value)
+        ):
+            del environment[name]
+    return environment
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without what would change what the commands print or mean.
+
+    Within a job, that is also what tells the job's parts which one they are.
+    """
+    ours = re.compile(r"(SLURM|SLURMD|SQUEUE|SACCT|SCANCEL|SCONTROL)_")
+    return {name: value for name, value in os.environ.items() if name == "SLURM_CONF" or not ours.match(name)}
+
+
+def _call(program: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
+    """Return what a command of Slurm prints. Raises :class:`SchedulerError`."""
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PATIENCE,
+            env=_environment() if environment is None else environment,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise SchedulerError(
+            f"there is no {program!r} on this host: the commands of Slurm are needed (on clusters they are on "
+            "the login nodes, some need 'module load slurm')"
+        ) from None
+    except OSError as error:
+        raise SchedulerError(f"{program!r} cannot be started: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        raise SchedulerError(f"{program} did not answer within {_PATIENCE:g} s") from None
+    if done.returncode != 0:
+        said = _quoted(done.stderr or done.stdout) or f"exit code {done.returncode}"
+        hint = "; 'scontrol ping' says whether its controller is up" if "contact" in said else ""
+        raise SchedulerError(f"{program} says: {said}{hint}")
+    return done.stdout
+
+
+def _quoted(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "; ".join(lines)[:_QUOTED]

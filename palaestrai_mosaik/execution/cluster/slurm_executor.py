@@ -1,0 +1,119 @@
+"""Runs as job arrays of Slurm, waited for. ``arsenai submit`` does the same and does not wait."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+
+from palaestrai_mosaik.design.folder import DesignFolder
+
+from ..executor import Executor
+from ..job import Job, JobRecord, Marker
+from ..settings import Settings
+from .scheduler import TaskWord
+from .slurm import Slurm
+from .submission import Submission, Submissions, TaskRun
+from .submit import submit_folder
+from .words import words_of
+
+#: seconds between two looks at the records, and between two questions to Slurm
+_LOOK, _ASK = 0.5, 5.0
+#: seconds that a record may take to be seen here after its task has ended: network file systems cache
+_UNSEEN = 10.0
+
+
+class SlurmExecutor(Executor):
+    """Submits the jobs to Slurm, all at once, and yields their records as they come.
+
+    A job whose task ended without a record of it gets one here, with Slurm's word for it; a run that
+    was interrupted goes on as long as its task is queued again. Cancelling cancels the arrays.
+    """
+
+    def __init__(self, folder: DesignFolder, settings: Settings):
+        super().__init__()
+        self._folder, self._settings = folder, settings
+        self._scheduler = Slurm()
+        self._told = 0
+
+    @property
+    def processes(self) -> int:
+        """Runs of a task at the same time, times the tasks that may run at the same time, if limited."""
+        slurm = self._settings.slurm
+        return slurm.runs_at_a_time * (slurm.throttle or 1)
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
+        """See :class:`Executor`."""
+        waiting = {job.path.name: job for job in jobs}
+        if not waiting:
+            return
+        runs = [TaskRun.of(job, self._folder.path) for job in waiting.values()]
+        submission = submit_folder(self._folder, runs, self._settings)
+        submissions = Submissions(self._folder.path)
+        tasks = {
+            run.slug: number
+            for number, task in enumerate(submissions.tasks(submission.number))
+            for run in task
+        }
+        asked, words = time.monotonic(), dict.fromkeys(tasks.values(), TaskWord.QUEUED)
+        over: dict[int, float] = {}
+        try:
+            while waiting:
+                time.sleep(_LOOK)
+                if time.monotonic() - asked >= _ASK or self._cancelled > self._told:
+                    self._cancel(submission)
+                    asked, words = time.monotonic(), words_of(submissions, submission, words, held=True)
+                for task, word in words.items():
+                    if word.ended:
+                        over.setdefault(task, time.monotonic())
+                yield from self._ended(waiting, tasks, over)
+                for slug in [slug for slug in waiting if self._is_given_up(over.get(tasks[slug]))]:
+                    job = waiting.pop(slug)
+                    left = self._left(job, words[tasks[slug]])
+                    if left is not None:
+                        yield left
+        finally:
+            if waiting:
+                self._scheduler.cancel(submission)
+
+    def _cancel(self, submission: Submission) -> None:
+        if self._cancelled > self._told:
+            self._told = self._cancelled
+            self._scheduler.cancel(submission)
+
+    @staticmethod
+    def _is_given_up(over: float | None) -> bool:
+        return over is not None and time.monotonic() - over > _UNSEEN
+
+    @staticmethod
+    def _ended(waiting: dict[str, Job], tasks: dict[str, int], over: dict[int, float]) -> Iterator[JobRecord]:
+        """Yield the records that are there and final; those jobs leave ``waiting``."""
+        folder = next(iter(waiting.values())).path.parent
+        for name in os.listdir(folder):
+            slug = name.removesuffix(".json")
+            job = waiting.get(slug) if name != slug else None
+            record = None if job is None else JobRecord.read(job.record)
+            if job is None or record is None or record.hash != job.hash or record.attempt < job.attempt:
+                continue
+            if record.status == "interrupted" and tasks[slug] not in over:
+                continue
+            del waiting[slug]
+            yield record
+
+    def _left(self, job: Job, word: TaskWord) -> JobRecord | None:
+        """Write the record of a run that its task has left without one; ``None`` if it had not begun."""
+        marker = Marker.read(job.marker)
+        begun = marker is not None and marker.attempt >= job.attempt
+        if not begun and (self._cancelled or word is TaskWord.CANCELLED):
+            return None
+        record = JobRecord.left(
+            job,
+            marker,
+            status="interrupted" if self._cancelled else "failed",
+            seconds=0.0,
+            exit_code=1,
+            error=f"its task on the cluster ended and left no record of the run: {word.value}",
+        )
+        record.write(job.record)
+        job.marker.unlink(missing_ok=True)
+        return record

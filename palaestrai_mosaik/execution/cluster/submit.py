@@ -1,0 +1,221 @@
+"""Submitting runs of a design folder to Slurm, and ending what was submitted."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from palaestrai_mosaik.design.estimate import experience
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.names import slug
+from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.experiment import load, modules_of
+
+from ..executors import own_classes
+from ..job import now
+from ..settings import Settings
+from .dry import array_sizes
+from .scheduler import TaskWord
+from .script import write_script
+from .slurm import Slurm
+from .submission import Array, ClusterExecutorName, Submission, Submissions, TaskRun
+from .words import words_of
+
+#: seconds that a task takes at least, so that what Slurm needs to begin it does not matter
+_WORTHWHILE = 300.0
+#: tasks that there are at most where nothing is known of how long runs take
+_MANY = 1000
+#: characters of the design's uid in the names of jobs
+_LONGEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What :func:`cancel_folder` has ended: the jobs, and how many of their tasks waited and ran."""
+
+    jobs: tuple[str, ...] = ()
+    queued: int = 0
+    running: int = 0
+
+
+def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Settings) -> Submission:
+    """Submit ``runs`` to Slurm, as few arrays as it takes; return the submission.
+
+    The script and the submission's files are written into the folder, whose lock the caller holds.
+    Raises :class:`SchedulerError`, which says what was submitted nevertheless; the folder then says that too.
+    """
+    scheduler, submissions = Slurm(), Submissions(folder.path)
+    size = scheduler.array_size
+    submission, tasks = plan_submission(folder, runs, settings)
+    script = write_script(folder.path, submission)
+    submissions.begin(submission, tasks)
+    try:
+        for tasks_of_array in array_sizes(submission.tasks, size):
+            array = scheduler.submit(submission, script, _submitted(submission), tasks_of_array)
+            # at once: whoever is killed now has submitted it
+            submission = replace(submission, arrays=(*submission.arrays, array))
+            submissions.write(submission)
+    except SchedulerError as error:
+        # (Slurm may not answer this, either; the next submission asks again)
+        kept = submission
+        with suppress(SchedulerError):
+            kept = _settle(scheduler, submissions, submission)
+        raise SchedulerError(f"{_told(kept, submission)}: {error}") from error
+    return submission
+
+
+def plan_submission(
+    folder: DesignFolder, runs: Sequence[TaskRun], settings: Settings
+) -> tuple[Submission, list[list[TaskRun]]]:
+    """Return what :func:`submit_folder` submits, with the runs of each task. Nothing is written."""
+    slurm = settings.slurm
+    at_a_time = slurm.runs_at_a_time
+    per_task = slurm.runs_per_task
+    if per_task is None:
+        per_task = worthwhile(len(runs), experience(folder.path).seconds, at_a_time, slurm.time_limit)
+    tasks = pack(runs, per_task)
+    submission = new_submission(folder, tasks, settings, "slurm", asdict(slurm))
+    return replace(submission, processes=at_a_time), tasks
+
+
+def new_submission(
+    folder: DesignFolder,
+    tasks: Sequence[Sequence[TaskRun]],
+    settings: Settings,
+    executor: ClusterExecutorName,
+    plain: dict[str, Any],
+) -> Submission:
+    """Return the folder's next submission; ``plain`` are the settings of ``executor``. Nothing is written.
+
+    Documents may name the modules that they name now, unless the settings say which.
+    """
+    runs = [run for task in tasks for run in task]
+    allowed = settings.allow_modules
+    return Submission(
+        number=max(Submissions(folder.path).numbers(), default=0) + 1,
+        executor=executor,
+        name=f"{slug(folder.spec.uid)[:_LONGEST]}-{secrets.token_hex(4)}",
+        submitted=now(),
+        tasks=len(tasks),
+        runs=len(runs),
+        settings=plain,
+        timeout=settings.timeout or None,
+        runs_per_process=settings.runs_per_process,
+        checkpoint_every=settings.checkpoint_every,
+        preload=tuple(own_classes(folder.spec.resolved)),
+        allow_modules=named_modules(folder, runs) if allowed is None else allowed,
+    )
+
+
+def pack(runs: Sequence[TaskRun], runs_per_task: int) -> list[list[TaskRun]]:
+    """Return the runs of each task, in order; all tasks but the last have ``runs_per_task``."""
+    return [list(runs[first : first + runs_per_task]) for first in range(0, len(runs), runs_per_task)]
+
+
+def worthwhile(runs: int, seconds: float | None, at_a_time: int, limit: int | None) -> int:
+    """Return how many runs a task is given where nobody says it.
+
+    Where earlier runs of the folder took ``seconds`` (their median), so many that a task, which
+    executes ``at_a_time``, takes five minutes, or half of the time limit (``limit`` seconds), if that
+    is less. Where nothing is known, one, as long as that makes no more than 1,000 tasks.
+    """
+    if seconds is None:
+        return max(1, math.ceil(runs / _MANY))
+    wanted = _WORTHWHILE if limit is None else min(_WORTHWHILE, limit / 2)
+    # (a run takes no less than a clock shows)
+    return max(1, math.floor(wanted / max(seconds, 0.001))) * at_a_time
+
+
+def named_modules(folder: DesignFolder, runs: Sequence[TaskRun]) -> tuple[str, ...]:
+    """Return the modules that the documents of ``runs`` name, sorted.
+
+    Of documents that differ in numbers only one is read: numbers name nothing.
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError`.
+    """
+    values = folder.values()
+    rows = {planned.uid: planned.row for planned in folder.documents}
+    kinds: dict[tuple[str, ...], TaskRun] = {}
+    for run in runs:
+        words = {key: value for key, value in values[rows[run.run]].items() if not isinstance(value, Real)}
+        kinds.setdefault(tuple(f"{key}={value!r}" for key, value in words.items()), run)
+    found: set[str] = set()
+    for run in kinds.values():
+        found |= modules_of(load(folder.path / run.file))
+    return tuple(sorted(found))
+
+
+def settle_submissions(folder: Path) -> None:
+    """Bring submissions to an end that were cut off in the middle; the caller holds the folder's lock.
+
+    An array that was submitted and not written down is found by its name. Tasks that were not submitted
+    are taken out of the submission, so that their runs wait again. Raises :class:`SchedulerError` where
+    Slurm does not answer.
+    """
+    submissions = Submissions(folder)
+    for submission in submissions.all():
+        if submission.executor == "slurm" and _submitted(submission) < submission.tasks:
+            _settle(Slurm(), submissions, submission)
+
+
+def cancel_folder(folder: Path) -> Cancelled:
+    """End all tasks of the folder that wait or run. Raises :class:`SchedulerError`."""
+    submissions, cancelled = Submissions(folder), Cancelled()
+    for submission in submissions.all():
+        if submission.executor != "slurm":
+            continue
+        words = list(words_of(submissions, submission, range(submission.tasks), held=False).values())
+        live = [word for word in words if not word.ended]
+        if live:
+            Slurm().cancel(submission)
+            cancelled = Cancelled(
+                (*cancelled.jobs, *(array.job for array in submission.arrays)),
+                cancelled.queued + live.count(TaskWord.QUEUED),
+                cancelled.running + live.count(TaskWord.RUNNING),
+            )
+    return cancelled
+
+
+def _settle(scheduler: Slurm, submissions: Submissions, submission: Submission) -> Submission:
+    """Return ``submission`` with the tasks that Slurm has, as it is then written; it is deleted if none."""
+    known = {array.job for array in submission.arrays}
+    for job, elements in scheduler.arrays(submission.name).items():
+        if job not in known:
+            array = Array(job, _submitted(submission), elements)
+            submission = replace(submission, arrays=(*submission.arrays, array))
+    tasks = list(islice(submissions.tasks(submission.number), _submitted(submission)))
+    submission = replace(submission, tasks=len(tasks), runs=sum(map(len, tasks)))
+    if tasks:
+        submissions.begin(submission, tasks)
+    else:
+        _forget(submissions, submission.number)
+    return submission
+
+
+def _forget(submissions: Submissions, number: int) -> None:
+    output = submissions.output(number)
+    # the submission's own file first: then nobody looks for the others
+    for suffix in (".json", ".tasks", ".ended.json"):
+        output.with_name(f"{output.name}{suffix}").unlink(missing_ok=True)
+    shutil.rmtree(output, ignore_errors=True)
+
+
+def _submitted(submission: Submission) -> int:
+    return sum(array.tasks for array in submission.arrays)
+
+
+def _told(kept: Submission, wanted: Submission) -> str:
+    if not kept.arrays:
+        return "nothing was submitted"
+    jobs = ", ".join(array.job for array in kept.arrays)
+    return (
+        f"only {_submitted(kept):,} of {wanted.tasks:,} tasks were submitted (job {jobs}), the runs of the "
+        "others wait"
+    )

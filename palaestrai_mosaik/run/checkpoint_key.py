@@ -1,0 +1,102 @@
+"""The key that signs a user's checkpoints: what others have written is not unpickled.
+
+To read a checkpoint is to run what it says. A store may have come from elsewhere, or others may be
+able to write to it; so a checkpoint is signed with a key that only its user has, and resume takes
+no other one. The key is made when it is first needed, in ``$PALAESTRAI_MOSAIK_KEY``, else
+``$XDG_DATA_HOME/palaestrai_mosaik/checkpoint.key``, else
+``~/.local/share/palaestrai_mosaik/checkpoint.key``. Who shall go on with the runs of another
+machine, or of a colleague, gets a copy of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from palaestrai_mosaik.errors import CheckpointError
+
+#: the environment variable that names the file of the key
+VARIABLE = "PALAESTRAI_MOSAIK_KEY"
+_BYTES = 32
+
+
+def key_file() -> Path:
+    """Return where the key is, or will be. Raises :class:`CheckpointError` for a user without a home."""
+    if own := os.environ.get(VARIABLE):
+        return Path(own)
+    try:
+        base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"checkpoints need a key to sign them, and there is no home to keep it in ({error}); name a file "
+            f"in the environment variable {VARIABLE}"
+        ) from error
+    return Path(base) / "palaestrai_mosaik" / "checkpoint.key"
+
+
+def sign(data: bytes) -> str:
+    """Return the signature of ``data``, hexadecimal; the key is made if there is none.
+
+    Raises :class:`CheckpointError` where it cannot be read or made.
+    """
+    file = key_file()
+    if not file.exists():
+        _make(file)
+    return hmac.new(_read(file), data, hashlib.sha256).hexdigest()
+
+
+def is_signed(data: bytes, signature: str) -> bool:
+    """Whether ``signature`` is this user's of ``data``. Raises :class:`CheckpointError` as :func:`sign`."""
+    file = key_file()
+    return file.exists() and hmac.compare_digest(
+        hmac.new(_read(file), data, hashlib.sha256).hexdigest().encode(), signature.encode()
+    )
+
+
+@cache
+def _read(file: Path) -> bytes:
+    try:
+        if os.name == "posix" and file.stat().st_mode & 0o007:
+            raise CheckpointError(
+                f"the key of checkpoints {file} may be read or written by everybody: chmod 600 {file}, or delete "
+                "it (then no earlier checkpoint is taken)"
+            )
+        key = bytes.fromhex(file.read_text(encoding="ascii"))
+    except OSError as error:
+        raise CheckpointError(
+            f"the key of checkpoints {file} cannot be read: {error.strerror}; another file may be named in "
+            f"the environment variable {VARIABLE}"
+        ) from error
+    except ValueError:
+        key = b""
+    if len(key) != _BYTES:
+        raise CheckpointError(f"{file} is no key of checkpoints: {_BYTES} bytes in hexadecimal digits")
+    return key
+
+
+def _make(file: Path) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="ascii") as stream:
+                stream.write(f"{secrets.token_hex(_BYTES)}\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            # whole or not at all; if another process was faster, its key is the key
+            with suppress(FileExistsError):
+                os.link(temporary, file)
+        finally:
+            with suppress(FileNotFoundError):
+                temporary.unlink()
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoints need a key to sign them, and {file} cannot be written: {error.strerror}; another "
+            f"file may be named in the environment variable {VARIABLE}"
+        ) from error

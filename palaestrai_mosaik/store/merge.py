@@ -1,0 +1,333 @@
+"""Copying instances from one store into another: their files, and their rows of SQL with new ids.
+
+The order matters, because this may be killed at any moment, and others look at the target
+meanwhile. Files come first, under another name, and their folder is renamed when it is whole; then
+rows come, those of an instance in one transaction: whoever finds rows finds their files. An instance
+that has changed since it was copied loses its rows before its files are exchanged. Wherever it ends,
+doing it again leads to the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Table, bindparam, create_engine, delete, func, insert, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from palaestrai_mosaik.errors import StoreError
+
+from .database import HEAD, TIMEOUT
+from .lookup import INSTANCES, inside
+from .models import Base, Experiment, Instance, Phase, RunDocument
+from .parts import part_files
+from .recorder import MARKER
+from .store import Store, document_id, experiment_id
+
+_TABLES = Base.metadata.tables
+#: what belongs to one instance: what a row refers to comes before it
+OWNED = (
+    *("phases", "environments", "agents", "bodies", "channels", "streams", "episodes", "outcomes"),
+    *("brains", "errors", "warnings"),
+)
+
+
+def _of_instance(table: Table) -> ColumnElement[bool]:
+    """Return the condition for the rows of the instance with the id ``row_id``."""
+    if "instance_id" in table.c:
+        return table.c.instance_id == bindparam("row_id")
+    return table.c.phase_id.in_(select(Phase.id).where(Phase.instance_id == bindparam("row_id")))
+
+
+# (made once: SQLAlchemy takes longer for a statement than SQLite for its answer)
+_INSTANCE = select(_TABLES["instances"]).where(_TABLES["instances"].c.uid == bindparam("instance"))
+_DOCUMENT = select(RunDocument.uid, RunDocument.document, RunDocument.text, RunDocument.hash).where(
+    RunDocument.id == bindparam("row_id")
+)
+_EXPERIMENT = select(Experiment.uid).where(Experiment.id == bindparam("row_id"))
+_OWNED = {
+    name: select(_TABLES[name]).where(_of_instance(_TABLES[name])).order_by(*_TABLES[name].primary_key)
+    for name in OWNED
+}
+#: columns that hold ids, which are others in the target -> the table of these ids
+REFERENCES = {
+    "instance_id": "instances",
+    "phase_id": "phases",
+    "environment_id": "environments",
+    "agent_id": "agents",
+}
+_INSERT = {
+    name: insert(_TABLES[name]).returning(_TABLES[name].c.id, sort_by_parameter_order=True)
+    if name in REFERENCES.values()
+    else insert(_TABLES[name])
+    for name in ("instances", *OWNED)
+}
+# rows that are in memory at once, and values of an IN (...): databases limit how many there may be
+_ROWS, _TOGETHER = 10_000, 500
+# as in database.py: one at a time merges into a PostgreSQL, or two that bring equal documents in
+# different orders would wait for each other
+_POSTGRESQL_LOCK = 0x70A1E57B
+
+
+#: the status of an instance whose process is gone and has not said so
+LOST = "lost"
+
+
+class InstanceState(NamedTuple):
+    """What tells whether an instance has changed: going on with it changes its process.
+
+    ``status`` is as it is written, whatever became of the process.
+    """
+
+    uid: str
+    status: str
+    ended: datetime | None
+    host: str
+    pid: int
+    pid_started: float
+
+    def over(self) -> InstanceState:
+        """Return the state as it is copied: whatever is copied does not run any more."""
+        return self._replace(status=LOST) if self.status == "running" else self
+
+
+class StoreReader:
+    """Reads stores in folders, many of them, one after the other.
+
+    All are attached to one connection, in which SQLAlchemy compiles each question only once: with an
+    engine for each store, that takes most of the time.
+    """
+
+    def __init__(self) -> None:
+        self._engine = create_engine("sqlite://", connect_args={"uri": True, "timeout": TIMEOUT})
+
+    @contextmanager
+    def reading(self, directory: Path) -> Iterator[Session]:
+        """Give a session that reads the store in ``directory``; one of an older release is upgraded.
+
+        Raises :class:`StoreError` where it cannot be opened. Tables are found by their names alone,
+        because the connection has none of its own.
+        """
+        file = directory / "store.db"
+        with self._engine.connect() as connection, Session(connection) as session:
+            if not self._attach(session, file):
+                Store(directory, create=False).close()
+                if not self._attach(session, file):
+                    raise StoreError(f"{file} cannot be read")
+            try:
+                yield session
+            finally:
+                session.execute(text("DETACH DATABASE own"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._engine.dispose()
+
+    def _attach(self, session: Session, file: Path) -> bool:
+        """Attach ``file`` if it has today's tables."""
+        try:
+            session.execute(text("ATTACH DATABASE :file AS own"), {"file": f"{file.as_uri()}?mode=rw"})
+        except SQLAlchemyError:
+            return False
+        try:
+            if session.scalar(text("SELECT version_num FROM alembic_version")) == HEAD:
+                return True
+        except SQLAlchemyError:
+            pass
+        session.execute(text("DETACH DATABASE own"))
+        return False
+
+
+def instance_states(session: Session, uids: Sequence[str] | None = None) -> list[InstanceState]:
+    """Return the states of the instances of a store, oldest first; of those of ``uids``, if given."""
+    columns = [getattr(Instance, name) for name in InstanceState._fields]
+    question = select(*columns).order_by(Instance.id)
+    if uids is None:
+        return [InstanceState(*row) for row in session.execute(question)]
+    asked = (question.where(Instance.uid.in_(some)) for some in _chunks(uids))
+    return [InstanceState(*row) for one in asked for row in session.execute(one)]
+
+
+def instance_uids(directory: Path) -> list[str]:
+    """Return the uids of the instances that have a folder in the store at ``directory``, the oldest first."""
+    try:
+        return sorted(name for name in os.listdir(directory / INSTANCES) if not name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+def marked_status(directory: Path) -> str | None:
+    """Return how the instance in ``directory`` ended; ``None`` where that is not marked."""
+    marker = _read_marker(directory)
+    try:
+        return None if marker is None else str(json.loads(marker)["status"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def has_finished(directory: Path) -> bool:
+    """Whether an instance in the store at ``directory`` has finished, as its marker says; nothing is opened."""
+    return any(
+        marked_status(directory / INSTANCES / uid) == "finished" for uid in reversed(instance_uids(directory))
+    )
+
+
+def has_files_of(source: Path, target: Path) -> bool:
+    """Whether the instance's folder ``target`` is there and has the same marker as ``source``, or none either."""
+    return target.is_dir() and _read_marker(target) == _read_marker(source)
+
+
+def _read_marker(directory: Path) -> bytes | None:
+    try:
+        return (directory / MARKER).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def place_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> None:
+    """Make the folder ``target`` what the instance's folder ``source`` is: whole, or not at all.
+
+    Files are hard links where the file system has them, else copies. ``leave_out`` names what stays
+    behind. A target with the same marker has the same files already. Raises ``OSError``.
+    """
+    new, old = (target.with_name(f".{target.name}.{word}") for word in ("new", "old"))
+    for left in (new, old):  # by a process that was killed
+        remove_folder(left)
+    if _read_marker(source) is not None and has_files_of(source, target):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _copy_folder(source, new, leave_out)
+    if target.exists():
+        os.rename(target, old)
+    os.rename(new, target)
+    remove_folder(old)
+
+
+def same_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> bool:
+    """Whether ``target`` has each file of the folder ``source``, with as many bytes. Raises ``OSError``."""
+    for entry in os.scandir(source):
+        if entry.name in leave_out:
+            continue
+        there = target / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if not same_files(Path(entry.path), there):
+                return False
+        elif not os.path.lexists(there) or there.lstat().st_size != entry.stat(follow_symlinks=False).st_size:
+            return False
+    return True
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it, if it is there. Raises ``OSError``."""
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _copy_folder(source: Path, target: Path, leave_out: Collection[str]) -> None:
+    target.mkdir()
+    for entry in os.scandir(source):
+        if entry.name in leave_out:
+            continue
+        there = target / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            _copy_folder(Path(entry.path), there, ())
+            continue
+        try:
+            os.link(entry.path, there, follow_symlinks=False)
+        except OSError:  # another file system, or one without links
+            shutil.copy2(entry.path, there, follow_symlinks=False)
+
+
+def lock(session: Session) -> None:
+    """Wait until nobody else merges into this database, until the transaction ends."""
+    if session.connection().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(_POSTGRESQL_LOCK)))
+
+
+def remove_rows(session: Session, uid: str) -> None:
+    """Remove all rows of the instance ``uid``, if there are any; what it shares with others stays."""
+    row_id = session.scalar(select(Instance.id).where(Instance.uid == uid))
+    for name in reversed(OWNED):
+        table = _TABLES[name]
+        session.execute(delete(table).where(_of_instance(table)), {"row_id": row_id})
+    session.execute(delete(Instance).where(Instance.id == row_id))
+
+
+def check_rows(source: Session, directory: Path, uid: str) -> None:
+    """Raise :class:`StoreError` where :func:`copy_rows` would, because of the source."""
+    for _ in _read(source, directory, uid):
+        pass
+
+
+def copy_rows(source: Session, directory: Path, target: Session, uid: str) -> None:
+    """Insert the rows of the instance ``uid`` of ``source``, whose files are in ``directory``, into ``target``.
+
+    Raises :class:`StoreError` where the source cannot be read or files are missing, and SQLAlchemy's
+    errors where the target does not take the rows.
+    """
+    ids: dict[str, dict[int, int]] = {name: {} for name in REFERENCES.values()}
+    for table, rows in _read(source, directory, uid):
+        if table.name == "instances":
+            document, experiment = rows[0].pop("document"), rows[0].pop("experiment")
+            rows[0]["run_document_id"] = document_id(target, **document)
+            rows[0]["experiment_id"] = experiment and experiment_id(target, experiment)
+        old = [row.pop("id", None) for row in rows]
+        for column in REFERENCES.keys() & rows[0].keys():
+            _exchange(rows, column, ids[REFERENCES[column]], directory)
+        added = target.execute(_INSERT[table.name], rows)
+        if table.name in ids:
+            ids[table.name].update(zip(old, added.scalars(), strict=True))
+
+
+def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
+    """Yield tables, and rows of the instance ``uid`` in them, in the order in which they can be inserted.
+
+    In place of the ids of what it shares with others, the instance's row has ``document`` (a
+    mapping) and ``experiment`` (a uid).
+    """
+    if not directory.is_dir():
+        raise StoreError(f"{directory} is missing")
+    try:
+        row = dict(session.execute(_INSTANCE, {"instance": uid}).mappings().one())
+        row_id, document = row["id"], row.pop("run_document_id")
+        row["document"] = dict(session.execute(_DOCUMENT, {"row_id": document}).mappings().one())
+        row["experiment"] = session.scalar(_EXPERIMENT, {"row_id": row.pop("experiment_id")})
+        row["status"] = LOST if row["status"] == "running" else row["status"]
+        yield _TABLES["instances"], [row]
+        for name, question in _OWNED.items():
+            found = session.execute(question, {"row_id": row_id})
+            while chunk := found.fetchmany(_ROWS):
+                rows = [dict(row._mapping) for row in chunk]
+                if name == "streams":
+                    _check_streams(directory, rows)
+                yield _TABLES[name], rows
+    except (SQLAlchemyError, ValueError, TypeError) as error:  # (a date or JSON that is none)
+        raise StoreError(f"the rows of {directory} are damaged: {error}") from error
+
+
+def _exchange(rows: Sequence[dict[str, Any]], column: str, ids: Mapping[int, int], directory: Path) -> None:
+    for row in rows:
+        found = row[column]
+        if found is not None:
+            if found not in ids:
+                raise StoreError(f"the rows of {directory} are damaged: {column} {found} is not there")
+            row[column] = ids[found]
+
+
+def _check_streams(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    for row in rows:
+        folder = inside(directory, row["folder"])
+        there = len(part_files(folder))
+        if row["parts"] is not None and there < row["parts"]:
+            raise StoreError(f"{folder} is damaged: of {row['parts']} part files, {there} are there")
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (values[first : first + _TOGETHER] for first in range(0, len(values), _TOGETHER))

@@ -1,0 +1,184 @@
+"""What is known of a run: its record first, its marker, then the scheduler's word for its task."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import replace
+
+import pytest
+from execution.folders import make_folder
+
+from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES
+from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.execution import Settings, StoreLocation, run_folder, states_of
+from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
+from palaestrai_mosaik.execution.cluster.slurm import Slurm
+from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun, own_store
+from palaestrai_mosaik.execution.job import SILENCE, JobRecord, Marker, now
+
+RECORD = JobRecord("", "", "finished", None, "", now(), now(), 1.0, 0, None, "elsewhere", 1, 1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = make_folder(tmp_path / "folder", ["well", "well"])
+    (made.path / JOBS).mkdir()
+    return made
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    """Give what Slurm is to say of all tasks, or to raise; and how often it was asked."""
+    said = {"word": TaskWord.QUEUED, "asked": 0}
+
+    def words(self, submission):
+        said["asked"] += 1
+        if isinstance(said["word"], Exception):
+            raise said["word"]
+        return dict.fromkeys(range(submission.tasks), said["word"])
+
+    monkeypatch.setattr(Slurm, "words", words)
+    return said
+
+
+def submit(folder, number=1, attempt=1, executor="slurm"):
+    planned = folder.documents[0]
+    run = TaskRun(planned.uid, planned.hash, planned.file, attempt)
+    submission = Submission(number, executor, f"one-{number}", now(), 1, 1, arrays=(Array("7", 0, 1),))
+    Submissions(folder.path).begin(submission, [[run]])
+
+
+def record(folder, status, attempt=1, **changes):
+    planned = folder.documents[0]
+    path = folder.path / JOBS / "doing-0-r0.json"
+    replace(RECORD, run=planned.uid, hash=planned.hash, status=status, attempt=attempt, **changes).write(path)
+
+
+def marker(folder, attempt=1, host="elsewhere", age=0.0):
+    planned = folder.documents[0]
+    path = folder.path / JOBS / "doing-0-r0.running"
+    Marker(planned.uid, planned.hash, attempt, host, 1, 0.0, now(), "an-instance", "7_0").write(path)
+    os.utime(path, (time.time() - age, time.time() - age))
+
+
+def status(folder, **options):
+    location = StoreLocation.of(folder.path / RESULTS)
+    state, _ = states_of(folder, location, **options).runs
+    return str(state.status)
+
+
+@pytest.mark.parametrize(
+    ("said", "left", "word", "expected"),
+    [
+        # nothing has begun
+        (None, None, TaskWord.QUEUED, "queued"),
+        (None, None, TaskWord.RUNNING, "queued"),
+        (None, None, TaskWord.CANCELLED, "cancelled"),
+        (None, None, TaskWord.TIMED_OUT, "waiting"),
+        (None, None, TaskWord.GONE, "waiting"),
+        # it has begun, and said nothing since
+        (None, 1, TaskWord.RUNNING, "running"),
+        (None, 1, TaskWord.QUEUED, "queued"),
+        (None, 1, TaskWord.TIMED_OUT, "timed out"),
+        (None, 1, TaskWord.OUT_OF_MEMORY, "out of memory"),
+        (None, 1, TaskWord.NODE_FAILED, "node failed"),
+        (None, 1, TaskWord.CANCELLED, "cancelled"),
+        (None, 1, TaskWord.COMPLETED, "lost"),
+        (None, 1, TaskWord.GONE, "lost"),
+        # its own word comes first
+        (("failed", 1), None, TaskWord.RUNNING, "failed"),
+        (("failed", 1), None, TaskWord.TIMED_OUT, "failed"),
+        (("interrupted", 1), None, TaskWord.TIMED_OUT, "interrupted"),
+        (("interrupted", 1), None, TaskWord.QUEUED, "queued"),
+        (("interrupted", 1), 2, TaskWord.RUNNING, "running"),
+        (("interrupted", 1), 2, TaskWord.TIMED_OUT, "timed out"),
+    ],
+)
+def test_the_word_about_a_task_completes_what_its_runs_have_recorded(
+    folder, slurm, said, left, word, expected
+):
+    submit(folder)
+    slurm["word"] = word
+    if said is not None:
+        record(folder, said[0], said[1])
+    if left is not None:
+        marker(folder, left)
+    assert status(folder) == expected
+
+
+def test_the_record_of_an_earlier_attempt_is_not_the_last_word(folder, slurm):
+    record(folder, "failed", attempt=1)
+    submit(folder, attempt=2)
+    assert status(folder) == "queued"
+    record(folder, "failed", attempt=2)
+    assert status(folder) == "failed"
+
+
+def test_a_newer_submission_goes_before_an_older_one(folder, slurm):
+    submit(folder, 1)
+    slurm["word"] = TaskWord.CANCELLED
+    assert status(folder) == "cancelled"
+    submit(folder, 2, attempt=2)
+    slurm["word"] = TaskWord.QUEUED
+    assert status(folder) == "queued"
+
+
+def test_how_a_task_ended_is_kept_because_schedulers_forget(folder, slurm):
+    submit(folder)
+    marker(folder)
+    slurm["word"] = TaskWord.OUT_OF_MEMORY
+    assert status(folder) == "out of memory"
+    slurm["word"] = SchedulerError("slurmctld is away")
+    assert (status(folder), slurm["asked"]) == ("out of memory", 1)
+
+
+def test_a_finished_run_is_so_whatever_the_scheduler_says_and_it_is_not_asked(folder, slurm):
+    submit(folder)
+    slurm["word"] = SchedulerError("slurmctld is away")
+    store = own_store(folder.path, "doing-0-r0")
+    instance = f"{store.location}/instances/one"
+    os.makedirs(instance)
+    record(folder, "finished", instance="one")
+    # its store has nothing of it: the results are gone
+    assert status(folder) == "lost"
+    with open(f"{instance}/complete.json", "w", encoding="utf-8"):
+        pass
+    location = StoreLocation.of(folder.path / RESULTS)
+    state, _ = states_of(folder, location).runs
+    assert (str(state.status), state.collected, slurm["asked"]) == ("finished", False, 0)
+
+
+def test_a_scheduler_that_does_not_answer_stops_a_run_but_not_a_look(folder, slurm):
+    submit(folder)
+    slurm["word"] = SchedulerError("slurmctld is away")
+    location = StoreLocation.of(folder.path / RESULTS)
+    assert states_of(folder, location).problems == ("slurmctld is away",)
+    with pytest.raises(SchedulerError, match=r"slurmctld is away.*--ignore-queue"):
+        run_folder(folder, rows=[0], settings=Settings(executor="inline"))
+    assert run_folder(folder, rows=[0], settings=Settings(executor="inline"), ignore_queue=True).whole
+
+
+def test_what_a_live_task_has_is_left_to_it(folder, slurm):
+    submit(folder)
+    summary = run_folder(folder, rows=[0], settings=Settings(executor="inline"))
+    assert {str(word): n for word, n in summary.before.items()} == {"queued": 1}
+    assert not (folder.path / STORES).exists()
+
+
+def test_a_marker_of_another_host_counts_until_nobody_has_touched_it_for_long(folder):
+    marker(folder)
+    assert status(folder) == "running"
+    marker(folder, age=SILENCE + 5)
+    assert status(folder) == "lost"
+    # of this host it is known that no such process is there
+    marker(folder, host=socket.gethostname())
+    assert status(folder) == "lost"
+
+
+def test_pilots_end_with_the_command_that_started_them(folder):
+    submit(folder, executor="parsl")
+    assert status(folder) == "waiting"
+    marker(folder)
+    assert status(folder) == "lost"

@@ -1,0 +1,436 @@
+"""What runs recorded in stores of their own is collected into one store: once, whole, while others go on."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import threading
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+import sqlalchemy as sa
+from execution.folders import make_folder
+
+from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import ExecutionError, StoreError
+from palaestrai_mosaik.execution import InlineExecutor, Settings, StoreLocation, run_folder, states_of
+from palaestrai_mosaik.execution.cluster import collect
+from palaestrai_mosaik.execution.cluster.collect import collect_folder
+from palaestrai_mosaik.execution.cluster.submission import own_store
+from palaestrai_mosaik.execution.job import Job, JobRecord, Marker
+from palaestrai_mosaik.execution.own import open_own
+from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store
+from tests.support import postgresql
+from tests.support.records import one_body
+
+TIME = "2026-01-01T00:00:00.000+00:00"
+
+
+class Run:
+    """A run with a store of its own in ``root``; its instance has one phase, recorded step by step."""
+
+    def __init__(self, root, slug, attempt=1):
+        self.root, self.slug, self.attempt = root, slug, attempt
+        self.path = root / "stores" / slug
+        for name in ("jobs", "stores"):
+            (root / name).mkdir(exist_ok=True)
+        self.store = open_own(own_store(root, slug))
+        self.instance = None
+
+    def begin(self):
+        self.instance = self.store.begin_run(
+            uid=self.slug,
+            document={"uid": self.slug},
+            text="",
+            hash=f"hash of {self.slug}",
+            seed=1,
+            version="3.5",
+        )
+        self.phase = self.instance.begin_phase(0, "only", **self._phase())
+        return self
+
+    def _phase(self):
+        space = ChannelRecord("e.0", "", 1)
+        members = {
+            "environments": [EnvironmentRecord("e", "E", sensors=[space])],
+            "agents": [one_body("a", sensors=[space], actuators=[space], rewards=[])],
+        }
+        return members | {"mode": "train", "workers": 1, "episodes": 2, "controller": "Vanilla"}
+
+    def step(self, number):
+        self.phase.agent("a").append(0, 0, number, number, [number], [0.0], [], 0.0, False, False, 0.0)
+        return self
+
+    def resume(self, mark):
+        told = self._phase()
+        self.instance = self.store.resume_run(mark["instance"], mark)
+        self.phase = self.instance.reopen_phase(0, told["environments"], told["agents"])
+        self.attempt += 1
+        return self
+
+    def end(self, status):
+        self.instance.finish(status, ValueError("it failed") if status == "failed" else None)
+        return self.record(status)
+
+    def record(self, status):
+        uid = None if self.instance is None else self.instance.uid
+        self.store.close()
+        JobRecord(
+            self.slug, self._hash, status, uid, "", TIME, TIME, 1.0, 0, None, "a host", 1, self.attempt
+        ).write(self.root / "jobs" / f"{self.slug}.json")
+        return self
+
+    def marker(self):
+        found = Marker(self.slug, self._hash, self.attempt, "another host", 1, 1.0, TIME)
+        found.write(self.root / "jobs" / f"{self.slug}.running")
+        return self
+
+    @property
+    def _hash(self):
+        return f"hash of {self.slug}"
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "folder").mkdir()
+    return tmp_path / "folder"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=postgresql.needs_server)])
+def location(request, root):
+    """Where results are collected: what holds for one database must hold for the other."""
+    if request.param == "sqlite":
+        yield StoreLocation.of(root / "results")
+    else:
+        with postgresql.fresh_database() as url:
+            yield StoreLocation.of(root / "results", url)
+
+
+def collected(root, location=None, **options):
+    return collect_folder(SimpleNamespace(path=root), location, **options)
+
+
+def contents(location):
+    """Return what is in a store: status, steps and errors of each instance, by uid."""
+    with location.open() as store:
+        runs = store.runs()
+        found = {}
+        for uid, status in zip(runs["run"], runs["status"], strict=True):
+            steps = store.steps(uid, agent="a")["step"].tolist()
+            assert (store.instance_directory(uid) / "complete.json").exists() == (status != "lost")
+            found[uid] = (
+                status,
+                steps,
+                len(store.errors(uid)),
+                store.streams(uid)["digest"].dropna().tolist(),
+            )
+        return found
+
+
+def test_what_has_ended_is_collected(root, location):
+    whole = Run(root, "whole").begin().step(0).step(1).end("finished")
+    failed = Run(root, "failed").begin().step(0).end("failed")
+    stopped = Run(root, "stopped").begin().step(0).end("interrupted")
+    (stopped.path / "instances" / stopped.instance.uid / "checkpoints" / "0").mkdir(parents=True)
+    # its process was killed, and who waited for it wrote the record: a second attempt finished
+    killed = Run(root, "killed").begin().step(0)
+    killed.store.close()
+    again = Run(root, "killed", attempt=2).begin().step(0).end("finished")
+    again.marker()  # killed after the record, and before it could remove its marker
+    lost = Run(root, "lost").begin().record("failed")
+    # (these are left)
+    Run(root, "goes-on").begin().marker()
+    Run(root, "again").begin().end("failed")
+    Run(root, "again", attempt=2).marker()
+    Run(root, "silent").begin()
+    Run(root, "never").record("failed")
+
+    found = collected(root, location)
+    assert (found.runs, found.before) == (Counter(finished=2, failed=1, interrupted=1, lost=1), 0)
+    assert (found.going_on, found.empty, found.damaged) == (3, 1, {})
+    there = contents(location)
+    assert {uid: (status, len(steps)) for uid, (status, steps, *_) in there.items()} == {
+        whole.instance.uid: ("finished", 2),
+        failed.instance.uid: ("failed", 1),
+        stopped.instance.uid: ("interrupted", 1),
+        killed.instance.uid: ("lost", 0),
+        again.instance.uid: ("finished", 1),
+        lost.instance.uid: ("lost", 0),
+    }
+    assert [errors for *_, errors, _ in there.values()] == [0, 1, 0, 0, 0, 0]
+    assert not (root / "results" / "instances" / stopped.instance.uid / "checkpoints").exists()
+    assert (stopped.path / "instances" / stopped.instance.uid / "checkpoints").exists()
+
+    # a second time, nothing changes
+    found = collected(root, location)
+    assert (found.runs, found.before, found.going_on, found.empty) == (Counter(), 5, 3, 1)
+    assert contents(location) == there
+
+
+def test_without_records_the_stores_themselves_tell(root):
+    whole = Run(root, "whole").begin().step(0).end("finished")
+    Run(root, "goes-on").begin().step(0)
+    shutil.rmtree(root / "jobs")
+    found = collected(root)
+    assert (found.runs, found.going_on) == (Counter(finished=1), 1)
+    assert list(contents(StoreLocation.of(root / "results"))) == [whole.instance.uid]
+
+
+def test_what_went_on_takes_the_place_of_what_it_was(root, location):
+    other = Run(root, "other").begin().step(0).end("finished")
+    run = Run(root, "run").begin().step(0)
+    mark = run.instance.mark()
+    run.step(1).step(2).end("interrupted")
+    collected(root, location)
+    assert contents(location)[run.instance.uid][:2] == ("interrupted", [0, 1, 2])
+    (root / "results" / "instances" / other.instance.uid / "untouched").touch()
+
+    run.resume(mark)
+    run.marker()
+    assert collected(root, location).going_on == 1
+    assert contents(location)[run.instance.uid][:2] == ("interrupted", [0, 1, 2])
+    (root / "jobs" / "run.running").unlink()
+    for number in range(1, 5):
+        run.step(number)
+    run.end("finished")
+    found = collected(root, location)
+    assert (found.runs, found.before) == (Counter(finished=1), 1)
+    with run.store as own:
+        digest = own.streams(run.instance.uid)["digest"].dropna().tolist()
+    assert contents(location)[run.instance.uid] == ("finished", [0, 1, 2, 3, 4], 0, digest)
+    assert (root / "results" / "instances" / other.instance.uid / "untouched").exists()
+    # the files of a finished instance that were deleted come back
+    shutil.rmtree(root / "results" / "instances" / run.instance.uid)
+    assert collected(root, location).runs == Counter(finished=1)
+    assert contents(location)[run.instance.uid][1] == [0, 1, 2, 3, 4]
+
+
+def test_a_damaged_store_stops_no_other(root, location):
+    runs = {name: Run(root, name).begin().step(0) for name in ("a", "b", "c", "d", "e", "f")}
+    mark = runs["f"].instance.mark()
+    for run in runs.values():
+        run.end("interrupted" if run.slug == "f" else "finished")
+    assert collected(root, location).runs.total() == 6
+    runs["f"].resume(mark).step(1).end("finished")
+    shutil.rmtree(root / "results" / "instances")
+    # all but one must be collected again, and cannot be
+    (runs["b"].path / "store.db").write_bytes(b"no database" * 500)
+    os.truncate(runs["c"].path / "store.db", 8192)
+    (runs["d"].path / "store.db").unlink()
+    part = next(runs["e"].path.glob("instances/*/trajectories/phase-0/agent-a/part-*"))
+    part.unlink()
+    shutil.rmtree(next(runs["f"].path.glob("instances/*")))
+    found = collected(root, location)
+    assert found.runs == Counter(finished=1)
+    assert {path.name for path in found.damaged} == {"b", "c", "d", "e", "f"}
+    assert "not a database" in found.damaged[runs["b"].path]
+    assert "malformed" in found.damaged[runs["c"].path]
+    assert "there is no store at" in found.damaged[runs["d"].path]
+    assert "0 are there" in found.damaged[runs["e"].path]
+    assert "no folder of its instance" in found.damaged[runs["f"].path]
+    # what was there of them is not given up
+    with location.open() as store:
+        assert len(store.runs()) == 6
+
+
+def test_one_collects_at_a_time_and_others_write(root, monkeypatch):
+    for number in range(6):
+        Run(root, f"run-{number}").begin().step(0).end("finished")
+    monkeypatch.setattr(collect, "_TOGETHER", 1)
+    results = root / "results"
+
+    def write():
+        with Store(results) as store:
+            for number in range(20):
+                instance = store.begin_run(
+                    uid="local", document={}, text="", hash=f"local {number}", seed=1, version="3.5"
+                )
+                instance.finish("finished")
+
+    def look(done, total):
+        if done == 1:
+            with pytest.raises(ExecutionError, match=r"is being collected by process \d+ on host .* since"):
+                collected(root)
+
+    with Store(results):
+        writer = threading.Thread(target=write)
+        writer.start()
+        found = collected(root, progress=look)
+        writer.join()
+    assert found.runs == Counter(finished=6)
+    with Store(results) as store:
+        assert Counter(store.runs()["status"]) == Counter(finished=26)
+    assert sorted(os.listdir(root / "stores")) == [f"run-{number}" for number in range(6)]  # no lock is left
+
+
+def test_stores_of_finished_runs_are_removed(root):
+    whole = Run(root, "whole").begin().step(0).end("finished")
+    Run(root, "failed").begin().step(0).end("failed")
+    Run(root, "goes-on").begin().marker()
+    incomplete = Run(root, "incomplete").begin().step(0).end("finished")
+    files = [path for path in whole.path.rglob("*") if path.is_file()]
+    database = (whole.path / "store.db").stat().st_size
+    collected(root)
+    # part of it is gone from the results: then it is not removed
+    next((root / "results" / "instances" / incomplete.instance.uid).rglob("part-*")).unlink()
+    (root / "stores" / ".left.removed" / "folder").mkdir(parents=True)  # by one that was killed
+    found = collected(root, remove=True)
+    assert (found.removed, found.files) == (1, len(files))
+    assert found.freed == database  # the rest is linked from the results
+    assert sorted(os.listdir(root / "stores")) == ["failed", "goes-on", "incomplete"]
+    assert contents(StoreLocation.of(root / "results"))[whole.instance.uid][:2] == ("finished", [0])
+    assert collected(root, remove=True).removed == 0
+
+
+def test_a_full_disk_stops_it(root, monkeypatch):
+    Run(root, "whole").begin().step(0).end("finished")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
+        patch.setattr(shutil, "copy2", full)
+        with pytest.raises(StoreError, match="No space left on device"):
+            collected(root)
+    assert contents(StoreLocation.of(root / "results")) == {}
+    assert collected(root).runs == Counter(finished=1)
+
+
+class Killed:
+    """Ends this process, a fork, before the step with this number: of the file system or the database."""
+
+    CALLS = ("link", "mkdir", "rename", "rmdir", "unlink")
+
+    def __init__(self, step):
+        self.left = step
+        for name in self.CALLS:
+            setattr(os, name, self._counted(getattr(os, name)))
+        # what is done for SQL: the beginning, and what takes effect
+        sa.event.listen(sa.Engine, "commit", lambda _: self._count())
+        sa.event.listen(sa.Engine, "savepoint", lambda *_: self._count())
+
+    def _counted(self, call):
+        def counted(*args, **options):
+            self._count()
+            return call(*args, **options)
+
+        return counted
+
+    def _count(self):
+        self.left -= 1
+        if self.left < 0:
+            os._exit(9)
+
+
+def killed_at(step, root):
+    """Collect in a fork that is killed at a step; return whether it was."""
+    child = os.fork()
+    if not child:
+        try:
+            Killed(step)
+            collected(root, remove=True)
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr)
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
+    return code == 9
+
+
+def prepared(root):
+    """Runs of which one is there, one has gone on since, one is new; return what must be there at last."""
+    Run(root, "there").begin().step(0).end("finished")
+    run = Run(root, "changed").begin().step(0)
+    mark = run.instance.mark()
+    run.step(1).end("interrupted")
+    collected(root)
+    run.resume(mark).step(1).step(2).end("finished")
+    Run(root, "new").begin().step(0).end("finished")
+
+
+def check_killed(root, steps):
+    prepared(root)
+    location = StoreLocation.of(root / "results")
+    shutil.copytree(root, root.parent / "whole")
+    collected(root.parent / "whole")
+    wanted = contents(StoreLocation.of(root.parent / "whole" / "results"))
+    shutil.copytree(root, root.parent / "copy")
+    kills = 0
+    for step in steps:
+        shutil.rmtree(root)
+        shutil.copytree(root.parent / "copy", root, symlinks=True)
+        if not killed_at(step, root):
+            return kills
+        kills += 1
+        between = contents(location)  # (its steps, too: whoever finds rows finds their files)
+        assert between.keys() <= wanted.keys()
+        for uid, found in between.items():
+            assert found == wanted[uid] or found[:2] == ("interrupted", [0, 1]), step
+        collected(root)
+        assert contents(location) == wanted, step
+        assert [name for name in os.listdir(root / "results" / "instances") if name[0] == "."] == []
+    return kills
+
+
+def test_killed_at_any_step_the_next_one_ends_whole(root):
+    steps = random.Random(6).sample(range(60), 5)
+    assert check_killed(root, sorted(steps)) == 5
+
+
+@pytest.mark.slow
+def test_killed_at_each_step_the_next_one_ends_whole(root):
+    assert 60 < check_killed(root, range(1000)) < 1000
+
+
+def test_collected_runs_are_analysed_as_if_executed_here(tmp_path, capsys):
+    """The whole way: generate, execute into stores of their own, collect, remove, analyse."""
+    paths = {}
+    for name in ("local", "cluster"):
+        paths[name] = make_folder(tmp_path / name, ["well", "raise", "well"], repetitions=2).path
+    run_folder(DesignFolder.open(paths["local"]), settings=Settings(executor="inline"))
+    folder = DesignFolder.open(paths["cluster"])
+    jobs = []
+    for run in folder.documents:
+        path = job_path(folder.path, run)
+        path.parent.mkdir(exist_ok=True)
+        store = own_store(folder.path, path.name)
+        jobs.append(Job(run.uid, run.hash, folder.path / run.file, path, store, own=True))
+    (folder.path / "stores").mkdir()
+    records = list(InlineExecutor().run(jobs))
+    assert Counter(record.status for record in records) == Counter(finished=4, failed=2)
+    cluster = str(paths["cluster"])
+    assert main(["analyse", cluster]) == 2
+    assert "4 runs have finished and are not collected: arsenai collect" in capsys.readouterr().err
+
+    assert main(["collect", cluster, "--quiet"]) == 0
+    assert "collected: 6 runs (2 failed, 4 finished)" in capsys.readouterr().out
+    assert main(["collect", cluster, "--remove"]) == 0
+    out = capsys.readouterr().out
+    assert "left out: 6 runs collected before" in out
+    assert "removed: 4 stores" in out
+    assert len(list((folder.path / "stores").iterdir())) == 2
+    states = states_of(folder, StoreLocation.of(folder.path / "results"))
+    assert Counter(str(state.status) for state in states.runs) == Counter(finished=4, failed=2)
+    tables = []
+    for path in paths.values():
+        assert main(["analyse", str(path)]) in (0, 1)
+        tables.append({file.name: file.read_bytes() for file in (path / "analysis").iterdir()})
+    assert tables[0] == tables[1] and "outcomes.csv" in tables[0]
+    digests = []
+    for path in paths.values():
+        with Store(path / "results", create=False) as store:
+            runs = store.runs().sort_values("document")
+            digests.append([store.streams(uid)["digest"].tolist() for uid in runs["run"]])
+    assert digests[0] == digests[1]
+    # a store that is damaged is told, by its file
+    left = next((folder.path / "stores").iterdir())
+    (left / "store.db").write_bytes(b"no database" * 500)
+    assert main(["collect", cluster, "--quiet"]) == 1
+    assert f"not collected: {left.name}: " in capsys.readouterr().err

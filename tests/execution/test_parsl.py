@@ -1,0 +1,327 @@
+"""Runs on pilot jobs of a real Parsl, on this machine and as jobs of a real Slurm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+import psutil
+import pytest
+from execution.folders import drive, make_folder, markers, statuses, until
+from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
+from support.learning import digests
+
+from palaestrai_mosaik.design.folder import RESULTS
+from palaestrai_mosaik.errors import ExecutionError, SchedulerError
+from palaestrai_mosaik.execution import (
+    FolderProgress,
+    RunStatus,
+    Settings,
+    StoreLocation,
+    job_records,
+    run_folder,
+)
+from palaestrai_mosaik.execution.cluster.settings import ParslSettings
+from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.execution.executors import make_executor
+from palaestrai_mosaik.execution.job import Marker
+
+pytest.importorskip("parsl")
+FINISHED, FAILED, INTERRUPTED = RunStatus.FINISHED, RunStatus.FAILED, RunStatus.INTERRUPTED
+
+
+def on_pilots(**parsl):
+    return Settings(executor="parsl", parsl=ParslSettings(**{"workers": 2, **parsl}))
+
+
+def recorded(folder):
+    """Return the digests of every finished run in the folder's results, by document."""
+    with StoreLocation.of(folder.path / RESULTS).open() as store:
+        table = store.runs()
+        finished = table[table["status"] == "finished"][["run", "document"]].to_numpy().tolist()
+        return {run: digests(store, instance) for instance, run in finished}
+
+
+def attempts(folder):
+    return [record.attempt for record in job_records(folder).values()]
+
+
+def worker_of(marker):
+    """Return the worker of the pilot that executes a run: its run's process was forked by its server."""
+    server = psutil.Process(marker.pid).parent()
+    return server.parent()
+
+
+def processes_of(submission):
+    """Return the processes on this host that belong to the pilots of a submission."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if any(submission.name in word for word in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def attempt_of(folder, run, attempt):
+    """Wait until this attempt at a run is at work, and return its marker."""
+
+    def found():
+        marker = markers(folder.path).get(run)
+        return marker if marker is not None and marker.attempt == attempt else None
+
+    return until(found)
+
+
+class Killing(threading.Thread):
+    """Kills, ``times`` times, the worker that executes a run that hangs; opens the gate for the next attempt."""
+
+    def __init__(self, folder, run, gate, times=1):
+        super().__init__()
+        self.folder, self.uid, self.gate, self.times = folder, run, gate, times
+        self.pids = []
+        self.start()
+
+    def run(self):
+        for attempt in range(1, self.times + 1):
+            marker = attempt_of(self.folder, self.uid, attempt)
+            self.pids.append(marker.pid)
+            worker_of(marker).kill()
+        if self.gate is not None:
+            self.pids.append(attempt_of(self.folder, self.uid, self.times + 1).pid)
+            self.gate.touch()
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """A folder executed by two workers, of which one was killed in the middle of the third run."""
+    path = tmp_path_factory.mktemp("parsl")
+    gate = path / "gate"
+    folder = make_folder(path / "f", ["slow", "raise", "hang", "slow", "slow"], gate=str(gate))
+    killing = Killing(folder, folder.runs[2].uid, gate)
+    before, here = threading.active_count(), os.getcwd()
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    os.chdir(path)
+    try:
+        summary = run_folder(folder, settings=on_pilots())
+    finally:
+        os.chdir(here)
+    killing.join()
+    assert threading.active_count() == before - 1, "threads are left"
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    return folder, summary, killing
+
+
+def test_only_the_run_of_a_killed_worker_is_executed_again(executed):
+    folder, summary, killing = executed
+    assert summary.ended == {FINISHED: 4, FAILED: 1}
+    assert statuses(folder.path) == ["finished", "failed", "finished", "finished", "finished"]
+    assert attempts(folder) == [1, 1, 2, 1, 1]
+    (failed,) = summary.failures
+    assert "number 1 has had enough" in failed.error
+    assert not any(psutil.pid_exists(pid) for pid in killing.pids)
+    known = Submissions(folder.path)
+    assert [(s.executor, s.tasks, s.runs) for s in known.all()] == [("parsl", 5, 5)]
+    # each try has a name of its own, so the second did not take over from a first that was at work
+    (name,) = {record.task.rpartition(":")[0] for record in job_records(folder).values()}
+    tasks = [record.task.rpartition(":")[2] for record in job_records(folder).values()]
+    assert (name, tasks) == (known.read(1).name, ["0.1", "1.1", "2.2", "3.1", "4.1"])
+
+
+def test_results_are_those_of_local_processes(executed, tmp_path):
+    folder, _, killing = executed
+    local = make_folder(tmp_path / "f", ["slow", "raise", "hang", "slow", "slow"], gate=str(killing.gate))
+    run_folder(local, settings=Settings(jobs=2))
+    assert len(recorded(folder)) == 4
+    assert recorded(folder) == recorded(local)
+
+
+def test_nothing_of_the_pilots_is_left(executed):
+    folder, _, _ = executed
+    submission = Submissions(folder.path).read(1)
+    assert processes_of(submission) == []
+    assert psutil.Process().children() == []
+    assert sorted(os.listdir(folder.path.parent)) == ["f", "gate"], "files in the working directory"
+    logs = folder.path / "submissions" / "0001" / "parsl"
+    assert list(logs.rglob("*.log")), "the logs of the pilots stay"
+    assert not list(logs.rglob("*.key*")), "their keys do not"
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        (
+            {"provider": "local", "options": {"cmd_timeut": 3}},
+            "has no 'cmd_timeut'.*did you mean 'cmd_timeout'",
+        ),
+        (
+            {"provider": "local", "options": {"cmd_timeout": 3, "max_blocks": 2}},
+            "said by the key 'max_blocks'",
+        ),
+        ({"provider": "local", "partition": "fast"}, "'local' of Parsl takes no partition"),
+        ({"provider": "condor", "nodes": 2}, "several nodes of 'condor'"),
+        ({"provider": "slurm", "options": {"launcher": "SrunLancher"}}, "did you mean 'SrunLauncher'"),
+        ({"provider": "slurm", "options": {"mem_per_node": "much"}}, "SlurmProvider does not take this"),
+    ],
+)
+def test_settings_that_parsl_does_not_take_are_refused_before_anything_begins(tmp_path, settings, error):
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    with pytest.raises(ExecutionError, match=error):
+        run_folder(folder, settings=on_pilots(**settings))
+    assert Submissions(folder.path).numbers() == []
+
+
+def test_a_path_that_a_shell_would_take_apart_is_refused(tmp_path):
+    folder = make_folder(tmp_path / "f $(touch x)", ["well", "well"])
+    with pytest.raises(ExecutionError, match=r"cannot work with the path .*\$\(touch x\)"):
+        run_folder(folder, settings=on_pilots())
+
+
+def test_without_parsl_it_says_what_to_install(tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "parsl"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "palaestrai_mosaik.execution.cluster.pilots", raising=False)
+    monkeypatch.setitem(sys.modules, "parsl", None)
+    with pytest.raises(ExecutionError, match=r"pip install 'palaestrai-mosaik\[parsl\]'"):
+        run_folder(folder, settings=on_pilots())
+
+
+@pytest.mark.slow
+def test_pilots_that_never_work_are_given_up(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    with pytest.raises(SchedulerError, match=r"(?s)3 pilots ended one after the other.*no such luck"):
+        run_folder(folder, settings=on_pilots(prologue=("echo no such luck >&2", "exit 3")))
+    assert statuses(folder.path) == ["waiting", "waiting"]
+    assert processes_of(Submissions(folder.path).read(1)) == []
+
+
+@pytest.mark.slow
+def test_a_run_whose_worker_dies_again_and_again_has_failed(tmp_path):
+    """Its two neighbours in the task are executed nevertheless."""
+    folder = make_folder(tmp_path / "f", ["slow", "hang", "slow"])
+    killing = Killing(folder, folder.runs[1].uid, None, times=2)
+    summary = run_folder(folder, settings=on_pilots(retries=1, runs_per_task=3, workers=1))
+    killing.join()
+    assert summary.ended == {FINISHED: 2, FAILED: 1}
+    assert attempts(folder) == [1, 2, 1]
+    (failed,) = summary.failures
+    assert failed.error.startswith("its worker died or failed, also at try 2 (")
+    assert failed.instance is not None
+
+
+@pytest.mark.slow
+def test_a_pilot_that_is_killed_is_followed_by_another(tmp_path):
+    gate = tmp_path / "gate"
+    folder = make_folder(tmp_path / "f", ["slow", "hang", "slow"], gate=str(gate))
+    killed = []
+
+    def kill():
+        marker = until(lambda: markers(folder.path).get(folder.runs[1].uid))
+        pilot = worker_of(marker).parent()
+        killed.append(pilot.pid)
+        os.killpg(os.getpgid(pilot.pid), signal.SIGKILL)
+        gate.touch()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    summary = run_folder(folder, settings=on_pilots(workers=1))
+    thread.join()
+    assert summary.ended == {FINISHED: 3}
+    assert attempts(folder) == [1, 2, 1]
+    submission = Submissions(folder.path).read(1)
+    logs = folder.path / "submissions" / "0001" / "parsl" / "000" / submission.name
+    assert len(list(logs.glob("block-*"))) == 2
+
+
+@pytest.mark.slow
+def test_after_ctrl_c_runs_that_are_at_work_are_interrupted_and_no_other_begins(tmp_path):
+    folder = make_folder(tmp_path / "f", ["slow", "slow", "slow", "slow"], steps=2000)
+    executor_settings = on_pilots()
+    told = []
+
+    class Telling(FolderProgress):
+        def wait(self):
+            told.append(True)
+
+    def interrupt():
+        until(lambda: len(markers(folder.path)) == 2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    summary = run_folder(folder, settings=executor_settings, progress=Telling())
+    thread.join()
+    assert told and summary.interrupted
+    assert summary.ended == {INTERRUPTED: 2} and summary.not_begun == 2
+    assert statuses(folder.path) == ["interrupted", "interrupted", "waiting", "waiting"]
+    assert processes_of(Submissions(folder.path).read(1)) == []
+    assert markers(folder.path) == {}
+
+
+@pytest.mark.slow
+def test_who_leaves_the_iteration_leaves_nothing_behind(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "hang", "hang"])
+    executor = make_executor(on_pilots(), folder)
+    submissions = Submissions(folder.path)
+    from palaestrai_mosaik.execution.runs import _job
+    from palaestrai_mosaik.execution.status import run_states
+
+    jobs = [_job(folder, state, None, own=True) for state in run_states(folder, None).runs]
+    (folder.path / "jobs").mkdir()
+    records = executor.run(jobs)
+    assert next(records).status == "finished"
+    records.close()
+    assert processes_of(submissions.read(1)) == []
+    assert not any(Marker.read(path).alive for path in (folder.path / "jobs").glob("*.running"))
+
+
+@pytest.mark.slow
+def test_after_the_death_of_the_driver_its_pilots_end_and_resume_goes_on(tmp_path):
+    gate = tmp_path / "gate"
+    folder = make_folder(
+        tmp_path / "f",
+        ["slow", "hang", "hang", "slow"],
+        gate=str(gate),
+        executor="parsl",
+        parsl={"workers": 2},
+    )
+    driver = drive(folder.path)
+    until(lambda: len(markers(folder.path)) == 2 and len(job_records(folder)) == 1)
+    submission = Submissions(folder.path).read(1)
+    driver.kill()
+    driver.communicate()
+    # the runs are told at once, the pilots miss the interchange
+    until(lambda: not markers(folder.path), 15)
+    until(lambda: not processes_of(submission), 60)
+    gate.touch()
+    resumed = drive(folder.path, command="resume")
+    out, err = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, out + err
+    assert statuses(folder.path) == ["finished"] * 4
+    assert attempts(folder) == [1, 2, 2, 1]
+    assert "parsl" not in err.lower()
+
+
+@pytest.mark.slow
+@needs_slurm
+def test_pilots_are_jobs_of_slurm(slurm_jobs, tmp_path):  # noqa: F811
+    gate = tmp_path / "gate"
+    what = ["slow", "raise", "hang", "slow"]
+    folder = make_folder(tmp_path / "f", what, gate=str(gate))
+    killing = Killing(folder, folder.runs[2].uid, gate)
+    parsl = {"provider": "slurm", "walltime": "00:05:00", "directives": ("--mem=2000",)}
+    summary = run_folder(folder, settings=on_pilots(**parsl))
+    killing.join()
+    assert summary.ended == {FINISHED: 3, FAILED: 1}
+    assert attempts(folder) == [1, 1, 2, 1]
+    local = make_folder(tmp_path / "local", what, gate=str(gate))
+    run_folder(local, settings=Settings(jobs=2))
+    assert recorded(folder) == recorded(local)
+    name = Submissions(folder.path).read(1).name
+    asked = ["squeue", "--noheader", "--format=%j %t"]
+    listed = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert not [line for line in listed.splitlines() if name in line and not line.endswith("CG")]

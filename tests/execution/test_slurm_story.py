@@ -1,0 +1,86 @@
+"""A design on a real Slurm, from ``submit`` to what local cores give: the same."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from execution.folders import make_folder, statuses, until
+from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs  # noqa: F401
+
+from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.design.folder import STORES
+from palaestrai_mosaik.execution import Settings, job_records, run_folder
+from palaestrai_mosaik.execution.cluster.settings import SlurmSettings
+from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.store import Store
+
+pytestmark = needs_slurm
+
+WHAT = ("well", "raise", "well", "well")
+
+
+@pytest.fixture
+def locally(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "tests")
+    folder = make_folder(tmp_path / "local", WHAT)
+    run_folder(folder, settings=Settings(jobs=2))
+    return folder
+
+
+def settled(folder):
+    return all(status in ("finished", "failed", "lost") for status in statuses(folder.path))
+
+
+def digests(folder):
+    """Return the digests of all streams of the runs that finished, by the document's hash."""
+    with Store(folder.path / "results") as store:
+        runs = store.runs()
+        finished = runs[runs["status"] == "finished"]
+        found = {}
+        for run, hash_ in zip(finished["run"], finished["hash"], strict=True):
+            marker = store.instance_directory(run) / "complete.json"
+            found[hash_] = json.loads(marker.read_text())["digests"]
+        return found
+
+
+def test_what_is_submitted_is_executed_collected_and_the_same_as_locally(
+    locally, slurm_jobs, tmp_path, capsys, monkeypatch
+):
+    folder = make_folder(tmp_path / "cluster design", WHAT)
+    path = str(folder.path)
+    assert main(["submit", path, "--runs-per-task", "2", "--time", "10"]) == 0
+    submitted = capsys.readouterr().out
+    assert "submission 1: 4 runs in 2 tasks" in submitted
+    # what the cluster has is not submitted twice, nor executed here
+    assert main(["submit", path]) == 0
+    assert "nothing to submit" in capsys.readouterr().out
+    until(lambda: settled(folder), 120)
+    assert statuses(folder.path) == ["finished", "failed", "finished", "finished"], output_of(folder.path)
+
+    assert main(["status", path]) == 0
+    told = capsys.readouterr().out
+    assert "3 finished runs to be collected: arsenai collect" in told
+    assert "number 1 has had enough" in told
+    assert main(["collect", path, "--quiet"]) == 0
+    assert main(["status", path]) == 0
+    assert "to be collected" not in capsys.readouterr().out
+    assert digests(folder) == digests(locally)
+
+    # only what failed is submitted again, as it was submitted before, and fails again
+    assert main(["resume", path]) == 0
+    assert "submission 2: 1 run in 1 task" in capsys.readouterr().out
+    assert Submissions(folder.path).read(2).settings["runs_per_task"] == 2
+    until(lambda: job_records(folder)["doing-1-r0"].attempt == 2 and settled(folder), 120)
+    assert statuses(folder.path) == ["finished", "failed", "finished", "finished"]
+
+
+def test_a_run_command_can_wait_for_slurm_and_collects(locally, slurm_jobs, tmp_path):
+    folder = make_folder(tmp_path / "waited", WHAT)
+    settings = Settings(executor="slurm", slurm=SlurmSettings(runs_per_task=4))
+    summary = run_folder(folder, settings=settings)
+    assert (summary.finished, [record.run for record in summary.failures]) == (3, ["doing-1-r0"])
+    assert digests(folder) == digests(locally)
+    assert (folder.path / STORES / "doing-0-r0").is_dir()
+    # nothing is left to do for anybody
+    assert run_folder(folder, settings=Settings()).considered == 4

@@ -1,0 +1,162 @@
+"""Files that are damaged, gone or edited after they were written: they are named, never believed."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from execution.folders import make_folder, statuses
+from faults.batch import execute, make_batch, recorded, results
+
+from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import DocumentError, StoreError
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    """Turn one bit in the middle of the values."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 8] ^= 4
+    path.write_bytes(bytes(data))
+
+
+def delete(path):
+    path.unlink()
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    folder = make_batch(tmp_path_factory.mktemp("damage") / "folder", seconds=0.0)
+    assert execute(folder, executor="inline").whole
+    return folder
+
+
+@pytest.fixture
+def folder(executed, tmp_path):
+    """A copy of an executed folder."""
+    shutil.copytree(executed.path, tmp_path / "f")
+    return DesignFolder.open(tmp_path / "f")
+
+
+def verified(capsys, folder, *options):
+    """Return exit code, lines of what is damaged, and the last lines of ``palaestrai-mosaik verify``."""
+    code = main(["verify", *options, "--store", str(folder.path / "results")])
+    told = capsys.readouterr()
+    return code, told.err.splitlines(), told.out.splitlines()
+
+
+def first_part(folder, run, stream="environment-t"):
+    with results(folder) as store:
+        uid = store.find_run(run)
+        return store.instance_directory(uid) / f"trajectories/phase-0/{stream}/part-000000.parquet"
+
+
+@pytest.mark.parametrize("harm", [cut, empty, flip, delete])
+def test_whoever_reads_a_damaged_part_is_told_which(folder, harm):
+    part = first_part(folder, "batch-1-r0")
+    harm(part)
+    word = "missing" if harm is delete else "damaged"
+    with results(folder) as store:
+        with pytest.raises(StoreError, match=rf"{part} is {word}"):
+            store.environment_states("batch-1-r0")
+        # nothing else is touched by it
+        assert len(store.steps("batch-1-r0")) == len(store.steps("batch-0-r0"))
+        with pytest.raises(StoreError, match=rf"{part} is {word}"):
+            store.export("batch-1-r0", folder.path / "exported")
+        if harm is not flip:  # which harms a column that nobody asks for here
+            with pytest.raises(StoreError, match=rf"{part} is {word}"):
+                store.body_episodes("batch-1-r0")
+
+
+def test_damaged_runs_are_found_and_executed_again(folder, capsys):
+    before = recorded(folder)
+    assert verified(capsys, folder, "--all")[:2] == (0, [])
+    parts = [first_part(folder, "batch-0-r0"), first_part(folder, "batch-2-r0", "wall-a")]
+    flip(parts[0])
+    delete(parts[1])
+    code, lines, last = verified(capsys, folder, "--all")
+    assert (code, len(lines)) == (1, 2), lines
+    for part, line, word in zip(parts, lines, ("damaged", "missing"), strict=True):
+        assert f"{part} is {word}" in line
+    assert last[0].startswith("3 runs with ")
+    assert last[0].endswith("2 damaged")
+    assert "--mark-failed" in last[1]
+    # to look does no harm
+    assert statuses(folder.path) == ["finished"] * 3
+
+    assert verified(capsys, folder, "--all", "--mark-failed")[0] == 1
+    assert statuses(folder.path) == ["lost", "finished", "lost"]
+    summary = execute(folder, executor="inline")
+    assert summary.whole
+    assert recorded(folder) == before
+    # they stay as failed runs, which nobody asks about again
+    assert verified(capsys, folder, "--all")[:2] == (0, [])
+    with results(folder) as store:
+        errors = store.runs()["error"].dropna().tolist()
+    assert [error.partition(":")[0] for error in errors] == ["Damaged", "Damaged"]
+
+
+def test_values_that_were_exchanged_are_found_by_their_digest(folder, capsys):
+    """A whole file, but another one: nothing but the digest in the database can tell."""
+    mine, other = (first_part(folder, run, "agent-rule") for run in ("batch-0-r0", "batch-1-r0"))
+    shutil.copy(other, mine)
+    code, lines, _ = verified(capsys, folder, "batch-0-r0")
+    assert code == 1
+    assert f"{mine.parent} is damaged: its parts hold other values than were recorded" in lines[0]
+    shutil.copy(first_part(folder, "batch-0-r0", "environment-o"), mine)
+    code, lines, _ = verified(capsys, folder, "batch-0-r0")
+    assert f"{mine.parent} is damaged: its parts have other columns" in lines[0]
+    assert verified(capsys, folder, "batch-1-r0")[0] == 0
+
+
+def test_runs_must_be_named_or_all(folder, capsys):
+    for options in ((), ("--all", "latest")):
+        code, lines, _ = verified(capsys, folder, *options)
+        assert (code, "name them, or --all" in lines[0]) == (2, True)
+
+
+def test_no_damage_to_a_design_goes_unnoticed(tmp_path):
+    """Of every generated file: cut anywhere, emptied, bytes turned. It is refused, with its name, and no traceback."""
+    folder = make_folder(tmp_path / "f", ["well", "raise"], repetitions=2)
+    rng = np.random.default_rng(3)
+    names = ["design.yml", "design.csv", "unit_sample.csv", "manifest.json", "SHA256SUMS"]
+    names.append(folder.documents[0].file)
+    for name in names:
+        path = folder.path / name
+        good = path.read_bytes()
+        harmed = [b"", *(good[:end] for end in rng.integers(1, len(good) - 1, size=6))]
+        for at in rng.integers(0, len(good), size=12):
+            turned = bytearray(good)
+            turned[at] ^= int(rng.integers(1, 256))
+            harmed.append(bytes(turned))
+        for data in harmed:
+            path.write_bytes(data)
+            try:
+                problems = DesignFolder.open(folder.path).verify()
+            except DocumentError as error:
+                problems = error.problems
+            if not problems:
+                # what differs means the same: such as a version in the manifest, or a comment
+                assert name in ("manifest.json", "SHA256SUMS", *names[-1:]), (name, data)
+            path.write_bytes(good)
+    assert DesignFolder.open(folder.path).verify() == []
+
+
+def test_a_row_that_was_changed_in_the_table_is_noticed(tmp_path):
+    folder = make_folder(tmp_path / "f", ["well", "raise"])
+    path = folder.path / "design.csv"
+    table = pd.read_csv(path)
+    table.loc[[0, 1], "doing"] = table.loc[[1, 0], "doing"].to_numpy()
+    table.to_csv(path, index=False)
+    (problem,) = DesignFolder.open(folder.path).verify()
+    assert (problem.file, "edited" in problem.message) == (str(path), True)
