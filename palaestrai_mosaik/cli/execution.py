@@ -15,7 +15,7 @@ from palaestrai_mosaik.execution.config import user_settings
 from palaestrai_mosaik.execution.status import job_path
 
 from .collect import tell as tell_collected
-from .common import FAILED, FINISHED, INTERRUPTED, store_option
+from .common import FAILED, FINISHED, INTERRUPTED, say, store_option
 from .folders import find_folder
 from .run_lists import factors_of, list_runs, short_path, tell_left_out
 from .tables import count, duration
@@ -69,7 +69,8 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     _tell(opened, summary, store)
     if summary.interrupted:
         return INTERRUPTED
-    return FINISHED if summary.whole else FAILED
+    damaged = summary.collected is not None and summary.collected.damaged
+    return FINISHED if summary.whole and not damaged else FAILED
 
 
 def resume(folder: str | None, **options: Any) -> int:
@@ -84,9 +85,7 @@ def resume(folder: str | None, **options: Any) -> int:
     if not numbers or options.get("executor") is not None or options.get("jobs") is not None:
         return run(folder, again=True, **options)
     newest = submissions.read(numbers[-1])
-    print(
-        f"as submission {newest.number} was executed: {newest.executor} (--executor local: on this machine)"
-    )
+    say(f"as submission {newest.number} was executed: {newest.executor} (--executor local: on this machine)")
     if newest.executor == "parsl":
         return run(folder, again=True, **{**options, "executor": "parsl", "parsl": newest.settings})
     from .cluster import submit
@@ -115,15 +114,17 @@ def _tell(folder: DesignFolder, summary: Summary, store: str | None) -> None:
     words = [f"{n:,} {status}" for status, n in sorted(ended.items())]
     if summary.not_begun:
         words.append(f"{summary.not_begun:,} not begun")
+    if summary.left_out:
+        words.append(f"{summary.left_out:,} executed by another process")
     if words:
-        print(f"runs: {', '.join(words)}, in {duration(summary.seconds)}")
+        say(f"runs: {', '.join(words)}, in {duration(summary.seconds)}")
     if summary.failures:
         values = row_values(folder, {record.run for record in summary.failures})
         by_uid = {run.uid: run for run in folder.documents}
         failures = sorted(
             summary.failures, key=lambda record: (by_uid[record.run].row, by_uid[record.run].repetition)
         )
-        print("failed:")
+        say("failed:")
         list_runs(
             {
                 "run": record.run,
@@ -135,9 +136,9 @@ def _tell(folder: DesignFolder, summary: Summary, store: str | None) -> None:
         )
     if summary.collected is not None:
         tell_collected(folder, summary.collected)
-    print(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
+    say(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
     option, name = store_option(store), shlex.quote(short_path(folder.path))
     if summary.whole:
-        print(f"next: arsenai analyse {name}{option}")
+        say(f"next: arsenai analyse {name}{option}")
     else:
-        print(f"to go on: arsenai resume {name}{option}")
+        say(f"to go on: arsenai resume {name}{option}")

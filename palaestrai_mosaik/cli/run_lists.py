@@ -10,6 +10,7 @@ from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.execution import RunStatus
 
+from .common import say
 from .tables import count, number, shorten, table
 
 _LISTED = 20
@@ -34,16 +35,16 @@ def tell_left_out(before: Mapping[RunStatus, int]) -> None:
     """Print how many runs are left as they are, and why."""
     for status, which in _LEFT_OUT.items():
         if before.get(status):
-            print(f"left out: {count(before[status], 'run')} that {which}")
+            say(f"left out: {count(before[status], 'run')} that {which}")
 
 
 def list_runs(items: Iterable[Mapping[str, Any]]) -> None:
     """Print a table of runs, a column for each key; of many, the first ones."""
     shown = list(items)
     rows = [[_cell(value) for value in item.values()] for item in shown[:_LISTED]]
-    print(table(list(shown[0]), rows, indent="  "))
+    say(table(list(shown[0]), rows, indent="  "))
     if len(shown) > _LISTED:
-        print(f"  and {len(shown) - _LISTED:,} more: see arsenai status")
+        say(f"  and {len(shown) - _LISTED:,} more: see arsenai status")
 
 
 def _cell(value: Any) -> Any:

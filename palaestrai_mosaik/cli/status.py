@@ -22,7 +22,7 @@ from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
 from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.status import job_path
 
-from .common import FINISHED
+from .common import FINISHED, say
 from .folders import find_folder
 from .run_lists import factors_of, list_runs, short_path
 from .tables import count, duration, table
@@ -44,26 +44,26 @@ def status(
     if as_json:
         print(json.dumps(told, indent=2))
         return FINISHED
-    print(f"design {told['design']!r} in {told['folder']}: {count(told['runs'], 'run')}, of which")
-    print(f"{count(told['documents'], 'document')} are executed")
-    print(table(("status", "documents"), told["counts"].items(), indent="  "))
+    say(f"design {told['design']!r} in {told['folder']}: {count(told['runs'], 'run')}, of which")
+    say(f"{count(told['documents'], 'document')} are executed")
+    say(table(("status", "documents"), told["counts"].items(), indent="  "))
     for what in ("failed", "running"):
         if told[what]:
-            print(f"{what}:")
+            say(f"{what}:")
             list_runs(told[what])
     for one in told["submissions"]:
         tasks = ", ".join(f"{n:,} {word}" for word, n in one["tasks"].items())
-        print(f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}")
+        say(f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}")
     for problem in told["problems"]:
-        print(f"not known, the runs it has are told as lost or waiting: {problem}")
+        say(f"not known, the runs it has are told as lost or waiting: {problem}")
     if told["seconds_per_run"] is not None:
         line = f"{duration(told['seconds_per_run'])} per run (median)"
         if told["seconds_left"]:
             line += f", about {duration(told['seconds_left'])} left with {told['processes']} at a time"
-        print(line)
+        say(line)
     if told["not_collected"]:
         name = short_path(opened.path)
-        print(f"{count(told['not_collected'], 'finished run')} to be collected: arsenai collect {name}")
+        say(f"{count(told['not_collected'], 'finished run')} to be collected: arsenai collect {name}")
     return FINISHED
 
 

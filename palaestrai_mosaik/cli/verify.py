@@ -32,11 +32,11 @@ def verify(store: str, runs: Sequence[str], *, everything: bool = False, mark: b
             if found.damage:
                 damaged += 1
                 marked += mark and mark_failed(opened, found)
-    print(f"{count(len(runs), 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
+    say(f"{count(len(runs), 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
     if marked:
-        print(
+        say(
             f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs"
         )
     elif damaged and not mark:
-        print("to have them executed again: the same with --mark-failed, then arsenai resume FOLDER")
+        say("to have them executed again: the same with --mark-failed, then arsenai resume FOLDER")
     return FAILED if damaged else FINISHED

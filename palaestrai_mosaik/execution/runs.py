@@ -42,14 +42,15 @@ class Summary:
 
     ``considered``: the runs that were asked about; ``before``: how many of them had each status
     and were left as they are; ``ended``: how many were executed, by how they ended;
-    ``not_begun``: those that Ctrl-C, ``fail_fast`` or another process came before. ``failures``: the records
-    of those that failed now. ``collected``: what was brought from runs' own stores to the common one.
+    ``not_begun``: those that Ctrl-C or ``fail_fast`` came before; ``left_out``: those that another process executes.
+    ``failures``: the records of those that failed now. ``collected``: what was brought from runs' own stores to the common one.
     """
 
     considered: int
     before: dict[RunStatus, int] = field(default_factory=dict)
     ended: dict[RunStatus, int] = field(default_factory=dict)
     not_begun: int = 0
+    left_out: int = 0
     failures: list[JobRecord] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
@@ -169,7 +170,8 @@ def _execute(
     finally:
         progress.end()
         summary.ended, summary.interrupted = dict(ended), executor.cancelled
-        summary.not_begun = total - ended.total()
+        summary.left_out = len(executor.left_out)
+        summary.not_begun = total - ended.total() - summary.left_out
 
 
 @contextmanager

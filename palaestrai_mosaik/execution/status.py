@@ -228,7 +228,7 @@ def states_of(
 
     ``held`` and ``ask`` are those of :func:`run_states`.
     """
-    if "://" not in location.location and not (Path(location.location) / "store.db").exists():
+    if location.folder is not None and not (location.folder / "store.db").exists():
         return run_states(folder, None, held=held, ask=ask)
     with location.open() as store:
         return run_states(folder, store, held=held, ask=ask)

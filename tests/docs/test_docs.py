@@ -7,7 +7,10 @@ The blocks of a page run from top to bottom in one temporary directory that hold
 * ``yaml`` must be a complete run document and pass the check; ``yaml fragment`` must parse;
 * a block of any language with ``file=NAME`` is written to that file instead (and checked
   as well, if it is a run document);
-* ``text output`` must equal what the block before it printed (``...`` stands for anything).
+* ``text output`` must equal what the block before it printed (``...`` stands for anything);
+* ``needs=slurm``, ``needs=parsl`` or ``needs=postgresql`` before it: where that part is not to be had,
+  the page's test is skipped from there on. Slurm is the one of ``PALAESTRAI_MOSAIK_TEST_SLURM``;
+  ``RESULTS_URL`` is then a new database of the tests' PostgreSQL.
 
 A block below a comment ``<!-- not run: reason -->`` is left alone.
 """
@@ -17,13 +20,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import importlib.util
 import io
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -37,16 +41,20 @@ from palaestrai_mosaik.analysis.outcomes import SOURCES
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.design import folder as design_folder
 from palaestrai_mosaik.design import vocabulary as design_vocabulary
+from palaestrai_mosaik.design.execution import EXECUTION, PARSL, SLURM
 from palaestrai_mosaik.design.methods import METHODS
 from palaestrai_mosaik.design.samplers import SAMPLERS
 from palaestrai_mosaik.environment.grid.channels import ACTUATOR_GROUPS, SENSOR_GROUPS
 from palaestrai_mosaik.environment.grid.rewards import _TERMS
 from palaestrai_mosaik.execution import RunStatus, Settings
+from palaestrai_mosaik.execution.cluster.settings import ParslSettings, SlurmSettings
 from palaestrai_mosaik.experiment import loads, vocabulary
 from palaestrai_mosaik.experiment.yaml_text import read
 from palaestrai_mosaik.run import inspect
 from palaestrai_mosaik.simulation import conditions
 from palaestrai_mosaik.store.models import Base
+from tests.execution.slurm_cluster import VARIABLE as SLURM_VARIABLE
+from tests.support import postgresql
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -73,8 +81,15 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        names = [word.removeprefix("file=") for word in self.words if word.startswith("file=")]
+        names = self._given("file=")
         return names[0] if names else None
+
+    @property
+    def needs(self) -> list[str]:
+        return self._given("needs=")
+
+    def _given(self, key: str) -> list[str]:
+        return [word.removeprefix(key) for word in self.words if word.startswith(key)]
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -175,11 +190,40 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             del sys.modules[name]
 
 
+#: what a block may need -> why it cannot be had here, if it cannot (conftest knows these words)
+_MISSING: dict[str, Callable[[], str | None]] = {
+    "slurm": lambda: None if os.environ.get(SLURM_VARIABLE) else f"Slurm: {SLURM_VARIABLE} names no slurm.conf",
+    "parsl": lambda: None if importlib.util.find_spec("parsl") else "parsl: it is not installed",
+    "postgresql": lambda: None if postgresql.URL else "PostgreSQL: there is none to test with",
+}
+
+
+@contextlib.contextmanager
+def _part(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the blocks of a page use a part that is there."""
+    if name == "slurm":
+        monkeypatch.setenv("SLURM_CONF", os.environ[SLURM_VARIABLE])
+    if name == "postgresql":
+        with postgresql.fresh_database() as url:
+            monkeypatch.setenv("RESULTS_URL", url)
+            yield
+    else:
+        yield
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_the_blocks_of_a_page_work(name: str, directory: Path) -> None:
-    page = Page(name, directory)
-    for block in blocks_of((ROOT / name).read_text(encoding="utf-8")):
-        if block.runs:
+def test_the_blocks_of_a_page_work(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, parts = Page(name, directory), set()
+    with contextlib.ExitStack() as stack:
+        for block in blocks_of((ROOT / name).read_text(encoding="utf-8")):
+            if not block.runs:
+                continue
+            for part in set(block.needs) - parts:
+                missing = _MISSING[part]()
+                if missing:
+                    pytest.skip(f"from line {block.line} on, {name} needs {missing}")
+                stack.enter_context(_part(part, monkeypatch))
+                parts.add(part)
             try:
                 page.run(block)
             except BaseException as error:
@@ -259,6 +303,9 @@ def _design_words() -> Iterator[str]:
     yield from METHODS
     yield from (index for method in ANALYSERS.values() for index in method.indices)
     yield from (*design_folder.COLUMNS, *design_folder.GENERATED)
+    for table in (EXECUTION, SLURM, PARSL):
+        yield from table.keys
+    yield from (*design_vocabulary.EXECUTORS, *design_vocabulary.PROVIDERS)
 
 
 #: page -> what the code offers and the page must name
@@ -266,7 +313,8 @@ NAMED = {
     "cli.md": set(_commands()),
     "run-document.md": {*_keys(vocabulary), *vocabulary.MODES, *vocabulary.BRIDGES},
     "design-document.md": set(_design_words()),
-    "executing.md": {*(field.name for field in fields(Settings)), *RunStatus},
+    "executing.md": {*(field.name for field in fields(Settings)), *RunStatus, *design_vocabulary.EXECUTORS},
+    "cluster.md": {*RunStatus, *design_vocabulary.PROVIDERS},
     "flow-control.md": {
         name for name, found in vars(conditions).items() if name.endswith("TerminationCondition") and found
     },

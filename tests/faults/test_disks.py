@@ -34,7 +34,7 @@ def disk(request):
     return mount
 
 
-@pytest.mark.parametrize("at", ["train 12", "test 9"])
+@pytest.mark.parametrize("at", [pytest.param("train 12", marks=pytest.mark.slow), "test 9"])
 def test_results_on_a_full_disk(tmp_path, disk, undisturbed, order, at):
     folder = make_batch(tmp_path / "f", seconds=0.0)
     where = disk(folder.path / "results", 8192)

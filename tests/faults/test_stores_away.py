@@ -11,7 +11,9 @@ from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.store.verify import verify
 
 
-@pytest.mark.parametrize("at", ["train 3", "train 12", "test 9"])
+@pytest.mark.parametrize(
+    "at", ["train 12", *(pytest.param(at, marks=pytest.mark.slow) for at in ("train 3", "test 9"))]
+)
 def test_a_folder_of_results_that_goes_away_and_comes_back(tmp_path, undisturbed, order, at):
     """Nothing must come up in its place: else it could not come back, and parts of the run would lie here and there."""
     folder = make_batch(tmp_path / "f", seconds=0.0)

@@ -96,9 +96,11 @@ free_ports() {  # the first of three free ports in a row, below those that the s
 }
 
 write_configuration() {
-    local port host memory limits key line
+    local port host cores memory limits key line
     port=$(free_ports)
     host=$(hostname -s)
+    # (not nproc, which counts what OMP_NUM_THREADS says)
+    cores=$(getconf _NPROCESSORS_ONLN)
     memory=$(awk '/^MemTotal/ { print int($2 / 1024 * 0.9) }' /proc/meminfo)
     # the kernel ends what takes too much memory, where that can be had; else it is measured every second
     limits="TaskPlugin=task/none
@@ -131,7 +133,7 @@ SwitchType=switch/none
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
-DefMemPerCPU=$((memory / $(nproc) / 4))
+DefMemPerCPU=$((memory / cores / 4))
 # a test does not wait
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 KillWait=5
@@ -141,7 +143,7 @@ ReturnToService=2
 MinJobAge=86400
 MaxArraySize=1001
 JobRequeue=1
-NodeName=$node NodeHostname=$host NodeAddr=127.0.0.1 CPUs=$(nproc) RealMemory=$memory State=UNKNOWN
+NodeName=$node NodeHostname=$host NodeAddr=127.0.0.1 CPUs=$cores RealMemory=$memory State=UNKNOWN
 PartitionName=main Nodes=$node Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
 CONF
     # (without the plugin's name slurmd looks for groups of version 2, and ends where there are none)

@@ -176,7 +176,9 @@ def test_a_server_that_has_no_connection_left_is_waited_for_and_told_of(tmp_path
             first = sa.create_engine(limited, poolclass=sa.NullPool).connect()
             with monkeypatch.context() as patch:
                 patch.setattr(database, "PATIENCE", 0.3)
-                with pytest.raises(StoreError, match=r"too many connections .*execute fewer runs at the same"):
+                with pytest.raises(
+                    StoreError, match=r"too many connections .*execute fewer runs at the same"
+                ):
                     database.Database(limited)
             timer = threading.Timer(0.5, first.close)
             timer.start()

@@ -232,7 +232,7 @@ def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[s
     return done.returncode == 0
 
 
-def _method(environment: Mapping[str, str]) -> StartMethod:
+def start_method(environment: Mapping[str, str]) -> StartMethod:
     """Return how this process, which has no other threads, starts those of runs."""
     # numeric libraries are imported already, with as many threads as they were told to have then
     one_thread = all(environment.get(name) == "1" for name in THREADS)
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = execute_task(
             *(given.folder, given.submission, given.task),
             name=slurm_task(os.environ),
-            method=_method(os.environ),
+            method=start_method(os.environ),
             should_end=signals,
         )
         if signals.late and not signals.ended and outcome.exit_code == _INTERRUPTED:

@@ -12,6 +12,8 @@ Runs that have ended are not executed again then, and one with a checkpoint goes
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -31,7 +33,7 @@ from ..local import PATIENCE, available_cores
 from ..processes import DEFAULT_METHOD, Launcher, make_launcher
 from ..settings import Settings
 from ..task import GRACE
-from .node import execute_task
+from .node import execute_task, start_method
 from .submission import Submissions, TaskRun
 from .submit import new_submission
 
@@ -283,7 +285,10 @@ def execute(folder: str, number: int, task: int, name: str) -> dict[str, Any] | 
 @cache
 def _launcher(folder: str, number: int) -> Launcher:
     """Return what starts the processes of runs: once for all tasks of a worker."""
-    return make_launcher(DEFAULT_METHOD, Submissions(Path(folder)).read(number).preload)
+    # a worker of Parsl has no other thread before it has answered for the first time
+    alone = threading.active_count() == 1
+    method = start_method(os.environ) if alone else DEFAULT_METHOD
+    return make_launcher(method, Submissions(Path(folder)).read(number).preload)
 
 
 def _stop_file(submissions: Submissions, number: int) -> Path:

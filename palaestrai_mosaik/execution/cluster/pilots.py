@@ -41,6 +41,7 @@ from parsl.providers.base import ExecutionProvider
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError, did_you_mean
 
 from ..local import available_cores
+from ..processes import THREADS
 from .settings import ParslSettings
 
 #: seconds between two signs of life of a pilot, also between two looks at its workers; and how long a
@@ -333,7 +334,12 @@ def _launch_command(settings: ParslSettings) -> str:
 def _environment() -> list[str]:
     """Return the shell lines that give a pilot what it needs to know of this process."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    return [f"unset {' '.join(_SECRETS)}", f"export PYTHONPATH={shlex.quote(path)}"]
+    threads = " ".join(f'{name}="${{{name}:-1}}"' for name in THREADS)
+    return [
+        f"unset {' '.join(_SECRETS)}",
+        f"export PYTHONPATH={shlex.quote(path)}",
+        f"export {threads}",
+    ]
 
 
 def _drain_period(walltime: str | None) -> int | None:

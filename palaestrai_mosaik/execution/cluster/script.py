@@ -12,6 +12,7 @@ from pathlib import Path
 from palaestrai_mosaik.design.folder import SCRIPT
 from palaestrai_mosaik.errors import SchedulerError
 
+from ..processes import THREADS
 from .settings import SlurmSettings
 from .submission import Submission, Submissions, write_file
 
@@ -47,8 +48,7 @@ folder={folder}
 cd {directory} || exit 2
 {path}
 # runs share the cores of the task: libraries do not start a thread for each core
-export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-1}}" OPENBLAS_NUM_THREADS="${{OPENBLAS_NUM_THREADS:-1}}"
-export MKL_NUM_THREADS="${{MKL_NUM_THREADS:-1}}"
+export {threads}
 {prologue}
 # What Slurm tells this shell is handed on: USR1 says that the time limit is near, TERM that the task
 # is cancelled. The runs then store what they have.
@@ -106,6 +106,7 @@ def script(folder: Path, submission: Submission) -> str:
         folder=shlex.quote(str(folder)),
         directory=shlex.quote(os.getcwd()),
         path=_python_path() if settings.python is None else "",
+        threads=" ".join(f'{name}="${{{name}:-1}}"' for name in THREADS),
         prologue="".join(f"{line}\n" for line in ("", *settings.prologue) if settings.prologue),
         python=shlex.quote(settings.python or sys.executable),
         number=submission.number,
