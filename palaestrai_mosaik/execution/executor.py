@@ -11,7 +11,8 @@ Rules for all of them:
 - ``jobs`` is taken lazily: a job is taken when it can be started (or handed to the
   scheduler of a cluster), so that whoever gives them can stop giving.
 - Every job that was taken gives exactly one record, and its file is in place before it is
-  yielded. None is given for jobs that had not begun where the executor was cancelled, and for
+  yielded. None is given for jobs that had not begun where the executor was cancelled, or where one
+  failed and ``fail_fast`` is wanted, and for
   those whose run another process executes, or has executed meanwhile (:mod:`.claim`): they are in ``left_out``.
 - A job's failure, the death of its process included, is a record, never an exception.
 - When the iteration ends, or is left, no process of a run is left.

@@ -34,6 +34,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from execution.slurm_cluster import VARIABLE as SLURM_VARIABLE
+from execution.slurm_cluster import slurm_jobs  # noqa: F401
 
 from palaestrai_mosaik import design
 from palaestrai_mosaik.analysis.methods import ANALYSERS
@@ -53,7 +55,6 @@ from palaestrai_mosaik.experiment.yaml_text import read
 from palaestrai_mosaik.run import inspect
 from palaestrai_mosaik.simulation import conditions
 from palaestrai_mosaik.store.models import Base
-from tests.execution.slurm_cluster import VARIABLE as SLURM_VARIABLE
 from tests.support import postgresql
 
 ROOT = Path(__file__).parents[2]
@@ -192,28 +193,30 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 #: what a block may need -> why it cannot be had here, if it cannot (conftest knows these words)
 _MISSING: dict[str, Callable[[], str | None]] = {
-    "slurm": lambda: None if os.environ.get(SLURM_VARIABLE) else f"Slurm: {SLURM_VARIABLE} names no slurm.conf",
+    "slurm": lambda: (
+        None if os.environ.get(SLURM_VARIABLE) else f"Slurm: {SLURM_VARIABLE} names no slurm.conf"
+    ),
     "parsl": lambda: None if importlib.util.find_spec("parsl") else "parsl: it is not installed",
     "postgresql": lambda: None if postgresql.URL else "PostgreSQL: there is none to test with",
 }
 
 
 @contextlib.contextmanager
-def _part(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _part(name: str, request: pytest.FixtureRequest) -> Iterator[None]:
     """Let the blocks of a page use a part that is there."""
     if name == "slurm":
-        monkeypatch.setenv("SLURM_CONF", os.environ[SLURM_VARIABLE])
+        request.getfixturevalue("slurm_jobs")
     if name == "postgresql":
         with postgresql.fresh_database() as url:
-            monkeypatch.setenv("RESULTS_URL", url)
+            request.getfixturevalue("monkeypatch").setenv("RESULTS_URL", url)
             yield
     else:
         yield
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_blocks_of_a_page_work(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page, parts = Page(name, directory), set()
+def test_the_blocks_of_a_page_work(name: str, directory: Path, request: pytest.FixtureRequest) -> None:
+    page, parts = Page(name, directory), set[str]()
     with contextlib.ExitStack() as stack:
         for block in blocks_of((ROOT / name).read_text(encoding="utf-8")):
             if not block.runs:
@@ -222,7 +225,7 @@ def test_the_blocks_of_a_page_work(name: str, directory: Path, monkeypatch: pyte
                 missing = _MISSING[part]()
                 if missing:
                     pytest.skip(f"from line {block.line} on, {name} needs {missing}")
-                stack.enter_context(_part(part, monkeypatch))
+                stack.enter_context(_part(part, request))
                 parts.add(part)
             try:
                 page.run(block)
@@ -335,6 +338,19 @@ def test_a_reference_page_names_all_that_there_is(page: str) -> None:
     }
     missing = sorted(name for name in NAMED[page] if name not in words and f"`{name}`" not in text)
     assert not missing
+
+
+@pytest.mark.parametrize("section", [SlurmSettings, ParslSettings])
+def test_the_keys_of_clusters_stand_in_a_table_with_their_defaults(section: type[Any]) -> None:
+    text = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    name = section.__name__.removesuffix("Settings").lower()
+    table = text.split(f"\n| key of `{name}` | default | |\n|---|---|---|\n")[1].split("\n\n")[0]
+    told = dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \|", table, flags=re.M))
+    defaults = {field.name: field.default for field in fields(section)}
+    assert list(told) == list(defaults)
+    for key, default in defaults.items():
+        # what is no plain value is told in words
+        assert default in (None, ()) or told[key] == str(default), key
 
 
 def _texts_of_the_package() -> str:

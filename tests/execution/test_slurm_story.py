@@ -6,7 +6,7 @@ import json
 
 import pytest
 from execution.folders import make_folder, statuses, until
-from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs  # noqa: F401
+from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import STORES
@@ -16,6 +16,9 @@ from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.store import Store
 
 pytestmark = needs_slurm
+
+# (a fixture)
+__all__ = ["slurm_jobs"]
 
 WHAT = ("well", "raise", "well", "well")
 
@@ -84,3 +87,13 @@ def test_a_run_command_can_wait_for_slurm_and_collects(locally, slurm_jobs, tmp_
     assert (folder.path / STORES / "doing-0-r0").is_dir()
     # nothing is left to do for anybody
     assert run_folder(folder, settings=Settings()).considered == 4
+
+
+def test_after_a_failure_nothing_more_begins_where_that_is_wanted(slurm_jobs, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "tests")
+    folder = make_folder(tmp_path / "fast", ["raise", *["slow"] * 5], steps=30)
+    settings = Settings(executor="slurm", fail_fast=True, slurm=SlurmSettings(runs_per_task=1, throttle=1))
+    summary = run_folder(folder, settings=settings)
+    assert [record.run for record in summary.failures] == ["doing-0-r0"]
+    assert summary.not_begun >= 3
+    assert statuses(folder.path).count("cancelled") == summary.not_begun

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.errors import NameResolutionError
 from palaestrai_mosaik import importing
+from palaestrai_mosaik.errors import NameResolutionError
 from palaestrai_mosaik.experiment import names, resolve, split_id
 
 

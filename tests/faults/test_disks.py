@@ -10,11 +10,15 @@ import yaml
 from execution.folders import statuses
 from faults import disks
 from faults.batch import execute, make_batch, recorded, results
+from faults.parts import fill
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DESIGN
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.execution import job_records
+from palaestrai_mosaik.execution import InlineExecutor, job_records
+from palaestrai_mosaik.execution.cluster.submission import own_store
+from palaestrai_mosaik.execution.job import Job
+from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.store.verify import verify
 
 FULL = re.compile(r"No space left on device|disk is full|disk I/O error")
@@ -103,4 +107,29 @@ def test_nothing_can_be_written(tmp_path, disk, undisturbed, capsys):
     disks.remount(where, "rw")
     assert sorted(path for path in where.rglob("*")) == before
     assert execute(folder, executor="inline").whole
+    assert recorded(folder) == recorded(undisturbed())
+
+
+def test_collecting_on_a_full_disk(tmp_path, disk, undisturbed, capsys):
+    """However little room there is: what does not fit is not there, and is collected once there is more."""
+    folder = make_batch(tmp_path / "f", seconds=0.0)
+    jobs = []
+    for run in folder.documents:
+        path = job_path(folder.path, run)
+        document = (folder.path / run.file).absolute()
+        jobs.append(Job(run.uid, run.hash, document, path, own_store(folder.path, path.name), own=True))
+    (folder.path / "jobs").mkdir()
+    assert [record.status for record in InlineExecutor().run(jobs)] == ["finished"] * 3
+    where = disk(folder.path / "results", 2048)
+    fill(where)
+    for kib in (0, 64, 192, 256):
+        os.truncate(where / "filler", (2048 - kib) * 1024)
+        assert main(["collect", str(folder.path), "--quiet"]) in (1, 2)
+        told = capsys.readouterr().err
+        assert FULL.search(told), told
+        assert "Traceback" not in told
+    (where / "filler").unlink()
+    # they have finished, wherever their results are
+    assert statuses(folder.path) == ["finished"] * 3
+    assert main(["collect", str(folder.path), "--quiet"]) == 0
     assert recorded(folder) == recorded(undisturbed())

@@ -27,7 +27,8 @@ class SlurmExecutor(Executor):
     """Submits the jobs to Slurm, all at once, and yields their records as they come.
 
     A job whose task ended without a record of it gets one here, with Slurm's word for it; a run that
-    was interrupted goes on as long as its task is queued again. Cancelling cancels the arrays.
+    was interrupted goes on as long as its task is queued again. Cancelling cancels the arrays; a failure,
+    where ``fail_fast`` is wanted, those tasks that still wait.
     """
 
     def __init__(self, folder: DesignFolder, settings: Settings):
@@ -66,7 +67,10 @@ class SlurmExecutor(Executor):
                 for task, word in words.items():
                     if word.ended:
                         over.setdefault(task, time.monotonic())
-                yield from self._ended(waiting, tasks, over)
+                for record in self._ended(waiting, tasks, over):
+                    if record.status == "failed" and self._settings.fail_fast:
+                        self._cancel_queued(submission)
+                    yield record
                 for slug in [slug for slug in waiting if self._is_given_up(over.get(tasks[slug]))]:
                     job = waiting.pop(slug)
                     left = self._left(job, words[tasks[slug]])
@@ -80,6 +84,12 @@ class SlurmExecutor(Executor):
         if self._cancelled > self._told:
             self._told = self._cancelled
             self._scheduler.cancel(submission)
+
+    def _cancel_queued(self, submission: Submission) -> None:
+        words = self._scheduler.words(submission)
+        queued = [task for task, word in words.items() if word is TaskWord.QUEUED]
+        if queued:
+            self._scheduler.cancel(submission, queued)
 
     @staticmethod
     def _is_given_up(over: float | None) -> bool:

@@ -1,0 +1,97 @@
+"""A design of 100,000 rows: all commands work on it, in memory that a laptop has."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+import sqlalchemy as sa
+import yaml
+from execution.folders import ENVIRONMENT
+from support.documents import VANILLA_RUN, agent, environment, named, phase
+
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.execution.job import JobRecord, with_suffix
+from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.models import Instance, RunDocument
+
+ROWS = 100_000
+#: MiB of a whole process; 150 of them are the interpreter and its libraries
+MOST = 600
+#: says on standard error how much memory the command took, in MiB (Linux: KiB are told)
+COMMAND = """
+import resource, sys
+from palaestrai_mosaik.cli.arsenai import main
+code = main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def arsenai(*arguments, code=0):
+    """Call ``arsenai``; return what it prints, after a look at its memory."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert int(done.stderr.splitlines()[-1]) < MOST, arguments
+    return done.stdout
+
+
+def finish(folder, runs):
+    """Make the folder look as if these runs had finished."""
+    date = datetime(2026, 1, 1, tzinfo=UTC)
+    documents = [{"hash": run.hash, "uid": run.uid, "document": {}, "text": ""} for run in runs]
+    with Store(folder.path / "results") as store, store.database.writing() as session:
+        session.execute(sa.insert(RunDocument), documents)
+        ids = dict(session.execute(sa.select(RunDocument.hash, RunDocument.id)).all())
+        common = {"seed": 1, "version": "3.5", "status": "finished", "started": date, "ended": date}
+        common |= {"host": "h", "pid": 1, "pid_started": 1.0, "packages": {}}
+        rows = [{"uid": f"i{run.row}", "run_document_id": ids[run.hash]} | common for run in runs]
+        session.execute(sa.insert(Instance), rows)
+    (folder.path / "jobs").mkdir()
+    for run in runs:
+        times = (date.isoformat(), date.isoformat(), 2.0)
+        record = JobRecord(run.uid, run.hash, "finished", f"i{run.row}", "", *times, 0, None, "h", 1, 1)
+        path = with_suffix(job_path(folder.path, run), ".json")
+        path.write_text(json.dumps(dataclasses.asdict(record)))
+
+
+@pytest.mark.slow
+def test_a_design_of_many_rows(tmp_path):
+    one = agent("a", count=1, muscle=named("execution.parts:Doing", do="well", number=0.0))
+    del one["brain"]
+    only = phase([environment(max_iter=3)], [one])
+    path = "schedule[0].phase_0.agents.a.muscle.params.number"
+    document = {
+        **{"uid": "many", "seed": 5, "version": "3.5", "sampler": {"name": "random", "n": ROWS}},
+        "base": {"schedule": [{"phase_0": only}], "run_config": {"conditions": [named(VANILLA_RUN)]}},
+        "factors": {"number": {"path": path, "low": 0.0, "high": 1.0}},
+    }
+    design, where = tmp_path / "many.yml", str(tmp_path / "f")
+    design.write_text(yaml.safe_dump(document))
+    arsenai("generate", str(design), "-o", where, "--quiet")
+    assert arsenai("status", where).split()[-2:] == ["waiting", "100000"]
+    folder = DesignFolder.open(where)
+    assert len(folder.documents) == ROWS
+    finish(folder, folder.documents[:-4])
+    told = arsenai("run", where, "--quiet", "--rows", "99990-99997", "--jobs", "2")
+    assert "left out: 6 runs that finished before" in told
+    assert "8 of 8 runs finished" in told
+    told = arsenai("resume", where, "--quiet", "--executor", "inline")
+    assert "runs: 2 finished" in told
+    assert "100,000 of 100,000 runs finished" in told
+    counts = json.loads(arsenai("status", where, "--json"))
+    assert counts["counts"] == {"finished": ROWS}
+    # the same again changes nothing
+    arsenai("generate", str(design), "-o", where, "--quiet")
+    assert json.loads(arsenai("status", where, "--json"))["counts"] == {"finished": ROWS}
