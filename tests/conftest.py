@@ -50,9 +50,11 @@ def _required() -> list[str]:
 def pytest_configure(config: pytest.Config) -> None:
     # what is in the developer's own configuration file is no part of any test
     os.environ["PALAESTRAI_MOSAIK_CONFIG"] = ""
-    # and tests leave nothing in the home (one key for all processes of a user)
-    key = f"palaestrai-mosaik-tests-{os.getuid() if hasattr(os, 'getuid') else 0}.key"
-    os.environ.setdefault("PALAESTRAI_MOSAIK_KEY", os.path.join(tempfile.gettempdir(), key))
+    # and tests leave nothing in the home (one key for all processes, which inherit this)
+    if "PALAESTRAI_MOSAIK_KEY" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-tests-")
+        os.environ["PALAESTRAI_MOSAIK_KEY"] = os.path.join(folder.name, "checkpoint.key")
+        config.add_cleanup(folder.cleanup)
     unknown = sorted(set(_required()) - set(PARTS))
     if unknown:
         raise pytest.UsageError(f"{VARIABLE}: unknown part {unknown[0]!r}; allowed are {', '.join(PARTS)}")

@@ -79,6 +79,9 @@ def cancel(folder: str | None) -> int:
     """End what Slurm has of the runs of ``folder``; return the exit code."""
     opened = find_folder(folder)
     cancelled = cancel_folder(opened.path)
+    if cancelled.strange:
+        jobs = _jobs(cancelled.strange)
+        say(f"left: {jobs}: named as a submission of this folder, but not submitted from where it is now")
     if not cancelled.jobs:
         say("nothing to cancel: Slurm has no job of this folder")
         return FINISHED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,9 +11,10 @@ from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.execution import StoreLocation
 from palaestrai_mosaik.execution.cluster.collect import Collected, collect_folder
 
-from .common import FAILED, FINISHED, say
+from .common import FAILED, FINISHED, say, store_option
 from .folders import find_folder
 from .progress import CountProgress
+from .run_lists import short_path
 from .tables import byte_size, count
 
 _LISTED = 20
@@ -21,8 +23,8 @@ _LISTED = 20
 def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool) -> int:
     """Copy what runs of ``folder`` have recorded on a cluster into ``store``; return the exit code.
 
-    It is 1 where the own store of a run cannot be read. ``remove``: the own stores of finished runs
-    are removed once they are copied.
+    It is 1 where the own store of a run cannot be read, or removed. ``remove``: the own stores of
+    finished runs are removed once they are copied, and the copy was read.
     """
     opened = find_folder(folder)
     location = StoreLocation.of(opened.path / RESULTS, store)
@@ -30,7 +32,12 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
         progress = None if quiet else stack.enter_context(CountProgress(sys.stderr, "collect", "looked at"))
         found = collect_folder(opened, location, remove=remove, progress=progress)
     tell(opened, found)
-    return FAILED if found.damaged else FINISHED
+    # (what has not ended is collected by another call)
+    then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
+    say(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
+    if option and (found.runs or found.before):
+        say(f"the results are there from now on: status, resume and all others need{option}, too")
+    return FAILED if found.damaged or found.kept else FINISHED
 
 
 def tell(folder: DesignFolder, found: Collected) -> None:
@@ -39,10 +46,11 @@ def tell(folder: DesignFolder, found: Collected) -> None:
         say(line)
     # what is on standard output comes first where both streams are one
     sys.stdout.flush()
-    for path, reason in list(found.damaged.items())[:_LISTED]:
-        say(f"not collected: {path.name}: {reason}", error=True)
-    if len(found.damaged) > _LISTED:
-        say(f"and {len(found.damaged) - _LISTED:,} more", error=True)
+    for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
+        for path, reason in list(reasons.items())[:_LISTED]:
+            say(f"{what}: {path.name}: {reason}", error=True)
+        if len(reasons) > _LISTED:
+            say(f"and {len(reasons) - _LISTED:,} more", error=True)
 
 
 def _lines(folder: DesignFolder, found: Collected) -> Iterator[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.execution import Summary, make_progress, row_values, run_folder
+from palaestrai_mosaik.execution import Settings, Summary, make_progress, row_values, run_folder
 from palaestrai_mosaik.execution.choice import Which
-from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions
 from palaestrai_mosaik.execution.config import user_settings
 from palaestrai_mosaik.execution.status import job_path
 
@@ -36,14 +36,15 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     again: bool = False,
     ignore_queue: bool = False,
     allow_modules: str | None = None,
-    parsl: Mapping[str, Any] | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> int:
     """Execute the runs of ``folder`` that are missing; return the exit code.
 
     Runs that failed are left out, unless ``failed`` asks for these alone or ``again``
     (``arsenai resume``) for all that did not finish. ``rows`` chooses rows of the
-    design. ``jobs``, ``executor``, ``timeout``, ``runs_per_process``, ``fail_fast``, ``allow_modules`` and
-    ``parsl`` replace what the section ``execution`` of the design, or of the user's configuration, says.
+    design. ``jobs``, ``executor``, ``timeout``, ``runs_per_process``, ``fail_fast`` and ``allow_modules``
+    replace what the section ``execution`` of the design, or of the user's configuration, says; so does
+    ``before``, settings of a submission of the folder, within what :meth:`Settings.of` takes of them.
     """
     opened = find_folder(folder)
     settings = user_settings(
@@ -54,7 +55,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         runs_per_process=runs_per_process,
         fail_fast=fail_fast or None,
         allow_modules=allow_modules,
-        parsl=parsl,
+        before=before,
     )
     which: Which = "failed" if failed else "unfinished" if again else "missing"
     summary = run_folder(
@@ -69,7 +70,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     _tell(opened, summary, store)
     if summary.interrupted:
         return INTERRUPTED
-    damaged = summary.collected is not None and summary.collected.damaged
+    damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
     return FINISHED if summary.whole and not damaged else FAILED
 
 
@@ -77,23 +78,38 @@ def resume(folder: str | None, **options: Any) -> int:
     """Execute all runs of ``folder`` that did not finish, those that failed included. See :func:`run`.
 
     Unless it is said where (``executor`` or ``jobs``), they go where the newest submission went: to
-    Slurm again, or to pilots, with the same settings.
+    Slurm again, or to pilots, with the same settings. Wherever they go, documents may name the modules that
+    the user allowed for that submission, if any were said.
     """
     opened = find_folder(folder)
     submissions = Submissions(opened.path)
     numbers = submissions.numbers()
-    if not numbers or options.get("executor") is not None or options.get("jobs") is not None:
+    if not numbers:
         return run(folder, again=True, **options)
     newest = submissions.read(numbers[-1])
+    before = _limit_of(newest, opened.spec.resolved.get("execution"))
+    if options.get("executor") is not None or options.get("jobs") is not None:
+        return run(folder, again=True, before=before, **options)
+    before[newest.executor] = newest.settings
     say(f"as submission {newest.number} was executed: {newest.executor} (--executor local: on this machine)")
     if newest.executor == "parsl":
-        return run(folder, again=True, **{**options, "executor": "parsl", "parsl": newest.settings})
+        return run(folder, again=True, before=before, **{**options, "executor": "parsl"})
     from .cluster import submit
 
     which: Which = "failed" if options.get("failed") else "unfinished"
     kept = ("store", "rows", "ignore_queue", "timeout", "runs_per_process", "allow_modules")
     given = {name: options[name] for name in kept if name in options}
-    return submit(folder, which=which, slurm=newest.settings, **given)
+    return submit(folder, which=which, before=before, **given)
+
+
+def _limit_of(submission: Submission, section: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the section ``execution`` that says which modules the user allowed for ``submission``.
+
+    It is empty where nobody said any, or the design alone, whose ``section`` still says the same.
+    """
+    if not submission.limited or submission.allow_modules == Settings.of(section).allow_modules:
+        return {}
+    return {"allow_modules": submission.allow_modules}
 
 
 def row_numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] | None:
@@ -136,6 +152,8 @@ def _tell(folder: DesignFolder, summary: Summary, store: str | None) -> None:
         )
     if summary.collected is not None:
         tell_collected(folder, summary.collected)
+    if summary.not_collected is not None:
+        say(f"not collected: {summary.not_collected}", error=True)
     say(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
     option, name = store_option(store), shlex.quote(short_path(folder.path))
     if summary.whole:

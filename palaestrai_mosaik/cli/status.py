@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import statistics
 from collections import Counter
 from datetime import UTC, datetime
@@ -20,9 +21,9 @@ from palaestrai_mosaik.execution import (
 )
 from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
 from palaestrai_mosaik.execution.cluster.submission import Submissions
-from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.execution.status import RunState, job_path
 
-from .common import FINISHED, say
+from .common import FINISHED, say, store_option
 from .folders import find_folder
 from .run_lists import factors_of, list_runs, short_path
 from .tables import count, duration, table
@@ -62,7 +63,7 @@ def status(
             line += f", about {duration(told['seconds_left'])} left with {told['processes']} at a time"
         say(line)
     if told["not_collected"]:
-        name = short_path(opened.path)
+        name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
         say(f"{count(told['not_collected'], 'finished run')} to be collected: arsenai collect {name}")
     return FINISHED
 
@@ -92,10 +93,8 @@ def _told(folder: DesignFolder, states: States) -> dict[str, Any]:
             {
                 "run": state.planned.uid,
                 "factors": factors_of(folder, values[state.planned.uid]),
-                "error": state.record.error
-                if state.status is RunStatus.FAILED and state.record
-                else state.status,
-                "log": short_path(job_path(folder.path, state.planned)) + ".log",
+                "error": state.error or state.status,
+                "log": _log(folder, state),
             }
             for state in failed
         ],
@@ -115,6 +114,13 @@ def _told(folder: DesignFolder, states: States) -> dict[str, Any]:
         "seconds_left": None if median is None else median * left / processes,
         "processes": processes,
     }
+
+
+def _log(folder: DesignFolder, state: RunState) -> str:
+    """Return where what went wrong is told: by the run, or by its task where the run did not begin."""
+    if state.before is not None and state.cover is not None and state.cover.log is not None:
+        return short_path(folder.path / state.cover.log)
+    return short_path(job_path(folder.path, state.planned)) + ".log"
 
 
 def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:

@@ -146,10 +146,11 @@ def _form(pattern: str) -> Callable[[str], object]:
 
 def _is_address(text: str) -> bool:
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return True
+    # a zone of IPv6 may be any text, and addresses become a part of shell commands
+    return getattr(address, "scope_id", None) is None
 
 
 def _list(
@@ -242,6 +243,11 @@ def _commas(text: str) -> list[str]:
 
 
 _NAME = "a name on one line"
+#: Parsl writes these names into shell commands as they are
+_PLAIN_NAME = _text(
+    "a name of letters, digits and _ . @ , : + / - that begins with a letter, a digit or _",
+    _form(r"\w[\w.@,:+/-]*"),
+)
 _PYTHON = _text("the path of a Python interpreter")
 _LINES = _list("lines of a shell script", _shell_fault)
 _DIRECTIVES = _list("options of sbatch, one in each line", _directive_fault)
@@ -286,8 +292,8 @@ PARSL = Table(
         ),
         "runs_per_task": _whole(1),
         "retries": _whole(0),
-        "partition": _text(_NAME),
-        "account": _text(_NAME),
+        "partition": _PLAIN_NAME,
+        "account": _PLAIN_NAME,
         "directives": _list("lines for the scheduler", _shell_fault),
         "prologue": _LINES,
         "python": _PYTHON,

@@ -11,12 +11,21 @@ from datetime import UTC, datetime
 from errno import EAGAIN
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, NamedTuple, Self
 
 from .folder import JOBS
 
 #: a byte behind all that is written: on Windows nobody can read what is locked
 _LOCKED_AT = 1 << 20
+
+
+class Holder(NamedTuple):
+    """Who holds a lock: a process of a host, since when (UTC, ISO 8601); ``used`` says what for."""
+
+    host: str
+    pid: int
+    since: str
+    used: str
 
 
 class FileLock:
@@ -74,11 +83,21 @@ class FileLock:
         json.dump(told, self._file)
         self._file.flush()
 
-    def _holder(self) -> str:
+    def holder(self) -> Holder | None:
+        """Return who said last to hold it; ``None`` where nobody has the file, or it says nothing.
+
+        Nothing is tried: its process may be gone.
+        """
         with suppress(OSError, ValueError, KeyError, TypeError):
             told = json.loads(self.path.read_text(encoding="utf-8"))
-            return f"{told['used']} process {told['pid']} on host {told['host']} since {told['since']}"
-        return "is in use by another process"
+            return Holder(str(told["host"]), int(told["pid"]), str(told["since"]), str(told["used"]))
+        return None
+
+    def _holder(self) -> str:
+        told = self.holder()
+        if told is None:
+            return "is in use by another process"
+        return f"{told.used} process {told.pid} on host {told.host} since {told.since}"
 
 
 def execution_lock(folder: Path, used: str = "is being executed by") -> FileLock:

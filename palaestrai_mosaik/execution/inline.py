@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +10,7 @@ from palaestrai_mosaik.run import Interrupt, Progress
 
 from .executor import Executor
 from .job import Job, JobRecord
-from .task import perform
+from .task import open_log, perform
 
 
 class InlineExecutor(Executor):
@@ -34,7 +35,7 @@ class InlineExecutor(Executor):
             record, trace = done
             if trace:
                 print(f"run {job.run!r} failed:\n{trace}", end="", file=sys.stderr)
-                with open(job.log, "a", encoding="utf-8", errors="backslashreplace") as log:
+                with os.fdopen(open_log(job), "a", encoding="utf-8", errors="backslashreplace") as log:
                     log.write(trace)
             record.write(job.record)
             job.marker.unlink(missing_ok=True)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import update
+from sqlalchemy import text, update
 
+from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.lookup import INSTANCES
+from palaestrai_mosaik.store.merge import DAMAGE_NOTE, instance_uids, is_damage, marked_status
 from palaestrai_mosaik.store.models import Instance, utc_now
 
 from .instances import instances_of, resumable
@@ -25,9 +29,15 @@ _DATABASE = "store.db"
 def open_own(location: StoreLocation) -> Store:
     """Open the store of one run, whose process this is; it is made where it is missing.
 
-    Its database has no log beside it: that needs memory which hosts do not share over a network.
-    Raises :class:`~palaestrai_mosaik.errors.StoreError`.
+    Its database has no log beside it: that needs memory which hosts do not share over a network. One
+    that is damaged is moved aside, which the log tells, and a new one is made. Raises
+    :class:`~palaestrai_mosaik.errors.StoreError`.
     """
+    folder = Path(location.location)
+    damage = _damage(folder)
+    if damage is not None:
+        aside = _move_aside(folder)
+        print(f"{damage}; it is now {aside}, this run begins anew", file=sys.stderr)
     file = Path(location.location) / _DATABASE
     # what cannot be written is told by the store, which makes its database itself then
     with suppress(OSError):
@@ -37,6 +47,45 @@ def open_own(location: StoreLocation) -> Store:
             temporary.write_bytes(empty_database())
             os.replace(temporary, file)
     return location.open(create=True, journal="delete")
+
+
+def is_whole(folder: Path, instance: str) -> bool:
+    """Whether ``instance`` has finished in the own store ``folder``, in which no damage was found; nothing is read."""
+    try:
+        if marked_status(folder / INSTANCES / instance) != "finished" or (folder / DAMAGE_NOTE).exists():
+            return False
+        return (folder / _DATABASE).stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _damage(folder: Path) -> str | None:
+    """Return why the own store ``folder`` cannot be used any more; ``None`` where it can, or is not there."""
+    with suppress(OSError):
+        return (folder / DAMAGE_NOTE).read_text(encoding="utf-8", errors="replace").strip()
+    file = folder / _DATABASE
+    if not file.exists() or not file.stat().st_size:
+        return f"the store {folder} has lost its database" if instance_uids(folder) else None
+    try:
+        with Store(folder, create=False) as store, store.database.reading() as session:
+            found = session.scalar(text("PRAGMA quick_check(1)"))
+    except StoreError as error:
+        if is_damage(error):
+            return f"the store {folder} is damaged: {error}"
+        raise
+    return None if found == "ok" else f"the store {folder} is damaged: {found}"
+
+
+def _move_aside(folder: Path) -> Path:
+    """Rename a damaged store so that nothing takes it for one; return its new path. Raises :class:`StoreError`."""
+    number = 1
+    while (aside := folder.with_name(f".damaged-{folder.name}-{number}")).exists():
+        number += 1
+    try:
+        os.rename(folder, aside)
+    except OSError as error:
+        raise StoreError(f"cannot move the damaged store {folder} aside: {error}") from error
+    return aside
 
 
 @cache

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,9 +15,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
-from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.errors import DocumentError, ExecutionError, StoreError
 from palaestrai_mosaik.run import Interrupt
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
+from palaestrai_mosaik.run.checkpoint import why_unusable
+from palaestrai_mosaik.run.resume import versions
+from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
 from .choice import Which, choose, select_runs
@@ -35,6 +39,8 @@ from .task import GRACE
 if TYPE_CHECKING:
     from .cluster.collect import Collected
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass
 class Summary:
@@ -43,7 +49,8 @@ class Summary:
     ``considered``: the runs that were asked about; ``before``: how many of them had each status
     and were left as they are; ``ended``: how many were executed, by how they ended;
     ``not_begun``: those that Ctrl-C or ``fail_fast`` came before; ``left_out``: those that another process executes.
-    ``failures``: the records of those that failed now. ``collected``: what was brought from runs' own stores to the common one.
+    ``failures``: the records of those that failed now. ``collected``: what was brought from runs' own stores to the common one; ``not_collected``: why
+    that could not be done.
     """
 
     considered: int
@@ -55,6 +62,7 @@ class Summary:
     seconds: float = 0.0
     interrupted: bool = False
     collected: Collected | None = None
+    not_collected: str | None = None
 
     @property
     def finished(self) -> int:
@@ -111,6 +119,7 @@ def run_folder(
             states = run_states(folder, opened, held=True, ask=not ignore_queue)
             choice = choose(states, which, considered)
             going_on = {state.planned.uid: resumable(opened, state.instances) for state in choice.chosen}
+            _tell_unusable(opened, choice.chosen, going_on)
         summary = Summary(choice.considered, before=choice.before)
         if choice.chosen:
             executor = make_executor(settings, folder)
@@ -123,14 +132,42 @@ def run_folder(
                 )
                 for state in choice.chosen
             )
-            with _signals_cancel(executor, progress):
-                _execute(executor, jobs, len(choice.chosen), settings.fail_fast, progress, summary)
-        if (folder.path / STORES).is_dir():
-            from .cluster.collect import collect_folder
-
-            summary.collected = collect_folder(folder, location)
+            try:
+                with _signals_cancel(executor, progress):
+                    _execute(executor, jobs, len(choice.chosen), settings.fail_fast, progress, summary)
+            except ExecutionError:
+                # what has ended until then is not to be missed
+                _collect(folder, location, summary)
+                raise
+        _collect(folder, location, summary)
     summary.seconds = time.perf_counter() - clock
     return summary
+
+
+def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) -> None:
+    """Bring what is in stores of single runs to the common one. That it cannot be done is told, not raised."""
+    if not (folder.path / STORES).is_dir():
+        return
+    from .cluster.collect import collect_folder
+
+    try:
+        summary.collected = collect_folder(folder, location)
+    except (ExecutionError, StoreError) as error:
+        summary.not_collected = str(error)
+
+
+def _tell_unusable(store: Store, chosen: Sequence[RunState], going_on: Mapping[str, str | None]) -> None:
+    """Tell, before they are executed, of runs that cannot go on: signed with another key, for instance."""
+    now, found = versions(), []
+    for state in chosen:
+        instance = going_on[state.planned.uid]
+        if instance is not None:
+            found.append(why_unusable(store.instance_directory(instance), state.planned.hash, now))
+    whys = [why for why in found if why is not None]
+    if whys:
+        logger.warning(
+            "%d of %d interrupted runs will start from the beginning: %s", len(whys), len(found), whys[0]
+        )
 
 
 def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own: bool) -> Job:

@@ -30,11 +30,11 @@ class RunStatus(StrEnum):
     RUNNING = "running"
     #: the store, or its own one, has all of it
     FINISHED = "finished"
-    #: it raised, ran out of time, or its process died
+    #: it raised, ran out of time, or its process died; or its task failed before any of its runs began
     FAILED = "failed"
     #: the user ended it
     INTERRUPTED = "interrupted"
-    #: the scheduler ended the task that executed it, and it has recorded nothing
+    #: the scheduler ended the task that executed it (or was to), and it has recorded nothing
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failed"
@@ -49,6 +49,12 @@ _ENDED_BY = {
     TaskWord.OUT_OF_MEMORY: RunStatus.OUT_OF_MEMORY,
     TaskWord.NODE_FAILED: RunStatus.NODE_FAILED,
     TaskWord.CANCELLED: RunStatus.CANCELLED,
+}
+#: what the end of a task in which no run has begun says of all of them: it would end so again
+_BEFORE = {
+    TaskWord.FAILED: (RunStatus.FAILED, "failed"),
+    TaskWord.TIMED_OUT: (RunStatus.TIMED_OUT, "reached its time limit"),
+    TaskWord.OUT_OF_MEMORY: (RunStatus.OUT_OF_MEMORY, "ran out of memory"),
 }
 
 
@@ -73,6 +79,24 @@ class RunState:
     def attempts(self) -> int:
         """How many attempts at it have begun, as far as ``jobs/`` knows."""
         return max(found.attempt if found is not None else 0 for found in (self.record, self.marker))
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, where it has failed and somebody said what."""
+        if self.before is not None:
+            return f"its task {self.before} before the run began"
+        return self.record.error if self.status is RunStatus.FAILED and self.record is not None else None
+
+    @property
+    def before(self) -> str | None:
+        """How its task ended (``failed``), where no run of that had begun and this is why it has failed.
+
+        ``cover.log`` may say why.
+        """
+        if self.cover is None or self.cover.word is None or self.cover.begun:
+            return None
+        status, how = _BEFORE.get(self.cover.word, (None, None))
+        return how if status is self.status else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +154,15 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         done = _is_current(record, run.attempt) and record is not None and record.status != "interrupted"
         return done or run.run in finished or not ask
 
+    def begun(run: TaskRun) -> bool:
+        if run.run in finished or _is_current(records.get(run.run), run.attempt):
+            return True
+        name = f"{run.slug}.running"
+        marker = Marker.read(folder.path / JOBS / name) if name in markers else None
+        return marker is not None and marker.hash == run.hash and marker.attempt >= run.attempt
+
     hashes = {run.uid: run.hash for run in planned}
-    covered = coverage(folder.path, hashes, settled, held=held)
+    covered = coverage(folder.path, hashes, settled, begun, held=held)
     states = (
         _state(folder, run, records.get(run.uid), markers, tuple(known.get(run.hash, ())), covered)
         for run in planned
@@ -178,7 +209,7 @@ def _status(
         return RunStatus.RUNNING
     current = cover is not None and _is_current(record, cover.attempt)
     if cover is not None and cover.word is not None and not (current and not _goes_on(record)):
-        found = _by_word(record if current else None, marker, cover.word)
+        found = _by_word(record if current else None, marker, cover.word, begun=cover.begun)
         if found is not None:
             return found
     if marker is not None:
@@ -193,12 +224,19 @@ def _when_over(record: JobRecord | None, statuses: list[str]) -> RunStatus:
     return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
 
 
-def _by_word(record: JobRecord | None, marker: Marker | None, word: TaskWord) -> RunStatus | None:
-    """Return what the scheduler's word says of a run without a final record; ``None``: nothing."""
+def _by_word(
+    record: JobRecord | None, marker: Marker | None, word: TaskWord, *, begun: bool
+) -> RunStatus | None:
+    """Return what the scheduler's word says of a run without a final record; ``None``: nothing.
+
+    ``begun``: whether any run of the task has.
+    """
     if word is TaskWord.RUNNING and marker is not None:
         return RunStatus.RUNNING
     if not word.ended:
         return RunStatus.QUEUED
+    if not begun and word in _BEFORE:
+        return _BEFORE[word][0]
     if marker is not None or (record is None and word is TaskWord.CANCELLED):
         return _ENDED_BY.get(word)
     return None

@@ -194,7 +194,7 @@ def _watch(lifeline: int, interrupt: Interrupt) -> None:
 def _redirect(job: Job) -> None:
     """Send what is printed from now on to the log."""
     _flush()
-    log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    log = open_log(job)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     os.close(log)
@@ -205,6 +205,17 @@ def _redirect(job: Job) -> None:
     faulthandler.enable(2)
     if job.attempt > 1:
         print(f"--- attempt {job.attempt}, {now()}", file=sys.stderr)
+
+
+def open_log(job: Job) -> int:
+    """Open the log to append to it; return the file descriptor.
+
+    A link in its place is replaced: it may lead to any file of the user, and others may have put it there.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    if job.log.is_symlink():
+        job.log.unlink(missing_ok=True)
+    return os.open(job.log, flags, 0o666)
 
 
 def _flush() -> None:

@@ -138,52 +138,75 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
     damaged: list[str] = []
     for number in reversed(numbers):
         path = folder / f"{number:06d}"
-        manifest, pickled, mine = _read(path)
-        if manifest is None:
+        try:
+            manifest, mine = _read_manifest(path)
+            pickled = (path / _STATE).read_bytes()
+        except OSError:
+            manifest, mine, pickled = None, False, b""
+        if manifest is None or manifest["state"] != _digest(pickled):
             damaged.append(path.name)
             continue
-        if manifest["format"] != _FORMAT:
-            raise CheckpointError(f"{path} has the format {manifest['format']}, not {_FORMAT}")
-        if not mine:
-            raise CheckpointError(
-                f"{path} was written by another user, or on another computer: it is not signed with the key in "
-                f"{key_file()}. To read it would run whatever it says; if you trust it, get a copy of the key that "
-                f"it was signed with, and name it in {VARIABLE}"
-            )
-        if manifest["document"] != hash:
-            raise CheckpointError(
-                f"{path} belongs to a document with the hash {manifest['document'][:16]}, not {hash[:16]}"
-            )
-        then = manifest["versions"]
-        changed = [
-            f"{name}: {then.get(name, 'none')} then, {versions.get(name, 'none')} now"
-            for name in sorted(then.keys() | versions.keys())
-            if versions.get(name) != then.get(name)
-        ]
-        if changed:
-            raise CheckpointError(f"{path} was written with other versions ({'; '.join(changed)})")
+        why = _why_not(path, manifest, mine, hash, versions)
+        if why is not None:
+            raise CheckpointError(why)
         yield Checkpoint(path, manifest["store"], pickled)
     if len(damaged) == len(numbers):
         raise CheckpointError(f"no checkpoint in {folder} is whole: {', '.join(damaged)}")
 
 
-def _read(path: Path) -> tuple[dict[str, Any] | None, bytes, bool]:
-    """Return manifest and state of a checkpoint, and whether this user has signed it.
+def why_unusable(directory: Path, hash: str, versions: dict[str, str]) -> str | None:
+    """Return why :func:`whole_checkpoints` would refuse what is there; ``None`` if it would not.
 
-    There is no manifest where anything is damaged.
+    Only what is said of the state is read, not the state: it may be damaged all the same.
     """
-    try:
-        head, _, body = (path / _MANIFEST).read_bytes().partition(b"\n")
-        pickled = (path / _STATE).read_bytes()
-    except OSError:
-        return None, b"", False
+    folder = directory / FOLDER
+    for number in reversed(_numbers(folder)):
+        path = folder / f"{number:06d}"
+        try:
+            manifest, mine = _read_manifest(path)
+        except OSError:
+            continue
+        except CheckpointError as error:  # of the key
+            return str(error)
+        if manifest is not None:
+            return _why_not(path, manifest, mine, hash, versions)
+    return f"no checkpoint in {folder} is whole"
+
+
+def _why_not(
+    path: Path, manifest: dict[str, Any], mine: bool, hash: str, versions: dict[str, str]
+) -> str | None:
+    """Return why a checkpoint that is whole cannot be used, if so."""
+    if manifest["format"] != _FORMAT:
+        return f"{path} has the format {manifest['format']}, not {_FORMAT}"
+    if not mine:
+        return (
+            f"{path} was written by another user, or on another computer: it is not signed with the key in "
+            f"{key_file()}. To read it would run whatever it says; if you trust it, get a copy of the key that "
+            f"it was signed with, and name it in {VARIABLE}"
+        )
+    if manifest["document"] != hash:
+        return f"{path} belongs to a document with the hash {manifest['document'][:16]}, not {hash[:16]}"
+    then = manifest["versions"]
+    changed = [
+        f"{name}: {then.get(name, 'none')} then, {versions.get(name, 'none')} now"
+        for name in sorted(then.keys() | versions.keys())
+        if versions.get(name) != then.get(name)
+    ]
+    return f"{path} was written with other versions ({'; '.join(changed)})" if changed else None
+
+
+def _read_manifest(path: Path) -> tuple[dict[str, Any] | None, bool]:
+    """Return the manifest of a checkpoint, ``None`` if it is damaged, and whether this user has signed it.
+
+    Raises :class:`OSError` where it cannot be read.
+    """
+    head, _, body = (path / _MANIFEST).read_bytes().partition(b"\n")
     digest, _, signature = head.decode("ascii", "replace").partition(" ")
     if _digest(body) != digest:
-        return None, b"", False
+        return None, False
     manifest: dict[str, Any] = json.loads(body)
-    if manifest["state"] != _digest(pickled):
-        return None, b"", False
-    return manifest, pickled, is_signed(body, signature)
+    return manifest, is_signed(body, signature)
 
 
 def discard_newer(checkpoint: Checkpoint) -> None:

@@ -29,14 +29,17 @@ def key_file() -> Path:
     """Return where the key is, or will be. Raises :class:`CheckpointError` for a user without a home."""
     if own := os.environ.get(VARIABLE):
         return Path(own)
+    # (what is not absolute does not count, by the specification of these folders)
+    base = Path(os.environ.get("XDG_DATA_HOME") or "")
     try:
-        base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        if not base.is_absolute():
+            base = Path.home() / ".local" / "share"
     except RuntimeError as error:
         raise CheckpointError(
             f"checkpoints need a key to sign them, and there is no home to keep it in ({error}); name a file "
             f"in the environment variable {VARIABLE}"
         ) from error
-    return Path(base) / "palaestrai_mosaik" / "checkpoint.key"
+    return base / "palaestrai_mosaik" / "checkpoint.key"
 
 
 def sign(data: bytes) -> str:
@@ -45,7 +48,7 @@ def sign(data: bytes) -> str:
     Raises :class:`CheckpointError` where it cannot be read or made.
     """
     file = key_file()
-    if not file.exists():
+    if not os.path.exists(file):  # (where it may not be looked for, the error is that of making it)
         _make(file)
     return hmac.new(_read(file), data, hashlib.sha256).hexdigest()
 
@@ -53,7 +56,7 @@ def sign(data: bytes) -> str:
 def is_signed(data: bytes, signature: str) -> bool:
     """Whether ``signature`` is this user's of ``data``. Raises :class:`CheckpointError` as :func:`sign`."""
     file = key_file()
-    return file.exists() and hmac.compare_digest(
+    return os.path.exists(file) and hmac.compare_digest(
         hmac.new(_read(file), data, hashlib.sha256).hexdigest().encode(), signature.encode()
     )
 
@@ -61,12 +64,10 @@ def is_signed(data: bytes, signature: str) -> bool:
 @cache
 def _read(file: Path) -> bytes:
     try:
-        if os.name == "posix" and file.stat().st_mode & 0o007:
-            raise CheckpointError(
-                f"the key of checkpoints {file} may be read or written by everybody: chmod 600 {file}, or delete "
-                "it (then no earlier checkpoint is taken)"
-            )
-        key = bytes.fromhex(file.read_text(encoding="ascii"))
+        with open(file, encoding="ascii") as stream:
+            if os.name == "posix":
+                _check(file, os.fstat(stream.fileno()))
+            key = bytes.fromhex(stream.read())
     except OSError as error:
         raise CheckpointError(
             f"the key of checkpoints {file} cannot be read: {error.strerror}; another file may be named in "
@@ -77,6 +78,20 @@ def _read(file: Path) -> bytes:
     if len(key) != _BYTES:
         raise CheckpointError(f"{file} is no key of checkpoints: {_BYTES} bytes in hexadecimal digits")
     return key
+
+
+def _check(file: Path, status: os.stat_result) -> None:
+    # (root can read all keys, and exchange them)
+    if status.st_uid not in (0, os.geteuid()):
+        raise CheckpointError(
+            f"the key of checkpoints {file} belongs to another user, who could sign what you would run: make a "
+            "copy of your own, if you trust this user"
+        )
+    if status.st_mode & 0o007:
+        raise CheckpointError(
+            f"the key of checkpoints {file} may be read or written by everybody: chmod 600 {file}, or delete "
+            "it (then no earlier checkpoint is taken)"
+        )
 
 
 def _make(file: Path) -> None:

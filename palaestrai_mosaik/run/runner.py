@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import time
 from contextlib import ExitStack
@@ -34,6 +35,10 @@ GLOBAL_RANDOMNESS = (
     "code of this phase used a global random generator (random or numpy.random); results may differ from "
     "execution to execution; use the rng of the environment, muscle or brain"
 )
+
+
+#: what a disk says that is full: it may not be so next time
+_FOR_A_MOMENT = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass
@@ -142,6 +147,8 @@ class _Phases:
         self.context = context
         self.result = result
         self.checkpoints = checkpoints
+        #: why the last checkpoint was not written
+        self._missed = ""
 
     def run(self, state: dict[str, Any] | None) -> None:
         """Run all phases, or those that a checkpoint's ``state`` leaves."""
@@ -172,14 +179,17 @@ class _Phases:
             inside = None if runner is None else runner.state()
             state = {"phase": phase, "inside": inside, "results": self.result.phases}
             checkpoints.write(state, recorder.mark(), started)
+            self._missed = ""
         except CheckpointError as error:
-            if isinstance(error.__cause__, OSError):  # a disk that is full may not be so next time
+            cause = error.__cause__
+            if not (isinstance(cause, OSError) and cause.errno in _FOR_A_MOMENT):
+                checkpoints.stop()
+                self._warn(f"no more checkpoints, the run cannot be resumed from here on: {error}")
+            elif str(error) != self._missed:
+                self._missed = str(error)
                 self._warn(
                     f"no checkpoint now, until the next one the run can only be resumed from before: {error}"
                 )
-                return
-            checkpoints.stop()
-            self._warn(f"no more checkpoints, the run cannot be resumed from here on: {error}")
 
     def _warn(self, warning: str) -> None:
         self.result.warnings.append(warning)

@@ -11,9 +11,9 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -60,6 +60,8 @@ _AWAY = (
     "too many connections",
     "remaining connection slots",
 )
+#: what SQLite calls a transaction that was cut off, where this process may not undo it
+_CUT_OFF = "sqlite_readonly_rollback"
 #: what to do about what drivers say
 _ADVICE = {
     "too many clients": "execute fewer runs at the same time, or raise max_connections of the server",
@@ -67,6 +69,7 @@ _ADVICE = {
     "remaining connection slots": "execute fewer runs at the same time, or raise max_connections of the server",
     "database is locked": f"another program has held it for more than {TIMEOUT:g} s",
     "readonly database": "this process may not write there, or the file system is read-only",
+    _CUT_OFF: "a writer was killed within a transaction: who may write there must open it once, which undoes it",
     "unable to open database file": "is the folder there, and may this process write to it?",
     "no module named 'psycopg'": "pip install 'palaestrai-mosaik[postgresql]'",
 }
@@ -106,7 +109,8 @@ class Database:
     waits up to a minute before it begins. One that is cut off raises, and may have been committed if
     that was when it was committed.
 
-    An SQLite file that this process may not write, or in such a folder, can be read all the same.
+    An SQLite file that this process may not write, or in such a folder, can be read all the same, unless
+    somebody begins or goes on to write a file with a write-ahead log meanwhile: that raises, too.
 
     ``journal``: of a new SQLite file; one that is there keeps what it has, however it is opened.
 
@@ -122,6 +126,8 @@ class Database:
         if is_file and not Path(str(file)).exists() and not create:
             raise StoreError(f"there is no store at {file}")
         self._make_wal = bool(is_file) and journal == "wal" and _is_new(Path(str(file)))
+        #: a file that is read as it is, without locks, and its state then
+        self._as_it_was: tuple[Path, _FileState] | None = None
         try:
             self.engine = self._make_engine()
         except (SQLAlchemyError, ImportError) as error:
@@ -141,7 +147,13 @@ class Database:
             return sa.create_engine(
                 self._url, connect_args=options, pool_pre_ping=True, pool_size=1, max_overflow=-1
             )
-        url = _as_it_is(self._url) if _is_closed_to_us(Path(str(self._url.database))) else self._url
+        file, url = Path(str(self._url.database)), self._url
+        if _is_closed_to_us(file):
+            state = _state(file)
+            # a log that is there can be read; one that is not, and would have to be made, has nothing in it
+            immutable = _has_log_mode(file) and state.log is None
+            url = _read_only(self._url, immutable=immutable)
+            self._as_it_was = (file, state) if immutable else None
         engine = sa.create_engine(url, connect_args={"timeout": TIMEOUT})
 
         @sa.event.listens_for(engine, "connect")
@@ -195,6 +207,8 @@ class Database:
                 yield session
         except SQLAlchemyError as error:
             raise self._problem("cannot read", error) from self._cause(error)
+        if self._as_it_was is not None and _state(self._as_it_was[0]) != self._as_it_was[1]:
+            raise StoreError(f"the database {self.name} is written to by another process: open it again")
 
     def _connected(self, **options: Any) -> Connection:
         """Return a connection; wait for a server that is away for the moment."""
@@ -217,7 +231,10 @@ class Database:
         error = _first(error)
         said = str(error.orig if isinstance(error, DBAPIError) else error)
         said = without_passwords(" ".join(said.split()), self._url)
-        advice = next((hint for sign, hint in _ADVICE.items() if sign in said.lower()), None)
+        name = str(getattr(getattr(error, "orig", error), "sqlite_errorname", ""))
+        advice = _ADVICE.get(name.lower()) or next(
+            (hint for sign, hint in _ADVICE.items() if sign in said.lower()), None
+        )
         return said if advice is None else f"{said} ({advice})"
 
     def _problem(self, what: str, error: BaseException) -> StoreError:
@@ -318,12 +335,39 @@ def _is_away(error: OperationalError) -> bool:
 
 
 def _is_closed_to_us(file: Path) -> bool:
-    """Whether this process may only read the SQLite file, and nobody has it open for writing."""
-    may = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
-    return file.exists() and not may and not file.with_name(file.name + "-wal").exists()
+    """Whether this process may only read the SQLite file."""
+    return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
-def _as_it_is(url: sa.URL) -> sa.URL:
-    """Return the URL by which an SQLite file is read without its write-ahead log, which would have to be made."""
+class _FileState(NamedTuple):
+    """What changes when an SQLite file is written to; ``log`` when there is a write-ahead log."""
+
+    size: int
+    modified: int
+    log: int | None
+
+
+def _state(file: Path) -> _FileState:
+    size, modified, log = 0, 0, None
+    with suppress(OSError):
+        stat = file.stat()
+        size, modified = stat.st_size, stat.st_mtime_ns
+    with suppress(FileNotFoundError):
+        log = file.with_name(file.name + "-wal").stat().st_mtime_ns
+    return _FileState(size, modified, log)
+
+
+def _has_log_mode(file: Path) -> bool:
+    """Whether the SQLite file is one with a write-ahead log (https://www.sqlite.org/fileformat2.html, 1.3.3)."""
+    try:
+        with open(file, "rb") as stream:
+            return stream.read(20)[18:] == b"\2\2"
+    except OSError:
+        return False  # why it cannot be read is told by whoever opens it
+
+
+def _read_only(url: sa.URL, *, immutable: bool) -> sa.URL:
+    """Return the URL by which an SQLite file is read; ``immutable``: without locks, and without its log."""
     path = quote(os.path.abspath(str(url.database)))
-    return url.set(database=f"file:{path}", query={"mode": "ro", "immutable": "1", "uri": "true"})
+    query = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if immutable else {})
+    return url.set(database=f"file:{path}", query=query)

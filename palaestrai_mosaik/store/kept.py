@@ -67,7 +67,10 @@ def read_kept(kind: str, folder: Path, parts: int) -> Kept:
 
 
 def count_rows(folder: Path, parts: int) -> int:
-    """Return how many rows the first ``parts`` parts in ``folder`` hold."""
+    """Return how many rows the first ``parts`` parts in ``folder`` hold; all of them are read.
+
+    Raises :class:`StoreError` for a part that is missing or damaged.
+    """
     return sum(open_part(part_path(folder, number), _count) for number in range(parts))
 
 
@@ -108,4 +111,4 @@ def _read_statistics(folder: Path, parts: int) -> KeptStatistics:
 
 
 def _count(file: pq.ParquetFile) -> int:
-    return int(file.metadata.num_rows)
+    return int(file.read().num_rows)

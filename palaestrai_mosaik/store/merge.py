@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Table, bindparam, create_engine, delete, func, insert, select, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.errors import StoreError
@@ -28,8 +28,10 @@ from .database import HEAD, TIMEOUT
 from .lookup import INSTANCES, inside
 from .models import Base, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
+from .phase_recorder import digests_of
 from .recorder import MARKER
 from .store import Store, document_id, experiment_id
+from .verify import marker_damage
 
 _TABLES = Base.metadata.tables
 #: what belongs to one instance: what a row refers to comes before it
@@ -78,6 +80,23 @@ _POSTGRESQL_LOCK = 0x70A1E57B
 
 #: the status of an instance whose process is gone and has not said so
 LOST = "lost"
+#: the file that tells why the store in whose folder it lies is not used any more
+DAMAGE_NOTE = "damaged"
+# SQLite's codes for what is no fault of the file system, of another process or of rights: an error
+# (no such table), corrupt, format, not a database
+_CORRUPT = (1, 11, 24, 26)
+
+
+class DamagedStore(StoreError):
+    """A store does not have what was recorded into it; to read it again is no use."""
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether ``error``, or what it was raised from, says that the file of an SQLite database is damaged."""
+    while error is not None and not isinstance(error, DBAPIError):
+        error = error.__cause__
+    code = None if error is None else getattr(error.orig, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _CORRUPT
 
 
 class InstanceState(NamedTuple):
@@ -112,13 +131,18 @@ class StoreReader:
     def reading(self, directory: Path) -> Iterator[Session]:
         """Give a session that reads the store in ``directory``; one of an older release is upgraded.
 
-        Raises :class:`StoreError` where it cannot be opened. Tables are found by their names alone,
-        because the connection has none of its own.
+        Raises :class:`StoreError` where it cannot be opened, and :class:`DamagedStore` where that is
+        because it is damaged. Tables are found by their names alone, because the connection has none
+        of its own.
         """
         file = directory / "store.db"
+        _check_size(file)
         with self._engine.connect() as connection, Session(connection) as session:
             if not self._attach(session, file):
-                Store(directory, create=False).close()
+                try:
+                    Store(directory, create=False).close()
+                except StoreError as error:
+                    raise (DamagedStore(str(error)) if is_damage(error) else error) from error
                 if not self._attach(session, file):
                     raise StoreError(f"{file} cannot be read")
             try:
@@ -145,6 +169,18 @@ class StoreReader:
         return False
 
 
+def _check_size(file: Path) -> None:
+    """Refuse a database that is missing, or empty: one is put in place with all its tables."""
+    try:
+        size = file.stat().st_size
+    except FileNotFoundError:
+        raise DamagedStore(f"there is no store at {file}") from None
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error}") from error
+    if not size:
+        raise DamagedStore(f"{file} is damaged: it is empty")
+
+
 def instance_states(session: Session, uids: Sequence[str] | None = None) -> list[InstanceState]:
     """Return the states of the instances of a store, oldest first; of those of ``uids``, if given."""
     columns = [getattr(Instance, name) for name in InstanceState._fields]
@@ -159,7 +195,7 @@ def instance_uids(directory: Path) -> list[str]:
     """Return the uids of the instances that have a folder in the store at ``directory``, the oldest first."""
     try:
         return sorted(name for name in os.listdir(directory / INSTANCES) if not name.startswith("."))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -173,10 +209,15 @@ def marked_status(directory: Path) -> str | None:
 
 
 def has_finished(directory: Path) -> bool:
-    """Whether an instance in the store at ``directory`` has finished, as its marker says; nothing is opened."""
-    return any(
-        marked_status(directory / INSTANCES / uid) == "finished" for uid in reversed(instance_uids(directory))
-    )
+    """Whether an instance in the store at ``directory`` has finished, as its marker says; nothing is opened.
+
+    Not so where the store was found damaged, or may not be read.
+    """
+    try:
+        uids = [] if (directory / DAMAGE_NOTE).exists() else instance_uids(directory)
+        return any(marked_status(directory / INSTANCES / uid) == "finished" for uid in reversed(uids))
+    except OSError:
+        return False
 
 
 def has_files_of(source: Path, target: Path) -> bool:
@@ -187,7 +228,7 @@ def has_files_of(source: Path, target: Path) -> bool:
 def _read_marker(directory: Path) -> bytes | None:
     try:
         return (directory / MARKER).read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
@@ -261,7 +302,7 @@ def remove_rows(session: Session, uid: str) -> None:
 
 
 def check_rows(source: Session, directory: Path, uid: str) -> None:
-    """Raise :class:`StoreError` where :func:`copy_rows` would, because of the source."""
+    """Raise :class:`DamagedStore` where :func:`copy_rows` would, because of the source."""
     for _ in _read(source, directory, uid):
         pass
 
@@ -269,8 +310,8 @@ def check_rows(source: Session, directory: Path, uid: str) -> None:
 def copy_rows(source: Session, directory: Path, target: Session, uid: str) -> None:
     """Insert the rows of the instance ``uid`` of ``source``, whose files are in ``directory``, into ``target``.
 
-    Raises :class:`StoreError` where the source cannot be read or files are missing, and SQLAlchemy's
-    errors where the target does not take the rows.
+    Raises :class:`DamagedStore` where rows or files are missing or damaged, :class:`StoreError` where the
+    source cannot be read otherwise, and SQLAlchemy's errors where the target does not take the rows.
     """
     ids: dict[str, dict[int, int]] = {name: {} for name in REFERENCES.values()}
     for table, rows in _read(source, directory, uid):
@@ -290,10 +331,11 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
     """Yield tables, and rows of the instance ``uid`` in them, in the order in which they can be inserted.
 
     In place of the ids of what it shares with others, the instance's row has ``document`` (a
-    mapping) and ``experiment`` (a uid).
+    mapping) and ``experiment`` (a uid). Raises :class:`DamagedStore`.
     """
     if not directory.is_dir():
-        raise StoreError(f"{directory} is missing")
+        raise DamagedStore(f"{directory} is missing")
+    streams: dict[str, Any] = {}
     try:
         row = dict(session.execute(_INSTANCE, {"instance": uid}).mappings().one())
         row_id, document = row["id"], row.pop("run_document_id")
@@ -307,9 +349,17 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
                 rows = [dict(row._mapping) for row in chunk]
                 if name == "streams":
                     _check_streams(directory, rows)
+                    streams |= {row["folder"]: row for row in rows if row["digest"] is not None}
                 yield _TABLES[name], rows
     except (SQLAlchemyError, ValueError, TypeError) as error:  # (a date or JSON that is none)
-        raise StoreError(f"the rows of {directory} are damaged: {error}") from error
+        if isinstance(error, DBAPIError) and not is_damage(error):
+            raise StoreError(f"the rows of {directory} cannot be read: {error.orig}") from error
+        raise DamagedStore(f"the rows of {directory} are damaged: {error}") from error
+    # one that was killed right before it had its marker has all of the run
+    if row["status"] == "finished" and (directory / MARKER).exists():
+        damage = marker_damage(directory / MARKER, uid, digests_of(streams))
+        if damage is not None:
+            raise DamagedStore(damage)
 
 
 def _exchange(rows: Sequence[dict[str, Any]], column: str, ids: Mapping[int, int], directory: Path) -> None:
@@ -317,7 +367,7 @@ def _exchange(rows: Sequence[dict[str, Any]], column: str, ids: Mapping[int, int
         found = row[column]
         if found is not None:
             if found not in ids:
-                raise StoreError(f"the rows of {directory} are damaged: {column} {found} is not there")
+                raise DamagedStore(f"the rows of {directory} are damaged: {column} {found} is not there")
             row[column] = ids[found]
 
 
@@ -326,7 +376,7 @@ def _check_streams(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         folder = inside(directory, row["folder"])
         there = len(part_files(folder))
         if row["parts"] is not None and there < row["parts"]:
-            raise StoreError(f"{folder} is damaged: of {row['parts']} part files, {there} are there")
+            raise DamagedStore(f"{folder} is damaged: of {row['parts']} part files, {there} are there")
 
 
 def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:

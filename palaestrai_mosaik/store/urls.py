@@ -8,6 +8,7 @@ password, so it is read where the database is opened, and masked wherever a loca
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -21,10 +22,12 @@ from palaestrai_mosaik.errors import StoreError
 FILE, VARIABLE = "@", "env:"
 #: what stands for a password
 MASK = "***"
-#: keys of the part after ``?`` that hold secrets, in PostgreSQL
+#: keys of the part after ``?`` that hold secrets, in PostgreSQL; in whatever letters they are written
 _SECRETS = frozenset(
     {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
 )
+#: how libpq, and others, write what SQLAlchemy writes as a URL: no name of a folder looks like that
+_PAIRS = re.compile(r"(?:^|[\s;])(?:host|hostaddr|server|dbname|password|pwd)\s*=", re.IGNORECASE)
 #: a password so short would be found in every other word of a message
 _SHORTEST = 3
 _ADVICE = (
@@ -34,8 +37,8 @@ _ADVICE = (
 
 
 def is_database(location: str) -> bool:
-    """Whether ``location`` means a database by its URL, not a folder."""
-    return "://" in location or location.startswith((FILE, VARIABLE))
+    """Whether ``location`` means a database, not a folder: by its URL, or by what should have been one."""
+    return "://" in location or location.startswith((FILE, VARIABLE)) or bool(_PAIRS.search(location))
 
 
 def database_url(location: str) -> sa.URL:
@@ -64,12 +67,13 @@ def shown(location: str) -> str:
         return masked(_parsed(location, ""))
     except StoreError:
         # nobody knows what in it is the password
-        return f"{location.partition('://')[0]}://{MASK}"
+        scheme, found, _ = location.partition("://")
+        return f"{scheme}://{MASK}" if found and not _PAIRS.search(scheme) else MASK
 
 
 def masked(url: sa.URL) -> str:
     """Return ``url`` as text, without passwords."""
-    secret = {key: MASK for key in url.query if key in _SECRETS}
+    secret = {key: MASK for key in url.query if key.lower() in _SECRETS}
     told = url.update_query_dict(secret).render_as_string(hide_password=True)
     return told.replace(quote_plus(MASK), MASK)
 
@@ -95,9 +99,9 @@ def without_passwords(text: str, url: sa.URL) -> str:
 
 def _passwords(url: sa.URL) -> list[str]:
     found = [] if url.password is None else [str(url.password)]
-    for key in _SECRETS & url.query.keys():
-        value = url.query[key]
-        found += [value] if isinstance(value, str) else value
+    for key, value in url.query.items():
+        if key.lower() in _SECRETS:
+            found += [value] if isinstance(value, str) else value
     return [password for password in found if password]
 
 

@@ -1,31 +1,61 @@
-"""Whether a store still holds what was recorded: files are read, and compared with the database."""
+"""Whether a store still holds what was recorded: files are read, and compared with the database.
+
+Read are all parts (steps against their digests, wall-clock times against their checksums), the dumps of
+brains (against their SHA-256), the marker of a finished instance, and what episodes gave agents (sums
+and means against the steps). Nothing tells of: what else stands in the database (lengths of episodes,
+their dates, minimum and maximum of outcomes, documents, errors, warnings), and dumps of brains
+whose file is gone.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select, update
+import numpy as np
+from sqlalchemy import and_, select, update
 
 from palaestrai_mosaik.errors import StoreError
 
 from .kept import count_rows, read_kept
-from .models import Failure, Instance, KeptBrain, RunDocument, to_json, utc_now
-from .part_reading import whole_parts
+from .models import (
+    Agent,
+    Episode,
+    Failure,
+    Instance,
+    KeptBrain,
+    Outcome,
+    Phase,
+    RunDocument,
+    SafeText,
+    to_json,
+    utc_now,
+)
+from .part_reading import columns_of, read_parts, whole_parts
 from .parts import wall_folder, write_text
 from .phase_recorder import digests_of
 from .query import status_of
 from .recorder import MARKER
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
     from .store import Store
 
 #: the kind of error that a finished instance has which was found damaged
 DAMAGED = "Damaged"
+#: how the file of a brain's dump begins (written by ``agent.dumper``, which the store does not import)
+_DUMP_HEAD = re.compile(rb"palaestrai-mosaik-brain sha256=([0-9a-f]{64}) bytes=[0-9]+")
+#: sums over the same steps in another order differ by less than this, relative to the largest of them
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +74,12 @@ class Verified:
     damage: tuple[str, ...]
 
 
-def verify(store: Store, run: str) -> Verified:
-    """Read all that the store holds of an instance, and compare it with the digests in the database.
+def verify(store: Store, run: str, *, outcomes: bool = True) -> Verified:
+    """Read what the store holds of an instance, and compare it with what the database says of it.
 
-    Of phases that have not ended there is no digest: their parts are only read, and not even that as
-    long as the run goes on. Raises :class:`StoreError` for an unknown run.
+    What is compared stands at the beginning of this module. Of phases that have not ended there is no
+    digest: their parts are only read, and not even that as long as the run goes on. ``outcomes``: whether
+    sums of the database are compared, too. Raises :class:`StoreError` for an unknown run.
     """
     uid = store.find_run(run)
     with store.database.reading() as session:
@@ -74,7 +105,12 @@ def verify(store: Store, run: str) -> Verified:
         except StoreError as error:
             damage.append(str(error))
     if status == "finished":
-        damage += _look_at_marker(directory / MARKER, digests_of(told))
+        wrong = marker_damage(directory / MARKER, uid, digests_of(told))
+        damage += [] if wrong is None else [wrong]
+    if status != "running":
+        damage += _damaged_dumps(directory)
+    if outcomes and status == "finished" and not damage:
+        damage += _other_outcomes(store, uid)
     return Verified(uid, document, status, total, tuple(damage))
 
 
@@ -103,16 +139,112 @@ def _read(folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None)
     return kept.rows
 
 
-def _look_at_marker(path: Path, digests: dict[str, Any]) -> Sequence[str]:
-    """Return what is wrong with the marker of a finished instance."""
+def marker_damage(path: Path, uid: str, digests: dict[str, str]) -> str | None:
+    """Return what is wrong with the marker of the finished instance ``uid``, if anything.
+
+    ``digests`` are those of its streams in the database.
+    """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["digests"]
+        found = json.loads(path.read_text(encoding="utf-8"))
+        as_written = (found["uid"], found["status"]) == (uid, "finished")
+        if as_written and found["digests"] == digests:
+            return None
     except FileNotFoundError:
-        # killed right before it was put there: the database has all of the run by then
-        return ()
+        return f"{path} is missing"
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return (f"{path} is damaged: {error}",)
-    return () if found == digests else (f"{path} names other digests than the database",)
+        return f"{path} is damaged: {type(error).__name__}: {error}"
+    other = "digests than the database" if as_written else "instance, or another end than the database"
+    return f"{path} names {'other' if as_written else 'another'} {other}"
+
+
+def _damaged_dumps(directory: Path) -> Iterator[str]:
+    """Yield a sentence for each file of a brain's dump that is not as it was written."""
+    for path in sorted(directory.glob("brains/**/brain*.bin")):
+        if "." in path.parent.name:  # one that was about to take the place of another
+            continue
+        try:
+            head, _, dump = path.read_bytes().partition(b"\n")
+        except OSError as error:
+            yield f"{path} cannot be read: {error}"
+            continue
+        written = _DUMP_HEAD.fullmatch(head)
+        if written is None or hashlib.sha256(dump).hexdigest() != written[1].decode():
+            yield f"{path} is damaged: it does not have the SHA-256 with which a brain's dump begins"
+
+
+#: whose value in which episode: phase, agent, whether an evaluation, worker, episode, column of the steps
+_Value = tuple[int, str, bool, int, int, str]
+
+
+def _other_outcomes(store: Store, uid: str) -> Iterator[str]:
+    """Yield a sentence for each sum or mean of an episode that is another than its steps say."""
+    columns = (Phase.number, Agent.name, Outcome.evaluation, Outcome.worker, Outcome.episode)
+    values = (Outcome.kind, Outcome.name, Outcome.sum, Outcome.mean, Episode.phase_id)
+    shared = ("phase_id", "worker", "episode", "evaluation")
+    of_episode = and_(*(getattr(Episode, name) == getattr(Outcome, name) for name in shared))
+    asked = select(*columns, *values).select_from(Outcome).join(Agent).outerjoin(Episode, of_episode)
+    asked = asked.join(Phase, Phase.id == Outcome.phase_id).join(Instance)
+    recorded: dict[_Value, tuple[float, float]] = {}
+    with store.database.reading() as session:
+        for *whose, kind, name, total, mean, there in session.execute(asked.where(Instance.uid == uid)):
+            if there is None:
+                yield f"the database has outcomes of {_episode(*whose)}, and not the episode itself"
+            column = "objective" if kind == "objective" else f"reward.{name}"
+            # (null is NaN)
+            moments = tuple(math.nan if one is None else one for one in (total, mean))
+            recorded[*whose, column] = moments  # type: ignore[assignment]
+    steps = _sums_of_steps(store, uid)
+    nothing = (math.nan, math.nan)
+    for value in sorted(steps.keys() | recorded.keys()):
+        said, mean = recorded.get(value, nothing)
+        total, count, size = steps.get(value, (0.0, 0.0, 0.0))
+        if count:
+            limit = _ROUNDING * size
+            # (both are infinite, or NaN because of infinities, or close)
+            if all(_close(one, total, limit) for one in (said, mean * count)):
+                continue
+        elif math.isnan(said):
+            continue
+        *whose, column = value
+        yield (
+            f"the database has the sum {said} and the mean {mean} of {column} of {_episode(*whose)}; its steps "
+            f"give the sum {total}, the mean {total / (count or 1)}"
+        )
+
+
+def _episode(phase: int, agent: str, evaluation: bool, worker: int, episode: int) -> str:
+    kind = "evaluation" if evaluation else "episode"
+    return f"{agent!r} in phase {phase}, worker {worker}, {kind} {episode}"
+
+
+def _close(one: float, other: float, limit: float) -> bool:
+    if math.isfinite(one) and math.isfinite(other):
+        return abs(one - other) <= limit
+    return one == other or (math.isnan(other) and math.isnan(one))
+
+
+def _sums_of_steps(store: Store, uid: str) -> dict[_Value, tuple[float, float, float]]:
+    """Return sum, number and sum of magnitudes of the values that are not NaN, if any, from all agents' steps."""
+    found: dict[_Value, Any] = defaultdict(lambda: np.zeros(3))
+    as_stored = partial(SafeText().process_bind_param, dialect=store.database.engine.dialect)
+    streams = store.streams(uid)
+    agents = streams[streams["kind"] == "agent"][["phase", "name", "evaluation", "folder", "parts"]]
+    for phase, agent, evaluation, folder, parts in agents.itertuples(index=False):
+        for path in whole_parts(store.instance_directory(uid) / folder, parts):
+            wanted = [
+                name for name in columns_of([path]) if name == "objective" or name.startswith("reward.")
+            ]
+            table = read_parts([path], lambda names: None, ["worker", "episode", *wanted])
+            keys = np.stack([table[name].to_numpy() for name in ("worker", "episode")])
+            episodes, where = np.unique(keys, axis=1, return_inverse=True)
+            for name in wanted:
+                values = table[name].to_numpy()
+                there = ~np.isnan(values)
+                values = np.where(there, values, 0.0)
+                sums = [np.bincount(where.ravel(), weights) for weights in (values, there, np.abs(values))]
+                for (worker, episode), moments in zip(episodes.T.tolist(), np.stack(sums, 1), strict=True):
+                    found[phase, agent, bool(evaluation), worker, episode, str(as_stored(name))] += moments
+    return {value: tuple(moments.tolist()) for value, moments in found.items()}
 
 
 def instances_to_verify(store: Store) -> list[str]:
@@ -121,6 +253,12 @@ def instances_to_verify(store: Store) -> list[str]:
     with store.database.reading() as session:
         found = select(Instance.uid).where(Instance.id.not_in(known)).order_by(Instance.id)
         return list(session.scalars(found))
+
+
+def marked_damaged(session: Session, uids: Sequence[str]) -> set[str]:
+    """Return those of the instances ``uids`` that :func:`mark_failed` has recorded as failed; few at a time."""
+    marked = select(Instance.uid).join(Failure).where(Failure.kind == DAMAGED, Instance.uid.in_(uids))
+    return set(session.scalars(marked))
 
 
 def mark_failed(store: Store, verified: Verified) -> bool:

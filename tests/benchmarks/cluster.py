@@ -3,13 +3,15 @@
     python tests/benchmarks/cluster.py [--runs 200] [--seconds 0.5] [--jobs 2] [--only parsl,local]
 
 A run computes for so many seconds (of CPU time, so they cannot be slept away) and records its steps.
-``ideal`` is what such runs take one after the other in a warm process, over ``jobs``: it is measured
-with a tenth of them. ``local`` is a process for each run, ``shared`` a process for ten;
+``bare`` is this computing alone, ``runs * seconds / jobs``. ``ideal`` is what such runs take one after the
+other in a warm process, recording included, over ``jobs``: it is measured with a tenth of them. ``local`` is a process for each run, ``shared`` a process for ten;
 ``array`` a job array of Slurm with one run per task, ``chunked`` one with ten; ``pilots`` is Parsl with
-as many workers as jobs, ``pilots on slurm`` the same as a job of Slurm. ``seconds`` are those of the
-command from its start, with nothing running, to the last record; ``ratio`` is that to the ideal,
-``overhead`` what a run took more than at best. ``collect`` are the seconds after that in which results
-were brought into one store, where runs have stores of their own.
+as many workers as jobs, ``pilots on slurm`` the same as a job of Slurm. ``seconds`` are those from the call
+that executes the folder, with no process, pilot or task there yet, to the last record. It is made by this
+process, which has imported all (it has measured the ideal): the second that ``arsenai`` takes to start is not in
+them. ``to bare`` and ``to ideal`` are the ratios to these two, ``overhead`` is what a run took more than
+ideally. ``collect`` are the seconds after that in which results were brought into one store, where runs have
+stores of their own.
 
 The rows of Slurm are there if it answers (``SLURM_CONF``); its node should have ``jobs`` cores. Wall-clock
 time: the machine must do nothing else.
@@ -163,13 +165,16 @@ def main() -> None:
     few = max(runs // 10, 5) + 1
     best = in_new_folder(few, seconds, lambda folder: ideal(folder, runs, options.jobs))
     print(f"{runs} runs of {seconds:g} s, {options.jobs} at the same time")
-    print(f"{'':16} {'seconds':>8} {'ratio':>6} {'overhead':>10} {'collect':>8}")
-    print(f"{'ideal':16} {best:8.1f} {1:6.2f}", flush=True)
+    bare = runs * seconds / options.jobs
+    print(f"{'':16} {'seconds':>8} {'to bare':>8} {'to ideal':>8} {'overhead':>10} {'collect':>8}")
+    print(f"{'bare':16} {bare:8.1f} {1:8.2f}")
+    print(f"{'ideal':16} {best:8.1f} {best / bare:8.2f} {1:8.2f}", flush=True)
     for name in wanted:
         took, collected = in_new_folder(runs, seconds, lambda folder, s=rows[name]: execute(folder, s))
         more = (took - best) * options.jobs / runs * 1000
         told = f"{collected:6.1f} s" if rows[name].executor in ("slurm", "parsl") else ""
-        print(f"{name:16} {took:8.1f} {took / best:6.2f} {more:7.0f} ms {told}", flush=True)
+        ratios = f"{took / bare:8.2f} {took / best:8.2f}"
+        print(f"{name:16} {took:8.1f} {ratios} {more:7.0f} ms {told}", flush=True)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ from palaestrai_mosaik.store import (
 RUNS = 60
 ROWS = 100
 WRITERS = (1, 2, 4)
+#: seconds within which all writers must be done; one that has died is not waited for any longer
+PATIENCE = 300.0
 SPACE = "Box(low=0.0, high=1.0, shape=(1,), dtype=float64)"
 MOMENTS = {"sum": 1.0, "mean": 1.0, "min": 1.0, "max": 1.0}
 
@@ -73,12 +75,17 @@ def record(store: Store, number: int, rows: int) -> None:
 
 def write(place: tuple[str, str | None], first: int, rows: int, barrier: Barrier) -> None:
     """Record some runs; the clock runs between the two barriers."""
-    with Store(place[0], directory=place[1]) as store:
-        record(store, first, rows)
-        barrier.wait()
-        for number in range(RUNS):
-            record(store, first + 1 + number, rows)
-        barrier.wait()
+    try:
+        with Store(place[0], directory=place[1]) as store:
+            record(store, first, rows)
+            barrier.wait()
+            for number in range(RUNS):
+                record(store, first + 1 + number, rows)
+            barrier.wait()
+    except BaseException:
+        # the others need not wait for this one
+        barrier.abort()
+        raise
 
 
 def measure(place: tuple[str, str | None], writers: int, rows: int) -> float:
@@ -86,7 +93,7 @@ def measure(place: tuple[str, str | None], writers: int, rows: int) -> float:
     with Store(place[0], directory=place[1]):
         pass
     context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(writers + 1)
+    barrier = context.Barrier(writers + 1, timeout=PATIENCE)
     processes = [
         context.Process(target=write, args=(place, (RUNS + 1) * writer, rows, barrier))
         for writer in range(writers)

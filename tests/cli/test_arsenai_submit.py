@@ -71,6 +71,10 @@ def test_what_cannot_be_submitted_is_told_before_anything_happens(here, no_slurm
         assert main(["submit", "f", *option]) == 2
         assert message in capsys.readouterr().err
     assert not list(folder.glob("submissions/*.json"))
+    assert main(["submit", "f", "--dry-run", "--runs-per-task", "2", "--allow-modules", "execution"]) == 0
+    assert "2 runs in 1 task. It was" in (folder / "submit.sbatch").read_text()
+    assert main(["collect", "f", "--quiet", "--store", "my store"]) == 0
+    assert capsys.readouterr().out.endswith("\nnext: arsenai analyse f --store 'my store'\n")
     assert main(["cancel", "f"]) == 0
     assert capsys.readouterr().out == "nothing to cancel: Slurm has no job of this folder\n"
 
@@ -97,6 +101,8 @@ def test_submit_and_cancel(here, slurm_jobs, capsys):  # noqa: F811
     assert main(["submit", "a folder", "--slurm", "--runs-per-task", "2"]) == 0
     out = capsys.readouterr().out.splitlines()
     (submission,) = Submissions(folder).all()
+    # the documents' own modules, which nobody has limited
+    assert (submission.allow_modules, submission.limited) == (("execution.parts",), False)
     job = submission.arrays[0].job
     assert out == [
         f"submission 1: 3 runs in 2 tasks, job {job} ({submission.name})",

@@ -22,6 +22,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "agents_grids_sensors": {"repetitions": 1, "analysis": {"resamples": 50}},
     "cigre_morris": {"sampler": {"name": "morris", "n": 2, "levels": 4}},
     "cigre_sobol": {"sampler": {"name": "sobol", "n": 2, "second_order": False}},
+    "ishigami_slurm": {"sampler": {"name": "sobol", "n": 2, "second_order": False}},
     "rural_week_sobol": {"sampler": {"name": "sobol", "n": 2, "second_order": False}},
 }
 
@@ -30,6 +31,7 @@ SIZES = {
     "agents_grids_sensors": (12, 36),
     "cigre_morris": (52, 52),
     "cigre_sobol": (48, 48),
+    "ishigami_slurm": (40, 40),
     "rural_week_sobol": (640, 640),
 }
 

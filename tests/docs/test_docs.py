@@ -214,7 +214,13 @@ def _part(name: str, request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", NAMES)
+#: it submits, waits, collects, submits again
+_SLOW = "docs/cluster.md"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == _SLOW else name for name in NAMES]
+)
 def test_the_blocks_of_a_page_work(name: str, directory: Path, request: pytest.FixtureRequest) -> None:
     page, parts = Page(name, directory), set[str]()
     with contextlib.ExitStack() as stack:

@@ -57,6 +57,57 @@ def test_a_design_cannot_allow_itself_what_the_user_does_not():
     assert (kept.prologue, kept.partition) == (("module load a",), "short")
 
 
+def test_what_was_said_before_is_held_to_the_limit():
+    """What a submission was made with goes before the design; it is a file that others may have edited."""
+    design = {"slurm": {"partition": "long", "prologue": ["theirs"]}, "allow_modules": ["os"]}
+    before = {"slurm": {"prologue": ["module load a"], "partition": "short", "python": None}}
+    slurm = Settings.of(design, before=before).slurm
+    assert (slurm.prologue, slurm.partition) == (("module load a",), "short")
+    limited = before | {"allow_modules": ("mine",)}
+    for said, user, given in (
+        (limited, {}, {}),
+        (before, {"allow_modules": ["mine"]}, {}),
+        (before, {}, {"allow_modules": "mine"}),
+        (before, {"slurm": {"prologue": ["module load b"]}}, {"allow_modules": "mine"}),
+    ):
+        with pytest.raises(ExecutionError, match=r"submission was made with execution\.slurm\.prologue"):
+            Settings.of(design, user, before=said, **given)
+    # who says the same has said it; the rest is taken, and the design allows nothing
+    kept = Settings.of(design, {"slurm": {"prologue": "module load a"}}, before=limited)
+    assert (kept.slurm.prologue, kept.slurm.partition) == (("module load a",), "short")
+    assert kept.allow_modules == ("mine",)
+    given = Settings.of(design, before=limited, slurm={"prologue": ["x"]}, allow_modules="other")
+    assert (given.slurm.prologue, given.allow_modules) == (("x",), ("other",))
+    # it may be narrower than what the user allows, not wider
+    before = {"allow_modules": ["mine.agents"]}
+    assert Settings.of(None, {"allow_modules": "mine, cmd:"}, before=before).allow_modules == ("mine.agents",)
+    with pytest.raises(ExecutionError, match=r"does not allow 'mine\.agents' of it: say --allow-modules"):
+        Settings.of(None, {"allow_modules": ["yours"]}, before=before)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("partition", "x; touch planted #"),
+        ("partition", "$(touch planted)"),
+        ("partition", "-x"),
+        ("account", "a`touch planted`"),
+        ("account", "a b"),
+        ("address", "fe80::1%; touch planted #"),
+        ("walltime", "01:00:00; touch planted"),
+    ],
+)
+def test_what_parsl_writes_into_shell_commands_holds_none(key, value):
+    with pytest.raises(ExecutionError, match=f"parsl: {key} must be"):
+        ParslSettings(**{key: value})
+
+
+def test_usual_names_are_taken_by_parsl():
+    names = ("short,long", "batch@server.example.org", "a:b+c/d", "_x-1")
+    assert [ParslSettings(partition=name, account=name).account for name in names] == list(names)
+    assert ParslSettings(address="fe80::1").address == "fe80::1"
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [

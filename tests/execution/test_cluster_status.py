@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -10,7 +11,9 @@ from dataclasses import replace
 import pytest
 from execution.folders import make_folder
 
-from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES
+from palaestrai_mosaik.cli.arsenai import main
+from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
+from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.errors import SchedulerError
 from palaestrai_mosaik.execution import Settings, StoreLocation, run_folder, states_of
 from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
@@ -43,11 +46,10 @@ def slurm(monkeypatch):
     return said
 
 
-def submit(folder, number=1, attempt=1, executor="slurm"):
-    planned = folder.documents[0]
-    run = TaskRun(planned.uid, planned.hash, planned.file, attempt)
-    submission = Submission(number, executor, f"one-{number}", now(), 1, 1, arrays=(Array("7", 0, 1),))
-    Submissions(folder.path).begin(submission, [[run]])
+def submit(folder, number=1, attempt=1, executor="slurm", runs=1):
+    task = [TaskRun(run.uid, run.hash, run.file, attempt) for run in folder.documents[:runs]]
+    submission = Submission(number, executor, f"one-{number}", now(), 1, runs, arrays=(Array("7", 0, 1),))
+    Submissions(folder.path).begin(submission, [task])
 
 
 def record(folder, status, attempt=1, **changes):
@@ -76,7 +78,10 @@ def status(folder, **options):
         (None, None, TaskWord.QUEUED, "queued"),
         (None, None, TaskWord.RUNNING, "queued"),
         (None, None, TaskWord.CANCELLED, "cancelled"),
-        (None, None, TaskWord.TIMED_OUT, "waiting"),
+        (None, None, TaskWord.FAILED, "failed"),
+        (None, None, TaskWord.TIMED_OUT, "timed out"),
+        (None, None, TaskWord.OUT_OF_MEMORY, "out of memory"),
+        (None, None, TaskWord.NODE_FAILED, "waiting"),
         (None, None, TaskWord.GONE, "waiting"),
         # it has begun, and said nothing since
         (None, 1, TaskWord.RUNNING, "running"),
@@ -116,6 +121,45 @@ def test_the_record_of_an_earlier_attempt_is_not_the_last_word(folder, slurm):
     assert status(folder) == "failed"
 
 
+def test_a_task_that_failed_before_its_runs_is_told_with_its_log(folder, slurm, monkeypatch, capsys):
+    submit(folder, runs=2)
+    slurm["word"] = TaskWord.FAILED
+    monkeypatch.chdir(folder.path.parent)
+    location = StoreLocation.of(folder.path / RESULTS)
+    states = states_of(folder, location).runs
+    assert [str(state.status) for state in states] == ["failed", "failed"]
+    assert {state.error for state in states} == {"its task failed before the run began"}
+    assert main(["status", "folder"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("its task failed before the run began") == 2
+    assert told.count("folder/submissions/0001/7_0.log") == 2
+    # what failed is not submitted again and again
+    assert main(["submit", "folder", "--dry-run"]) == 0
+    assert "left out: 2 runs that failed before" in capsys.readouterr().out
+    # where one run has begun, the others only wait for another task
+    record(folder, "failed")
+    assert [str(state.status) for state in states_of(folder, location).runs] == ["failed", "waiting"]
+    # the record of an earlier attempt is no sign of this one
+    submit(folder, 2, attempt=2)
+    state, other = states_of(folder, location).runs
+    assert (str(state.status), state.error) == ("failed", "its task failed before the run began")
+    assert str(other.status) == "waiting"
+
+
+def test_what_status_says_to_do_next_can_be_done(folder, monkeypatch, capsys):
+    os.rename(folder.path, folder.path.with_name("a folder"))
+    monkeypatch.chdir(folder.path.parent)
+    there = DesignFolder.open("a folder")
+    instance = f"{own_store(there.path, 'doing-0-r0').location}/instances/one"
+    os.makedirs(instance)
+    record(there, "finished", instance="one")
+    with open(f"{instance}/complete.json", "w", encoding="utf-8"):
+        pass
+    assert main(["status", "a folder", "--store", "my store"]) == 0
+    line = "1 finished run to be collected: arsenai collect 'a folder' --store 'my store'\n"
+    assert line in capsys.readouterr().out
+
+
 def test_a_newer_submission_goes_before_an_older_one(folder, slurm):
     submit(folder, 1)
     slurm["word"] = TaskWord.CANCELLED
@@ -125,13 +169,86 @@ def test_a_newer_submission_goes_before_an_older_one(folder, slurm):
     assert status(folder) == "queued"
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("number", "a", "number must be an integer of at least 1, found the string 'a'"),
+        ("number", 2, "its number is 2"),
+        ("tasks", "x", "tasks must be an integer of at least 0"),
+        ("arrays", [{"first": "a", "tasks": None}], "missing 1 required positional argument: 'job'"),
+        ("arrays", [{"job": "7", "first": "a", "tasks": 1}], "first must be an integer of at least 0"),
+        ("arrays", [{"job": "--user=root", "first": 0, "tasks": 1}], "job must be a job's number"),
+        ("executor", "pbs", "executor must be slurm or parsl"),
+        ("processes", -1, "processes must be an integer of at least 1"),
+        ("settings", [], "settings must be a mapping"),
+        ("settings", {"prologue": 7}, "slurm: prologue must be lines of a shell script"),
+        ("name", 7, "name must be letters, digits"),
+        ("name", "one,another", "name must be letters, digits"),
+        ("submitted", None, "submitted must be a time"),
+        ("timeout", "1", "timeout must be 0 or a number of seconds"),
+        ("allow_modules", [3], "allow_modules[0] must be a list of names of modules"),
+        ("preload", [["os", "system", "x"]], "preload must be a list of module, name and parameters"),
+        ("limited", 1, "limited must be true or false"),
+        ("preload", ..., "key 'preload' is missing"),
+        ("more", 1, "unknown key 'more'"),
+    ],
+)
+def test_an_edited_submission_is_refused_with_the_reason(folder, slurm, capsys, key, value, said):
+    submit(folder)
+    file = folder.path / "submissions" / "0001.json"
+    found = json.loads(file.read_text())
+    found[key] = value
+    file.write_text(json.dumps({name: one for name, one in found.items() if one is not ...}))
+    assert main(["status", str(folder.path)]) == 2
+    err = capsys.readouterr().err
+    assert f"{file} is not a submission: " in err
+    assert said in err
+
+
+def test_edited_tasks_are_refused_with_their_line(folder, slurm, capsys):
+    submit(folder)
+    file = folder.path / "submissions" / "0001.tasks"
+    whole = json.loads(file.read_text())
+    for key, value, said in (
+        ("attempt", "x", "attempt must be an integer of at least 1, found the string 'x'"),
+        ("run", None, "run must be a text"),
+        ("file", "../x.yml", "is no document in runs/"),
+    ):
+        lines = [whole, [{**whole[0], key: value}]]
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        assert main(["status", str(folder.path)]) == 2
+        err = capsys.readouterr().err
+        assert f"{file}:2: this line is not a task's: " in err
+        assert said in err
+    # words that nobody wrote count for nothing
+    submit(folder)
+    for text in ("[]", '{"0": "well"}', '{"0": "running"}'):
+        (folder.path / "submissions" / "0001.ended.json").write_text(text)
+        assert status(folder) == "queued"
+
+
 def test_how_a_task_ended_is_kept_because_schedulers_forget(folder, slurm):
     submit(folder)
     marker(folder)
     slurm["word"] = TaskWord.OUT_OF_MEMORY
     assert status(folder) == "out of memory"
     slurm["word"] = SchedulerError("slurmctld is away")
-    assert (status(folder), slurm["asked"]) == ("out of memory", 1)
+    assert status(folder) == "out of memory"
+    slurm["word"] = TaskWord.GONE
+    assert status(folder) == "out of memory"
+    # an administrator has queued it again
+    slurm["word"] = TaskWord.QUEUED
+    assert status(folder) == "queued"
+    slurm["word"] = SchedulerError("slurmctld is away")
+    assert states_of(folder, StoreLocation.of(folder.path / RESULTS)).problems == ("slurmctld is away",)
+
+
+def test_a_task_that_another_cluster_does_not_know_is_not_over_for_ever(folder, slurm):
+    submit(folder)
+    slurm["word"] = TaskWord.GONE
+    assert status(folder) == "waiting"
+    slurm["word"] = TaskWord.QUEUED
+    assert status(folder) == "queued"
 
 
 def test_a_finished_run_is_so_whatever_the_scheduler_says_and_it_is_not_asked(folder, slurm):
@@ -178,7 +295,12 @@ def test_a_marker_of_another_host_counts_until_nobody_has_touched_it_for_long(fo
 
 
 def test_pilots_end_with_the_command_that_started_them(folder):
-    submit(folder, executor="parsl")
+    with execution_lock(folder.path):
+        submit(folder, executor="parsl")
+        assert status(folder) == "queued"
     assert status(folder) == "waiting"
+    # another command executes the folder now
+    with execution_lock(folder.path):
+        assert status(folder) == "waiting"
     marker(folder)
     assert status(folder) == "lost"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sqlite3
 import sys
 import threading
 from collections import Counter
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -22,12 +24,15 @@ from palaestrai_mosaik.execution.cluster import collect
 from palaestrai_mosaik.execution.cluster.collect import collect_folder
 from palaestrai_mosaik.execution.cluster.submission import own_store
 from palaestrai_mosaik.execution.job import Job, JobRecord, Marker
-from palaestrai_mosaik.execution.own import open_own
+from palaestrai_mosaik.execution.own import is_whole, open_own
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store
+from palaestrai_mosaik.store.merge import has_finished
+from palaestrai_mosaik.store.verify import mark_failed, verify
 from tests.support import postgresql
 from tests.support.records import one_body
 
+NAN = float("nan")  # (there are no episodes with outcomes)
 TIME = "2026-01-01T00:00:00.000+00:00"
 
 
@@ -63,7 +68,7 @@ class Run:
         return members | {"mode": "train", "workers": 1, "episodes": 2, "controller": "Vanilla"}
 
     def step(self, number):
-        self.phase.agent("a").append(0, 0, number, number, [number], [0.0], [], 0.0, False, False, 0.0)
+        self.phase.agent("a").append(0, 0, number, number, [number], [0.0], [], NAN, False, False, 0.0)
         return self
 
     def resume(self, mark):
@@ -236,6 +241,127 @@ def test_a_damaged_store_stops_no_other(root, location):
     # what was there of them is not given up
     with location.open() as store:
         assert len(store.runs()) == 6
+
+
+def flip(path):
+    """Turn a bit of a file, without touching what else is linked to its old content."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 8] ^= 4
+    path.unlink()
+    path.write_bytes(bytes(data))
+
+
+def test_a_damaged_copy_is_replaced_by_a_whole_one_only(root, location):
+    whole, bad = (Run(root, name).begin().step(0).end("finished") for name in ("whole", "bad"))
+    collected(root, location)
+    with location.open() as store:
+        for run in (whole, bad):
+            pattern = "trajectories/phase-0/agent-a/part-*"
+            flip(next(store.instance_directory(run.instance.uid).glob(pattern)))
+            if run is bad:
+                flip(next((run.path / "instances" / run.instance.uid).glob(pattern)))
+            found = verify(store, run.instance.uid)
+            assert mark_failed(store, found) and len(found.damage) == 1
+    found = collected(root, location)
+    assert found.runs == Counter(finished=1)
+    assert list(found.damaged) == [bad.path]
+    assert "damaged like its copy" in found.damaged[bad.path]
+    with location.open() as store:
+        assert dict(zip(store.runs()["document"], store.runs()["status"], strict=True)) == {
+            "whole": "finished",
+            "bad": "failed",
+        }
+        assert verify(store, whole.instance.uid, outcomes=False).damage == ()
+        assert store.errors(bad.instance.uid)["kind"].tolist() == ["Damaged"]
+    assert [is_whole(run.path, run.instance.uid) for run in (whole, bad)] == [True, False]
+    # executed again, elsewhere: the damaged store is no matter any more
+    with location.open() as store:
+        again = store.begin_run(
+            uid="bad", document={"uid": "bad"}, text="", hash="hash of bad", seed=1, version="3.5"
+        )
+        again.finish("finished")
+    bad.instance = again
+    bad.record("finished")
+    found = collected(root, location)
+    assert (found.damaged, found.before) == ({}, 2)
+
+
+@pytest.mark.parametrize("harm", ["garbage", "cut", "empty", "missing", "phases", "marker"])
+def test_a_damaged_store_is_left_for_a_new_one(root, harm, capsys):
+    run = Run(root, "run").begin().step(0).end("finished")
+    file, marker = run.path / "store.db", run.path / "instances" / run.instance.uid / "complete.json"
+    assert is_whole(run.path, run.instance.uid)
+    good = file.read_bytes(), marker.read_bytes()
+    if harm == "garbage":
+        file.write_bytes(b"no database" * 500)
+    elif harm == "cut":
+        os.truncate(file, 8192)
+    elif harm == "empty":
+        file.write_bytes(b"")
+    elif harm == "missing":
+        file.unlink()
+    elif harm == "phases":
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("DELETE FROM phases")
+    else:
+        marker.write_text("{")
+    found = collected(root, remove=True)
+    assert (list(found.damaged), found.runs, found.removed) == ([run.path], Counter(), 0)
+    assert found.damaged[run.path] in (run.path / "damaged").read_text()
+    assert not is_whole(run.path, run.instance.uid)
+    if harm == "marker":  # mended by hand
+        file.write_bytes(good[0])
+        marker.write_bytes(good[1])
+        assert collected(root).runs == Counter(finished=1)
+        assert is_whole(run.path, run.instance.uid)
+        return
+    if harm in ("cut", "garbage", "empty"):  # also where nobody has collected yet
+        (run.path / "damaged").unlink()
+    again = Run(root, "run", attempt=2)
+    assert "this run begins anew" in capsys.readouterr().err
+    assert (root / "stores" / ".damaged-run-1" / "instances" / run.instance.uid).is_dir()
+    again.begin().step(0).step(1).end("finished")
+    assert collected(root).runs == Counter(finished=1)
+    assert list(contents(StoreLocation.of(root / "results"))) == [again.instance.uid]
+
+
+def test_what_lies_in_between_is_left_out(root):
+    whole = Run(root, "whole").begin().step(0).end("finished")
+    (root / "stores" / "notes.txt").write_text("mine")
+    (root / "stores" / "odd").mkdir()
+    (root / "stores" / "odd" / "instances").write_text("no folder")
+    found = collected(root)
+    assert (found.runs, found.damaged) == (Counter(finished=1), {})
+    assert not has_finished(root / "stores" / "notes.txt")
+    assert list(contents(StoreLocation.of(root / "results"))) == [whole.instance.uid]
+
+
+def test_what_another_has_collected_meanwhile_is_left_out(root, location, monkeypatch):
+    """Two collect copies of a folder into one database: the second has asked before the first was done."""
+    whole = Run(root, "whole").begin().step(0).end("finished")
+    collected(root, location)
+    monkeypatch.setattr(collect._Collecting, "_known", lambda *_: {})
+    found = collected(root, location)
+    assert found.damaged == {}
+    assert list(contents(location)) == [whole.instance.uid]
+
+
+def test_nothing_is_removed_whose_copy_is_damaged(root):
+    runs = [Run(root, name).begin().step(0).end("finished") for name in ("part", "marker", "whole")]
+    collected(root)
+    there = root / "results" / "instances"
+    flip(next((there / runs[0].instance.uid / "trajectories/phase-0/agent-a").glob("part-*")))
+    for place in (there, runs[1].path / "instances"):
+        path = place / runs[1].instance.uid / "complete.json"
+        text = path.read_text().replace('"digests":{"', '"digests":{"x')
+        path.unlink()
+        path.write_text(text)
+    found = collected(root, remove=True)
+    assert found.removed == 1
+    assert {path.name for path in found.kept} == {"part", "marker"}
+    assert "part-000000.parquet is damaged" in found.kept[runs[0].path]
+    assert "other digests than the database" in found.kept[runs[1].path]
+    assert sorted(os.listdir(root / "stores")) == ["marker", "part"]
 
 
 def test_one_collects_at_a_time_and_others_write(root, monkeypatch):

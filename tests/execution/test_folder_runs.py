@@ -15,7 +15,7 @@ import yaml
 from execution.folders import make_folder, markers, statuses, until
 from support.learning import digests
 
-from palaestrai_mosaik.design.folder import RESULTS
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import (
     FolderProgress,
@@ -209,7 +209,7 @@ def test_a_record_of_another_document_does_not_count(tmp_path):
         assert job_records(folder) == {}
 
 
-def test_a_run_goes_on_from_its_checkpoint(tmp_path):
+def test_a_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch, caplog):
     # ten episodes of 0.15 s each; stopped after some of them
     keys = {"steps": 5, "episodes": 10}
     folder = make_folder(tmp_path / "f", ["slow", "well"], **keys)
@@ -217,12 +217,20 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     assert cut.ended == {FAILED: 1}
     first = job_records(folder)["doing-0-r0"]
     assert list((folder.path / "results" / "instances" / first.instance / "checkpoints").iterdir())
+    shutil.copytree(tmp_path / "f", tmp_path / "colleague")
     assert execute(folder, "unfinished", rows=[0], executor="inline").whole
+    assert "from the beginning" not in caplog.text
     second = job_records(folder)["doing-0-r0"]
     assert (second.instance, second.attempt) == (first.instance, 2)
     undisturbed = make_folder(tmp_path / "g", ["slow", "well"], **keys)
     execute(undisturbed, rows=[0], executor="inline")
     assert recorded(folder) == recorded(undisturbed)
+    # who does not have the key is told before the run begins anew
+    monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(tmp_path / "theirs"))
+    execute(DesignFolder.open(tmp_path / "colleague"), "unfinished", rows=[0], jobs=1, timeout=0.3)
+    told = caplog.text
+    assert "1 of 1 interrupted runs will start from the beginning" in told
+    assert "was written by another user, or on another computer" in told
 
 
 def test_runs_end_with_the_process_that_starts_them(tmp_path):

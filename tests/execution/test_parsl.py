@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 
 import psutil
@@ -31,6 +32,7 @@ from palaestrai_mosaik.execution.executors import make_executor
 from palaestrai_mosaik.execution.job import Marker
 
 pytest.importorskip("parsl")
+zmq = pytest.importorskip("zmq")
 FINISHED, FAILED, INTERRUPTED = RunStatus.FINISHED, RunStatus.FAILED, RunStatus.INTERRUPTED
 
 
@@ -188,6 +190,34 @@ def test_without_parsl_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "parsl", None)
     with pytest.raises(ExecutionError, match=r"pip install 'palaestrai-mosaik\[parsl\]'"):
         run_folder(folder, settings=on_pilots())
+
+
+def test_a_pilot_ends_without_a_driver_though_its_interchange_never_knew_it(tmp_path):
+    """This interchange answers the probe of its address, and falls silent: Parsl would wait for ever."""
+    alive = tmp_path / "stop"
+    alive.touch()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as interchange:
+        interchange.setsockopt(zmq.LINGER, 0)
+        port = interchange.bind_to_random_port("tcp://127.0.0.1")
+        call = [sys.executable, "-m", "palaestrai_mosaik.cli.pilot", str(alive), "1.5", "-a", "127.0.0.1"]
+        call += [f"--port={port}", "--cert_dir=None", f"--logdir={tmp_path}", "--block_id=0", "-m", "None"]
+        call += ["-c", "0.01", "--max_workers_per_node=1", "--drain_period=None", "--cpu-affinity", "none"]
+        with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as pilot:
+            # what is touched lives
+            end, asked = time.monotonic() + 60, 0
+            while asked < 2 or time.monotonic() < silent + 2.5:
+                os.utime(alive)
+                if interchange.poll(50):
+                    who, asked = interchange.recv_multipart()[0], asked + 1
+                    if asked == 1:
+                        interchange.send_multipart([who, b"here"])
+                    silent = time.monotonic()
+                assert time.monotonic() < end and pilot.poll() is None
+            started = psutil.Process(pilot.pid).children(recursive=True)
+            _, said = pilot.communicate(timeout=15)
+        assert pilot.returncode == 1
+        assert f"nobody has touched {alive} for 1.5 s" in said
+        assert started and psutil.wait_procs(started, 5)[1] == []
 
 
 @pytest.mark.slow

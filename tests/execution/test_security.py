@@ -24,6 +24,7 @@ from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.analysis.plot import _save
 from palaestrai_mosaik.analysis.report.markup import escape
 from palaestrai_mosaik.analysis.series import Curve, Panel
+from palaestrai_mosaik.cli.execution import resume
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -31,6 +32,7 @@ from palaestrai_mosaik.design.names import slug
 from palaestrai_mosaik.errors import CheckpointError, DocumentError, ExecutionError, StoreError, harmless
 from palaestrai_mosaik.execution import Settings, job_records, run_folder
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
+from palaestrai_mosaik.execution.job import now
 from palaestrai_mosaik.run import checkpoint, checkpoint_key, execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.export import export_run
@@ -76,6 +78,7 @@ _NAMES |= {"numpy.lib.format.open_memmap", "pandas.read_pickle", "gymnasium.make
 _NAMES |= {
     f"yaml.{name}" for name in ("load", "load_all", "full_load", "unsafe_load", "Loader", "UnsafeLoader")
 }
+_NAMES |= {"parsl.providers", "parsl.executors.HighThroughputExecutor"}
 _NAMES |= {f"pandapower.{name}" for name in ("from_json", "from_json_string", "from_pickle", "from_excel")}
 #: constants and exceptions of these modules
 _HARMLESS = {"DEVNULL", "PIPE", "STDOUT", "TimeoutExpired", "CalledProcessError", "HIGHEST_PROTOCOL"}
@@ -211,7 +214,14 @@ def test_the_key_is_made_once_and_is_its_users_alone(tmp_path, monkeypatch) -> N
         checkpoint_key._read.cache_clear()
         with pytest.raises(CheckpointError, match=said):
             checkpoint_key.sign(b"x")
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert checkpoint_key.key_file().is_relative_to(Path.home())
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     file.write_text("ab" * 32)
+    others = os.stat_result((0o100600, 0, 0, 1, os.geteuid() + 1, 0, 64, 0, 0, 0))
+    with monkeypatch.context() as patched, pytest.raises(CheckpointError, match="belongs to another user"):
+        patched.setattr(checkpoint_key.os, "fstat", lambda _: others)
+        checkpoint_key.sign(b"x")
     file.chmod(0o604)
     with pytest.raises(CheckpointError, match="may be read or written by everybody: chmod 600"):
         checkpoint_key.sign(b"x")
@@ -235,6 +245,29 @@ def test_runs_of_a_folder_are_held_to_the_modules_that_are_allowed(tmp_path) -> 
         assert {(record.status, record.attempt) for record in records} == {(status, 1 if said else 2)}
         assert len(records) == 2
         assert said is None or all(said in str(record.error) for record in records)
+
+
+def test_resume_keeps_the_limit_of_a_submission_and_takes_no_commands_of_its_file(tmp_path) -> None:
+    folder = make_folder(tmp_path / "f", ["well", "well"])
+    submissions = Submissions(folder.path)
+    tasks = [[TaskRun(run.uid, run.hash, run.file) for run in folder.runs]]
+    planted = tmp_path / "planted"
+    given = {"allow_modules": ("nothing.here",), "limited": True}
+    for settings, limit, said in (
+        ({"prologue": [f"touch {planted}"]}, {}, r"submission was made with execution\.slurm\.prologue"),
+        ({"python": str(planted)}, given, r"submission was made with execution\.slurm\.python"),
+    ):
+        submissions.begin(Submission(1, "slurm", "x-1", now(), 1, 2, settings, **limit), tasks)
+        with pytest.raises(ExecutionError, match=said):
+            resume(str(folder.path), allow_modules=None if limit else "execution", ignore_queue=True)
+    submissions.begin(Submission(1, "slurm", "x-1", now(), 1, 2, **given), tasks)
+    assert resume(str(folder.path), executor="inline", quiet=True, ignore_queue=True) == 1
+    errors = [str(record.error) for record in job_records(folder).values()]
+    assert [("'execution.parts' is not allowed" in error) for error in errors] == [True, True]
+    assert (
+        resume(str(folder.path), executor="inline", allow_modules="execution", quiet=True, ignore_queue=True)
+        == 0
+    )
 
 
 # --- paths ----------------------------------------------------------------------------------
@@ -337,6 +370,18 @@ def test_files_of_tasks_and_tables_lie_in_runs(tmp_path) -> None:
         table.write_text(text.replace("runs/doing-0-r0.yml", file))
         with pytest.raises(DocumentError, match=re.escape(f"{file!r} in line 2 is no file in runs/")):
             DesignFolder.open(folder.path)
+
+
+def test_a_log_is_not_written_through_a_link(tmp_path) -> None:
+    folder = make_folder(tmp_path / "f", ["raise", "well"])
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    log = folder.path / "jobs" / f"{Path(folder.runs[0].file).stem}.log"
+    log.parent.mkdir(exist_ok=True)
+    log.symlink_to(outside)
+    run_folder(folder, settings=Settings(jobs=1))
+    assert outside.read_text() == "mine"
+    assert "has had enough" in log.read_text() and not log.is_symlink()
 
 
 def test_a_database_from_elsewhere_leads_nowhere_else(tmp_path) -> None:

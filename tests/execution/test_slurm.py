@@ -95,6 +95,8 @@ def test_how_many_runs_a_task_has():
     ]
     # nothing is known: one, up to 1,000 tasks
     assert [worthwhile(runs, None, 1, None) for runs in (7, 1000, 1001, 100_000)] == [1, 1, 2, 100]
+    # a task's cores are not reserved for nothing
+    assert [worthwhile(runs, None, 4, None) for runs in (7, 100_000)] == [4, 100]
     # 300 s of runs of 40 s are 7, two at a time 14; of 400 s: one; half of a limit of 100 s is one, too
     assert worthwhile(1000, 40.0, 1, None) == 7
     assert worthwhile(1000, 40.0, 2, 3600) == 14
@@ -112,6 +114,10 @@ def test_the_modules_of_documents_are_found_without_reading_all(tmp_path, monkey
     assert named_modules(folder, runs_of(folder)) == ("execution.parts",)
     # of the repetitions of a row, one
     assert read == ["doing-0-r0.yml", "doing-1-r0.yml"]
+    # the submission says whether somebody has chosen them
+    for given, limited, modules in ((None, False, ("execution.parts",)), (("mine",), True, ("mine",))):
+        planned, _ = plan_submission(folder, runs_of(folder), Settings(allow_modules=given))
+        assert (planned.limited, planned.allow_modules) == (limited, modules)
 
 
 @pytest.fixture
@@ -135,6 +141,7 @@ def test_the_script_ends_as_its_runs_end(tmp_path, monkeypatch, play):
     monkeypatch.chdir(tmp_path)
     assert play("exit 7").wait(20) == 7
     written = (tmp_path / "arguments").read_text().splitlines()
+    assert "9 runs in 9 tasks. It was" in (tmp_path / "submit.sbatch").read_text()
     assert written == ["-m", "palaestrai_mosaik.cli.node", str(tmp_path), "1", "7"]
     # a killed interpreter is not one that has completed
     assert play("kill -KILL $$").wait(20) == 128 + signal.SIGKILL
@@ -285,8 +292,30 @@ def test_what_slurm_refuses(tmp_path, slurm_jobs):
     folder = make_folder(tmp_path / "f", ["well", "well"])
     with pytest.raises(SchedulerError, match=r"^nothing was submitted: sbatch says: .*partition"):
         submit_folder(folder, runs_of(folder), with_slurm(partition="$(touch X); touch X"))
+    # Slurm remembers such a job, as one that failed
+    with pytest.raises(SchedulerError, match=r"^nothing was submitted: sbatch says: .*not available"):
+        submit_folder(folder, runs_of(folder), with_slurm(memory="900000G"))
     assert Submissions(folder.path).numbers() == []
     assert list((folder.path / "submissions").iterdir()) == []
+
+
+@needs_slurm
+def test_only_jobs_of_the_folder_are_cancelled(tmp_path, slurm_jobs):
+    folder = make_folder(tmp_path / "a b|c %é", ["well", "well"])
+    held = with_slurm(runs_per_task=1, directives=["--hold"])
+    mine = submit_folder(folder, runs_of(folder), held)
+    # whoever may write to the folder names another job of ours, and its number
+    other = a_submission(1)
+    slurm_jobs += [mine.name, other.name]
+    path = array_script(tmp_path, other, "#SBATCH --hold", "true")
+    other = replace(other, number=2, arrays=(Slurm().submit(other, path, 0, 1),))
+    Submissions(folder.path).begin(other, [[runs_of(folder)[0]]])
+    cancelled = cancel_folder(folder.path)
+    (job,), (strange,) = mine.arrays, other.arrays
+    assert (cancelled.jobs, cancelled.queued, cancelled.running) == ((job.job,), 2, 0)
+    assert cancelled.strange == (strange.job,)
+    assert set(Slurm().words(mine).values()) == {CANCELLED}
+    assert set(Slurm().words(other).values()) == {TaskWord.QUEUED}
 
 
 @needs_slurm

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 
 import pytest
-from execution.folders import make_folder, statuses, until
-from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs
+from execution.folders import drive, make_folder, markers, statuses, until
+from execution.slurm_cluster import VARIABLE, needs_slurm, output_of, slurm_jobs
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import STORES
@@ -97,3 +100,17 @@ def test_after_a_failure_nothing_more_begins_where_that_is_wanted(slurm_jobs, tm
     assert [record.run for record in summary.failures] == ["doing-0-r0"]
     assert summary.not_begun >= 3
     assert statuses(folder.path).count("cancelled") == summary.not_begun
+
+
+def test_what_does_not_end_is_killed_after_ctrl_c(slurm_jobs, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "tests")
+    monkeypatch.setenv("SLURM_CONF", os.environ[VARIABLE])
+    folder = make_folder(tmp_path / "stubborn", ["stubborn", "stubborn"])
+    with drive(folder.path, "--executor", "slurm", "--rows", "0") as driver:
+        until(lambda: markers(folder.path))
+        driver.send_signal(signal.SIGINT)
+        time.sleep(1.5)
+        driver.send_signal(signal.SIGINT)
+        _, err = driver.communicate(timeout=60)
+    assert driver.returncode == 130, err
+    assert statuses(folder.path) == ["interrupted", "waiting"]

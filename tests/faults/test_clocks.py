@@ -51,6 +51,7 @@ def test_a_process_lives_whatever_the_clock_says(monkeypatch):
         assert not still_runs(other.pid, others, 0.0)
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path, undisturbed, monkeypatch):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
+from io import BytesIO
 
 import numpy as np
 import pandas as pd
@@ -10,9 +13,11 @@ import pytest
 from execution.folders import make_folder, statuses
 from faults.batch import execute, make_batch, recorded, results
 
+from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.cli.verify import verify
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import DocumentError, StoreError
+from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, StoreError
 
 
 def cut(path):
@@ -117,6 +122,71 @@ def test_values_that_were_exchanged_are_found_by_their_digest(folder, capsys):
     code, lines, _ = verified(capsys, folder, "batch-0-r0")
     assert f"{mine.parent} is damaged: its parts have other columns" in lines[0]
     assert verified(capsys, folder, "batch-1-r0")[0] == 0
+
+
+def test_more_than_steps_is_read(folder, capsys):
+    run = "batch-0-r0"
+    with results(folder) as store:
+        directory = store.instance_directory(store.find_run(run))
+    keeper = FileBrainDumper(directory / "brains", run, "only", "a")
+    keeper.save(BytesIO(b"weights"))
+    assert verified(capsys, folder, run)[0] == 0
+    dump = next(directory.glob("brains/**/brain.bin"))
+    wall = first_part(folder, run, "wall-a")
+    marker = directory / "complete.json"
+    harms = [
+        (dump, lambda: dump.write_bytes(dump.read_bytes()[:-1] + b"S"), "it does not have the SHA-256"),
+        (wall, lambda: flip(wall), "is damaged"),
+        (marker, lambda: marker.write_text(marker.read_text().replace("finished", "failed")), "another end"),
+        (marker, marker.unlink, "is missing"),
+    ]
+    for path, harm, message in harms:
+        good = path.read_bytes()
+        harm()
+        code, lines, _ = verified(capsys, folder, run)
+        assert (code, len(lines)) == (1, 1), lines
+        assert str(path) in lines[0] and message in lines[0]
+        path.write_bytes(good)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "UPDATE outcomes SET sum = sum + 1 WHERE kind = 'objective' AND episode = 0",
+            "its steps give the sum",
+        ),
+        (
+            "UPDATE outcomes SET mean = mean * 2 + 1 WHERE kind = 'reward' AND episode = 0",
+            "its steps give the sum",
+        ),
+        ("DELETE FROM outcomes WHERE kind = 'objective' AND episode = 0", "has the sum nan"),
+        ("DELETE FROM episodes WHERE episode = 0", "and not the episode itself"),
+    ],
+)
+def test_rows_that_differ_from_the_steps_are_told(folder, capsys, statement, message):
+    assert verified(capsys, folder, "--all")[:2] == (0, [])
+    with closing(sqlite3.connect(folder.path / "results" / "store.db")) as connection, connection:
+        assert connection.execute(statement).rowcount > 0
+    code, lines, _ = verified(capsys, folder, "--all")
+    assert code == 1
+    assert all(message in line for line in lines) and lines
+
+
+def test_files_in_another_place_are_no_damage(folder, capsys, tmp_path, monkeypatch):
+    """A database knows its files only by what it is told; nothing is marked for a wrong word."""
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{folder.path / 'results' / 'store.db'}"
+    (tmp_path / "palaestrai-results" / "instances" / "of-others").mkdir(parents=True)
+    for options in ({"everything": True}, {"everything": False, "runs": ["batch-0-r0"]}):
+        with pytest.raises(PalaestraiMosaikError, match="--files FOLDER/results"):
+            verify(url, options.pop("runs", []), mark=True, **options)
+    assert verify(url, [], everything=True, mark=True, files=str(folder.path / "results")) == 0
+    (folder.path / "results" / "instances").rename(tmp_path / "moved")
+    with pytest.raises(PalaestraiMosaikError, match="was it moved"):
+        verify(str(folder.path / "results"), [], everything=True, mark=True)
+    (tmp_path / "moved").rename(folder.path / "results" / "instances")
+    assert statuses(folder.path) == ["finished"] * 3
 
 
 def test_runs_must_be_named_or_all(folder, capsys):

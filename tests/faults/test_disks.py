@@ -110,6 +110,7 @@ def test_nothing_can_be_written(tmp_path, disk, undisturbed, capsys):
     assert recorded(folder) == recorded(undisturbed())
 
 
+@pytest.mark.slow
 def test_collecting_on_a_full_disk(tmp_path, disk, undisturbed, capsys):
     """However little room there is: what does not fit is not there, and is collected once there is more."""
     folder = make_batch(tmp_path / "f", seconds=0.0)

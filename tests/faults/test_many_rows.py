@@ -80,7 +80,7 @@ def test_a_design_of_many_rows(tmp_path):
     design, where = tmp_path / "many.yml", str(tmp_path / "f")
     design.write_text(yaml.safe_dump(document))
     arsenai("generate", str(design), "-o", where, "--quiet")
-    assert arsenai("status", where).split()[-2:] == ["waiting", "100000"]
+    assert arsenai("status", where).split()[-2:] == ["waiting", "100,000"]
     folder = DesignFolder.open(where)
     assert len(folder.documents) == ROWS
     finish(folder, folder.documents[:-4])

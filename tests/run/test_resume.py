@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -237,6 +238,38 @@ def test_a_part_that_cannot_be_pickled_costs_the_checkpoints_not_the_run(tmp_pat
         assert store.warnings("latest")["text"].tolist() == [warning]
         assert checkpoints(store, result.instance) == []
         assert result.phases[0].episodes == 3 * workers
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+def test_what_keeps_checkpoints_from_being_written_is_told_once(tmp_path, monkeypatch, eager, lasts):
+    (tmp_path / "file").touch()
+    written = checkpoint.Checkpoints.write
+    calls = []
+
+    def write(self, *args):
+        calls.append(args)
+        try:
+            if not lasts and len(calls) < 4:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise CheckpointError(f"cannot write: {error}") from error
+        written(self, *args)
+
+    monkeypatch.setattr(checkpoint.Checkpoints, "write", write)
+    if lasts:  # there is no home
+        monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(tmp_path / "file" / "key"))
+    doc = wandering(tmp_path)
+    with Store(tmp_path / "s") as store:
+        result = execute(doc, store=store, checkpoint_every=ALWAYS)
+        told = [text for text in store.warnings("latest")["text"] if "checkpoint" in text]
+        assert told == [text for text in result.warnings if "checkpoint" in text]
+    (warning,) = told
+    if lasts:
+        assert "no more checkpoints" in warning and "checkpoints need a key to sign them" in warning
+        assert len(calls) == 1
+    else:
+        assert "no checkpoint now" in warning and "No space left on device" in warning
+        assert len(calls) > 4
 
 
 def test_resume_of_a_finished_run_does_nothing_and_of_none_begins_one(tmp_path, capsys):

@@ -43,7 +43,17 @@ def test_a_location_is_told_without_its_password():
     in_query = f"postgresql://me@db/results?password={QUOTED}&sslmode=require"
     assert shown(in_query) == "postgresql+psycopg://me@db/results?password=***&sslmode=require"
     assert holds_password(URL) and holds_password(in_query)
-    for harmless in ("results", "/a/b", "@url", "env:URL", "sqlite:///x.db", "postgresql://me@db/results"):
+    upper = f"postgresql://me@db/results?PASSWORD={QUOTED}&sslmode=require"
+    assert shown(upper) == "postgresql+psycopg://me@db/results?PASSWORD=***&sslmode=require"
+    assert holds_password(upper)
+    for harmless in (
+        "results",
+        "/a/host=b",
+        "@url",
+        "env:URL",
+        "sqlite:///x.db",
+        "postgresql://me@db/results",
+    ):
         assert not holds_password(harmless), harmless
         assert harmless.removeprefix("postgresql") in shown(harmless)
 
@@ -55,6 +65,9 @@ def test_a_location_is_told_without_its_password():
         f"postgresql://me:{WORD}",
         f"postgresql://me:x@db:{WORD}/results",
         f"://{WORD}@",
+        f"host=db dbname=results password={WORD}",
+        f"Password = {WORD} host=db",
+        f"host=db password={WORD}://x",
     ],
 )
 def test_what_cannot_be_read_is_not_quoted(wrong, monkeypatch, tmp_path):

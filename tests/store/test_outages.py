@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import tempfile
@@ -255,3 +256,57 @@ def test_a_store_that_is_read_only_is_told_of(tmp_path):
         with pytest.raises(StoreError, match=r"attempt to write a readonly database .this process may not"):
             store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
         assert store.runs().empty
+
+
+def begin(store):
+    return store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
+
+
+def test_who_may_only_read_sees_nothing_of_a_transaction_that_goes_on(tmp_path, monkeypatch):
+    """A file without a write-ahead log, as each run on a cluster has one."""
+    with Store(tmp_path / "store", journal="delete") as store:
+        begin(store).finish("finished")
+    monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+    monkeypatch.setattr(database, "TIMEOUT", 0.2)
+    writer = sqlite3.connect(tmp_path / "store" / "store.db", isolation_level=None)
+    # so little memory that pages get into the file before they are committed
+    writer.execute("PRAGMA cache_size=2")
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("UPDATE instances SET status = 'failed'")
+    texts = [(1, "x" * 500, "2026-01-01 00:00:00")] * 500
+    writer.executemany("INSERT INTO warnings (instance_id, text, time) VALUES (?, ?, ?)", texts)
+    with pytest.raises(StoreError, match=r"database is locked .another program has held it"):
+        Store(tmp_path / "store", create=False)
+    # as if the writer was killed now
+    shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    writer.execute("COMMIT")
+    writer.close()
+    with Store(tmp_path / "store", create=False) as store:
+        assert store.runs()["status"].tolist() == ["failed"]
+        with pytest.raises(StoreError, match=r"this process may not write there"):
+            begin(store)
+    with pytest.raises(StoreError, match=r"a writer was killed within a transaction: who may write there"):
+        Store(tmp_path / "killed", create=False)
+    monkeypatch.undo()
+    for _ in range(2):
+        with Store(tmp_path / "killed", create=False) as store:
+            assert store.runs()["status"].tolist() == ["finished"]
+        monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+
+
+def test_who_may_only_read_notices_a_writer_that_begins_meanwhile(tmp_path, monkeypatch):
+    with Store(tmp_path) as store:
+        begin(store).finish("finished")
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "_is_closed_to_us", lambda file: True)
+        reader = Store(tmp_path, create=False)
+    assert not (tmp_path / "store.db-shm").exists(), "nothing is made where nothing may be"
+    assert reader.runs()["status"].tolist() == ["finished"]
+    with Store(tmp_path) as store:
+        begin(store)
+        with pytest.raises(StoreError, match=r"is written to by another process: open it again"):
+            reader.runs()
+        monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+        with Store(tmp_path, create=False) as again:
+            assert again.runs()["status"].tolist() == ["finished", "running"]
+    reader.close()

@@ -36,6 +36,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -53,8 +54,23 @@ from .profiles import QUANTITIES, Assignment, Profiles
 logger = logging.getLogger(__name__)
 
 _FORMAT = 1
-#: whose classes a net consists of
-_LIBRARIES = ("builtins", "geopandas", "networkx", "numpy", "pandapower", "pandas", "shapely")
+_NUMBERS = ("bool", "bool_", "float16", "float32", "float64", "int8", "int16", "int32", "int64")
+#: tables, of which the file holds the text: module, class
+_TABLES = frozenset((module, "DataFrame") for module in ("pandas", "pandas.core.frame")) | frozenset(
+    (module, "Series") for module in ("pandas", "pandas.core.series")
+)
+#: what else a net's file consists of, beside :func:`_controllers`
+_PARTS = frozenset(
+    {
+        ("pandapower.auxiliary", "pandapowerNet"),
+        ("geopandas.geodataframe", "GeoDataFrame"),
+        ("networkx", "MultiGraph"),
+        *(("builtins", name) for name in ("complex", "frozenset", "set", "tuple")),
+        *(("numpy", name) for name in ("array", *_NUMBERS, "uint8", "uint16", "uint32", "uint64")),
+        *(("pandas", name) for name in ("DatetimeIndex", "Index", "MultiIndex", "RangeIndex")),
+        *(("shapely", name) for name in ("LineString", "Point", "Polygon")),
+    }
+)
 #: grids that a process keeps
 _KEPT = 4
 _SIMBENCH = "simbench:"
@@ -125,14 +141,16 @@ def _from_file(name: str) -> Grid:
 
 
 def _check_allowed(name: str, text: str) -> None:
-    """Raise :class:`SimulationError` if the net's file names a module that may not be named.
+    """Raise :class:`SimulationError` if the net's file has parts of other classes than nets consist of.
 
-    pandapower imports what a net's parts were made of, also parts inside of texts inside of parts.
+    pandapower makes a part of whatever its ``_module`` and ``_class`` name, also parts inside of texts inside
+    of parts. A class of another module must be of an allowed one; a table must be in the file itself, as
+    pandapower would read another file, which nobody has checked.
     """
     waiting: list[Any] = [json.loads(text)]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, str) and part.lstrip()[:1] in ("{", "["):
+        if _is_json(part):
             try:
                 part = json.loads(part)
             except ValueError:
@@ -141,16 +159,47 @@ def _check_allowed(name: str, text: str) -> None:
                         f"grid: {name!r} has a part that is no JSON: {part[:60]!r}"
                     ) from None
         if isinstance(part, dict):
-            module = part.get("_module")
-            if isinstance(module, str) and module.partition(".")[0] not in _LIBRARIES:
-                fault = refusal(module)
+            if "_module" in part and "_class" in part:
+                fault = _fault_of(part)
                 if fault is not None:
                     raise SimulationError(
-                        f"grid: {name!r} has a part of class {part.get('_class')!r}: {fault}"
+                        f"grid: {name!r} has a part of class {part['_class']!r:.60}: {fault}"
                     )
             waiting += part.values()
         elif isinstance(part, list):
             waiting += part
+
+
+def _fault_of(part: dict[str, Any]) -> str | None:
+    module, kind = part["_module"], part["_class"]
+    if not (isinstance(module, str) and isinstance(kind, str)):
+        # (pandapower makes the inner parts first: a part may become a name)
+        return f"its name is no text, but {(module, kind)!r:.60}"
+    if (module, kind) in _TABLES:
+        text = part.get("_object")
+        return None if _is_json(text) else f"its table is no JSON, but {text!r:.60}"
+    return None if (module, kind) in _PARTS or (module, kind) in _controllers() else refusal(module)
+
+
+def _is_json(part: Any) -> bool:
+    """Whether it is a text that begins as a mapping or a list of JSON does."""
+    return isinstance(part, str) and part.lstrip()[:1] in ("{", "[")
+
+
+@cache
+def _controllers() -> frozenset[tuple[str, str]]:
+    """Return pandapower's own controllers, characteristics and sources of their data: module, class."""
+    from pandapower.control.basic_controller import BasicCtrl
+    from pandapower.control.util.characteristic import Characteristic
+    from pandapower.timeseries.data_sources.frame_data import DFData
+
+    found: set[tuple[str, str]] = set()
+    waiting: list[Any] = [BasicCtrl, Characteristic, DFData]
+    while waiting:
+        kind = waiting.pop()
+        found.add((kind.__module__, kind.__name__))
+        waiting += kind.__subclasses__()
+    return frozenset(pair for pair in found if pair[0].startswith("pandapower."))
 
 
 def profiles_of(net: Any) -> Profiles:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,8 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.lookup import INSTANCES
 from palaestrai_mosaik.store.merge import (
+    DAMAGE_NOTE,
+    DamagedStore,
     InstanceState,
     StoreReader,
     check_rows,
@@ -33,6 +35,7 @@ from palaestrai_mosaik.store.merge import (
     has_files_of,
     instance_states,
     instance_uids,
+    is_damage,
     lock,
     marked_status,
     place_files,
@@ -40,8 +43,10 @@ from palaestrai_mosaik.store.merge import (
     remove_rows,
     same_files,
 )
+from palaestrai_mosaik.store.parts import write_text
+from palaestrai_mosaik.store.verify import marked_damaged, verify
 
-from ..job import JobRecord, Marker, with_suffix
+from ..job import JobRecord, Marker, now, with_suffix
 
 #: stores whose rows are committed together: a commit costs milliseconds
 _TOGETHER = 50
@@ -63,7 +68,8 @@ class Collected:
     ``runs``: those whose results were copied now, by how their newest instance ended; ``before``:
     how many were there already; ``going_on``: how many have not ended; ``empty``: how many ended
     before anything was recorded. ``damaged``: what is wrong with the stores that could not be
-    copied, by their path. ``removed``: how many stores were removed, with ``files`` files;
+    copied, by their path. ``kept``: why stores of finished runs were not removed, where they were to
+    be, by their path. ``removed``: how many stores were removed, with ``files`` files;
     ``freed``: the bytes that are free now (what the target shares with them is not).
     """
 
@@ -72,6 +78,7 @@ class Collected:
     going_on: int = 0
     empty: int = 0
     damaged: dict[Path, str] = field(default_factory=dict)
+    kept: dict[Path, str] = field(default_factory=dict)
     removed: int = 0
     files: int = 0
     freed: int = 0
@@ -121,11 +128,13 @@ def collect_folder(
     """Copy the results of the runs of ``folder`` that have ended on a cluster into one store.
 
     ``location``: that store (default: the folder's ``results``). ``remove``: the stores of finished
-    runs are removed as soon as all that is in them is there.
+    runs are removed as soon as all that is in them is there, and was read again to see that it is whole.
 
     Raises :class:`ExecutionError` where another process collects the folder's runs, and
     :class:`StoreError` where the store cannot be written; what was copied until then stays. A
-    store of a run that cannot be read stops nobody: the result tells it.
+    store of a run that cannot be read stops nobody: the result tells it. One that is damaged gets
+    the file :data:`~palaestrai_mosaik.store.merge.DAMAGE_NOTE`, by which its run counts as lost; it goes
+    again as soon as the store can be collected after all.
     """
     location = location or StoreLocation.of(folder.path / RESULTS)
     root = folder.path.absolute()
@@ -135,7 +144,14 @@ def collect_folder(
     with _lock(root):
         for left in (root / STORES).glob(f".*{_REMOVED}"):  # by a process that was killed
             remove_folder(left)
-        owns = [_Own(path, instance_uids(path)) for path in (root / STORES).iterdir() if path.name[0] != "."]
+        owns = []
+        for path in (root / STORES).iterdir():
+            if path.name[0] == "." or not path.is_dir():
+                continue
+            try:
+                owns.append(_Own(path, instance_uids(path)))
+            except OSError as error:
+                found.damaged[path] = str(error)
         owns.sort(key=lambda own: (own.uids[:1], own.path))  # uids begin with the time
         if owns:
             with location.open(create=True) as target:
@@ -170,17 +186,22 @@ class _Collecting:
                 self._copy(some)
                 if self._remove:
                     for own in some:
-                        with self._told(own.path):
+                        try:
                             self._remove_finished(own)
+                        except (StoreError, OSError) as error:
+                            self._found.kept[own.path] = str(error)
                 progress(first + len(some), len(owns))
 
     def _copy(self, some: Sequence[_Own]) -> None:
         """Copy what is missing: all files, then all rows."""
-        known = self._known([uid for own in some for uid in own.uids])
+        uids = [uid for own in some for uid in own.uids]
+        known = self._known(uids)
+        with self._target.database.reading() as session:
+            marked = marked_damaged(session, uids)
         chosen: list[_Chosen] = []
         for own in some:
             with self._told(own.path):
-                chosen += self._choose(own, known)
+                chosen += self._choose(own, known, marked)
         changed = [uid for one in chosen for uid in one.missing if uid in known]
         if changed:
             with self._target.database.writing() as session:
@@ -200,14 +221,22 @@ class _Collecting:
         with self._target.database.reading() as session:
             return {state.uid: state for state in instance_states(session, uids)}
 
-    def _choose(self, own: _Own, known: Mapping[str, InstanceState]) -> Iterator[_Chosen]:
-        """Yield what there is to copy, if anything; else count why there is nothing."""
+    def _choose(
+        self, own: _Own, known: Mapping[str, InstanceState], marked: Collection[str]
+    ) -> Iterator[_Chosen]:
+        """Yield what there is to copy, if anything; else count why there is nothing.
+
+        ``known`` has the instances that the target has, ``marked`` are those of them in which damage was found.
+        """
         own.ended = how_it_ended(self._root, own.path)
         if own.ended is None:
             self._found.going_on += 1
             return
         if not own.uids and own.ended.instance is None:
             self._found.empty += 1
+            return
+        if self._executed_again(own):
+            self._found.before += 1
             return
         finished = [uid for uid in own.uids if uid in known and known[uid].status == "finished"]
         if not own.uids or finished != own.uids or self._without_files(own):
@@ -221,11 +250,32 @@ class _Collecting:
                 with self._reader.reading(own.path) as session:
                     for uid in changed:
                         check_rows(session, own.folder(uid), uid)
+            # the files in the target may be these very ones
+            self._verify(own, [uid for uid in missing if uid in marked])
             if missing:
                 yield _Chosen(own, missing, states[-1].over().status)
                 return
         own.there = True
         self._found.before += 1
+        _forget_damage(own.path)
+
+    def _executed_again(self, own: _Own) -> bool:
+        """Whether the store was found damaged, and the run has finished in the target since."""
+        uid = None if own.ended is None else own.ended.instance
+        if uid is None or uid in own.uids or not (own.path / DAMAGE_NOTE).exists():
+            return False
+        found = self._known([uid]).get(uid)
+        return found is not None and found.status == "finished"
+
+    def _verify(self, own: _Own, uids: Sequence[str]) -> None:
+        """Read all that the store has of these instances. Raises :class:`DamagedStore`."""
+        if not uids:
+            return
+        with Store(own.path, create=False) as store:
+            for uid in uids:
+                damage = verify(store, uid).damage
+                if damage:
+                    raise DamagedStore(f"damaged like its copy in the results: {damage[0]}")
 
     def _states(self, own: _Own) -> list[InstanceState]:
         """Return the states of the instances in the store of a run."""
@@ -233,12 +283,14 @@ class _Collecting:
             with self._reader.reading(own.path) as session:
                 states = instance_states(session)
         except SQLAlchemyError as error:
-            raise StoreError(f"the store {own.path} is damaged: {error}") from error
+            if is_damage(error):
+                raise DamagedStore(f"the store {own.path} is damaged: {error}") from error
+            raise StoreError(f"the store {own.path} cannot be read: {error}") from error
         if not states:
-            raise StoreError(f"the store {own.path} has no instance")
+            raise DamagedStore(f"the store {own.path} has no instance")
         for state in states:
             if state.uid not in own.uids:
-                raise StoreError(f"the store {own.path} has no folder of its instance {state.uid!r}")
+                raise DamagedStore(f"the store {own.path} has no folder of its instance {state.uid!r}")
         return states
 
     def _without_files(self, own: _Own) -> set[str]:
@@ -254,24 +306,39 @@ class _Collecting:
                 own = one.own
                 with self._told(own.path):
                     with self._reader.reading(own.path) as source, target.begin_nested():
-                        for uid in one.missing:
-                            copy_rows(source, own.folder(uid), target, uid)
+                        # those of a copy of the folder may have been collected while we waited for the lock
+                        there = {state.uid: state for state in instance_states(target, one.missing)}
+                        for state in instance_states(source, one.missing):
+                            if there.get(state.uid) == state.over():
+                                continue
+                            if state.uid in there:
+                                remove_rows(target, state.uid)
+                            copy_rows(source, own.folder(state.uid), target, state.uid)
                         if how_it_ended(self._root, own.path) != own.ended:
                             raise _GoesOn
                     copied.append(one)
         for one in copied:
             one.own.there = True
             self._found.runs[one.status] += 1
+            _forget_damage(one.own.path)
 
     def _remove_finished(self, own: _Own) -> None:
-        """Remove the store of a run that has finished, if all that is in it is in the target."""
+        """Remove the store of a run that has finished, if all that is in it is in the target, and whole there.
+
+        Raises :class:`StoreError` where it is not.
+        """
         if not own.there or own.ended is None or own.ended.status != "finished":
             return
         states = self._known(own.uids).values()
         folders = [(own.folder(uid), self._target.instance_directory(uid)) for uid in own.uids]
         whole = len(states) == len(own.uids) and any(state.status == "finished" for state in states)
         if not whole or not all(same_files(*pair, _LEFT) for pair in folders):
-            return
+            raise StoreError(f"{self._target.directory} does not have all of it")
+        for uid in own.uids:
+            # (the sums of the database have just been there with the steps, or were before)
+            damage = verify(self._target, uid, outcomes=False).damage
+            if damage:
+                raise StoreError(damage[0])
         gone = own.path.with_name(f".{own.path.name}{_REMOVED}")
         os.rename(own.path, gone)
         for folder, _, names in os.walk(gone):
@@ -294,8 +361,27 @@ class _Collecting:
             self._found.damaged[path] = str(error)
         except StoreError as error:
             self._found.damaged[path] = str(error)
+            if isinstance(error, DamagedStore):
+                self._note(path, str(error))
         except (IntegrityError, DataError) as error:  # (its own text has all values of the row)
             self._found.damaged[path] = f"{self._target.database.name} does not take it: {error.orig}"
+
+    def _note(self, path: Path, damage: str) -> None:
+        """Leave a note of the damage in the store, unless its run was begun again."""
+        note = path / DAMAGE_NOTE
+        if how_it_ended(self._root, path) is None or note.exists():
+            return
+        try:
+            write_text(note, f"found damaged, {now()}: {damage}\n")
+        except StoreError as error:
+            self._found.damaged[path] += f"; {error}"
+
+
+def _forget_damage(path: Path) -> None:
+    """Remove the note of a damage that was mended."""
+    note = path / DAMAGE_NOTE
+    if note.exists():
+        note.unlink()
 
 
 def how_it_ended(root: Path, store: Path) -> _Ended | None:

@@ -4,7 +4,7 @@
 
 Parsl's own one would outlive a driver that is killed, and keep the pilots at work. Here the file
 ``STOP`` is written then, by which the runs that go on are told to end; the pilots end when they miss
-the interchange. It is a script, no module of the package: it needs nothing of that, and must start at once.
+the interchange, or, as long as they do not know it, when nobody touches ``STOP`` any more. It is a script, no module of the package: it needs nothing of that, and must start at once.
 """
 
 import os
@@ -12,14 +12,18 @@ import runpy
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
-#: seconds between two looks whether the driver is there
+#: seconds between two looks whether the driver is there, and two touches
 _LOOK = 0.5
 
 
 def _end_with(driver: int, stop: Path) -> None:
     while os.getppid() == driver:
+        # (a few that fail do not matter)
+        with suppress(OSError):
+            os.utime(stop)
         time.sleep(_LOOK)
     try:
         stop.write_text("the driver is gone\n", encoding="utf-8")

@@ -6,7 +6,8 @@ that starts and ends it. Deliberately not as Parsl does it by itself:
 - All its files lie in the folder given, none in the working directory; it logs nothing in this process.
 - Nobody outside is asked for this host's address, and usage is not tracked.
 - Commands are started with this interpreter: scripts of Parsl need not be on the path.
-- The interchange ends with this process (:mod:`.interchange`), and so do the pilots.
+- The interchange ends with this process (:mod:`.interchange`), and so do the pilots, also those that
+  are not known to the interchange yet (:mod:`palaestrai_mosaik.cli.pilot`).
 - A pilot that ends is followed by a new one; only where several in a row achieved nothing it is given up.
 - Keys of the encrypted connections are removed at the end.
 """
@@ -47,6 +48,8 @@ from .settings import ParslSettings
 #: seconds between two signs of life of a pilot, also between two looks at its workers; and how long a
 #: pilot and the interchange wait for one before they take the other for gone
 BEAT, SILENCE = 2, 20
+#: seconds after which a pilot takes a driver for gone that does not touch the file for it
+_GONE = 30
 #: so many pilots that ended one after the other, and no task between, are enough
 _HOPELESS = 3
 #: seconds after which a pilot without tasks is ended while others have some
@@ -56,7 +59,7 @@ _PATIENCE = 20.0
 #: a pilot takes no more tasks in the last tenth of its time, within these bounds (seconds)
 _DRAIN = (60, 900)
 _INTERCHANGE = Path(__file__).with_name("interchange.py")
-_MODULE = "parsl.executors.high_throughput.process_worker_pool"
+_PILOT = "palaestrai_mosaik.cli.pilot"
 #: cores of a worker, for Parsl's reckoning, where there may be any number of workers
 _SMALL = 0.01
 #: what paths may hold: Parsl writes them into shell commands as they are
@@ -117,12 +120,12 @@ def workers_per_node(settings: ParslSettings) -> int | None:
 class Pilots:
     """Pilots of ``settings`` for about ``tasks`` tasks; their files lie in ``directory``, jobs have ``name`` in theirs.
 
-    The file ``stop`` is written where this process ends without :meth:`close`.
+    The file ``stop`` is written where this process ends without :meth:`close`, and touched as long as it lives.
     Raises :class:`ExecutionError` for settings that Parsl does not take.
     """
 
     def __init__(self, name: str, settings: ParslSettings, directory: Path, stop: Path, tasks: int):
-        for path in (directory, Path(sys.executable), Path(settings.python or sys.executable)):
+        for path in (directory, stop, Path(sys.executable), Path(settings.python or sys.executable)):
             if not _PLAIN.fullmatch(str(path)):
                 raise ExecutionError(
                     f"Parsl cannot work with the path {str(path)!r}: it writes paths into shell commands as they "
@@ -136,7 +139,7 @@ class Pilots:
         self._executor = _Executor(
             label=name,
             provider=self._provider,
-            launch_cmd=_launch_command(settings),
+            launch_cmd=_launch_command(settings, stop),
             interchange_launch_cmd=[sys.executable, "-P", str(_INTERCHANGE), str(stop)],
             address="127.0.0.1" if self._local else settings.address or "127.0.0.1",
             max_workers_per_node=workers_per_node(settings),
@@ -325,10 +328,11 @@ def _make(make: Callable[..., Any], given: Mapping[str, Any]) -> ExecutionProvid
         raise ExecutionError(f"Parsl's {make.__name__} does not take this: {error}") from error
 
 
-def _launch_command(settings: ParslSettings) -> str:
+def _launch_command(settings: ParslSettings, stop: Path) -> str:
     # braces are for Parsl's format; of them a path has none
     python = shlex.quote(settings.python or sys.executable)
-    return DEFAULT_LAUNCH_CMD.replace("process_worker_pool.py", f"{python} -m {_MODULE}", 1)
+    command = f"{python} -m {_PILOT} {shlex.quote(str(stop))} {_GONE}"
+    return DEFAULT_LAUNCH_CMD.replace("process_worker_pool.py", command, 1)
 
 
 def _environment() -> list[str]:

@@ -42,8 +42,10 @@ class Scheduler(ABC):
         """
 
     @abstractmethod
-    def cancel(self, submission: Submission, tasks: Collection[int] | None = None) -> None:
-        """End all tasks of ``submission``, or these; what has ended is left.
+    def cancel(
+        self, submission: Submission, tasks: Collection[int] | None = None, *, now: bool = False
+    ) -> None:
+        """End all tasks of ``submission``, or these; what has ended is left. ``now``: what runs is killed.
 
         Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
         """

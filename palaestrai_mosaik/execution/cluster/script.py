@@ -29,7 +29,7 @@ _OPTIONS = {
 _BEGINNING = """\
 #!/bin/bash
 #
-# Submission {number} of the design in this folder: {runs:,} runs in {tasks:,} tasks. It was written by
+# Submission {number} of the design in this folder: {runs} in {tasks}. It was written by
 # "arsenai submit", which hands it to Slurm like this:
 #
 #     sbatch --array=0-{last}{throttle} {script} 0
@@ -94,8 +94,8 @@ def script(folder: Path, submission: Submission) -> str:
     output = Submissions(folder).output(submission.number)
     beginning = _BEGINNING.format(
         number=submission.number,
-        runs=submission.runs,
-        tasks=submission.tasks,
+        runs=_count(submission.runs, "run"),
+        tasks=_count(submission.tasks, "task"),
         last=submission.tasks - 1,
         throttle=f"%{settings.throttle}" if settings.throttle else "",
         script=SCRIPT,
@@ -112,6 +112,10 @@ def script(folder: Path, submission: Submission) -> str:
         number=submission.number,
     )
     return f"{beginning}\n{rest}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _directives(submission: Submission, settings: SlurmSettings, output: Path) -> list[str]:

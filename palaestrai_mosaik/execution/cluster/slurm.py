@@ -11,9 +11,11 @@ import re
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from palaestrai_mosaik.errors import SchedulerError
 
@@ -70,6 +72,14 @@ _SECRET_VALUE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 _Told = tuple[str, int | None, TaskWord]
 
 
+@dataclass
+class LiveJob:
+    """An array that Slurm has not ended: the path of its script, and the words about its tasks."""
+
+    script: str
+    words: list[TaskWord] = field(default_factory=list)
+
+
 class Slurm(Scheduler):
     """The Slurm that the commands on this host belong to, with or without accounting."""
 
@@ -90,15 +100,39 @@ class Slurm(Scheduler):
         return Array(job, first, tasks)
 
     def arrays(self, name: str) -> dict[str, int]:
-        """Return the arrays with this name that Slurm remembers: how many elements each has, by job."""
-        told = list(_queue(name))
+        """Return the arrays with this name that Slurm remembers: how many elements each has, by job.
+
+        What Slurm has refused is none of them, though it remembers that, too.
+        """
+        known: list[tuple[str, int | None]] = []
+        refused = set()
+        for job, element, state, reason in _listed(name, "%T", "%r"):
+            known.append((job, element))
+            if (state, reason) == ("FAILED", "BadConstraints"):
+                refused.add(job)
         if self._has_accounting:
-            told += _accounts(f"--name={name}", _SINCE)
+            known += [(job, element) for job, element, _ in _accounts(f"--name={name}", _SINCE)]
         found: dict[str, int] = {}
-        for job, element, _ in told:
-            if element is not None:
+        for job, element in known:
+            if element is not None and job not in refused:
                 found[job] = max(found.get(job, 0), element + 1)
         return found
+
+    def live(self, name: str) -> dict[str, LiveJob]:
+        """Return the arrays with this name that wait or run, by job."""
+        found: dict[str, LiveJob] = {}
+        for job, _, state, command in _listed(name, "%T", "%o"):
+            word = _word(state)
+            if not word.ended:
+                # (the command is the script with its argument)
+                script = re.sub(r" \d+$", "", command)
+                found.setdefault(job, LiveJob(script)).words.append(word)
+        return found
+
+    def cancel_jobs(self, jobs: Collection[str]) -> None:
+        """End all tasks of these jobs, as :meth:`cancel` does."""
+        if jobs:
+            _call("scancel", "--quiet", *jobs)
 
     def words(self, submission: Submission) -> dict[int, TaskWord]:
         """See :class:`Scheduler`.
@@ -107,6 +141,11 @@ class Slurm(Scheduler):
         seconds later. A task without an array is queued as long as it may yet be submitted, ten
         minutes; then it is cancelled, as it was never begun.
         """
+        if submission.cluster not in (None, self.cluster):
+            raise SchedulerError(
+                f"submission {submission.number} went to the cluster {submission.cluster!r}, and this is "
+                f"{self.cluster!r}"
+            )
         words = _by_task(submission, _queue(submission.name))
         submitted = range(sum(array.tasks for array in submission.arrays))
         until = time.monotonic() + _LAG
@@ -117,14 +156,18 @@ class Slurm(Scheduler):
             if missing <= words.keys() or time.monotonic() > until:
                 break
             time.sleep(_LOOK)
-        early = _Q if _age(submission.submitted) < _SUBMITTING else TaskWord.CANCELLED
+        early = _Q if _age(submission) < _SUBMITTING else TaskWord.CANCELLED
         return {
             task: words.get(task, TaskWord.GONE if task in submitted else early)
             for task in range(submission.tasks)
         }
 
-    def cancel(self, submission: Submission, tasks: Collection[int] | None = None) -> None:
+    def cancel(
+        self, submission: Submission, tasks: Collection[int] | None = None, *, now: bool = False
+    ) -> None:
         """See :class:`Scheduler`. Slurm tells what runs to end, and kills it after half a minute."""
+        if now:
+            _call("scancel", "--quiet", "--signal=KILL", "--full", f"--name={submission.name}")
         if tasks is None:
             _call("scancel", "--quiet", f"--name={submission.name}")
             return
@@ -133,6 +176,11 @@ class Slurm(Scheduler):
             elements = sorted(live.intersection(tasks, range(array.first, array.first + array.tasks)))
             if elements:
                 _call("scancel", "--quiet", f"{array.job}_[{_ranges(elements, array.first)}]")
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster's name, ``None`` where it has none."""
+        return self._configuration.get("ClusterName")
 
     @property
     def array_size(self) -> int:
@@ -184,12 +232,31 @@ def _ranges(elements: Collection[int], first: int) -> str:
 
 def _queue(name: str) -> Iterator[_Told]:
     """Yield what the controller remembers of the jobs ``name``."""
-    arguments = ("--noheader", "--array", "--states=all", f"--name={name}", "--format=%F|%K|%T")
-    for line in _call("squeue", *arguments).splitlines():
-        job, elements, state = line.split("|")
+    for job, element, state in _listed(name, "%T"):
+        yield job, element, _word(state)
+
+
+def _listed(name: str, *columns: str) -> Iterator[Any]:
+    """Yield job, element and these columns of squeue for each task of the jobs ``name``."""
+    wanted = ("%F", "%K", *columns)
+    # (--all: partitions that are hidden from users, too)
+    arguments = (
+        "--noheader",
+        "--all",
+        "--array",
+        "--states=all",
+        f"--name={name}",
+        f"--format={'|'.join(wanted)}",
+    )
+    for line in _call("squeue", *arguments).split("\n"):
+        parts = line.split("|", len(wanted) - 1)
+        # (a path of somebody else's job may have a line break in it)
+        if len(parts) < len(wanted):
+            continue
+        job, elements, *more = parts
         # elements that were ended together before they began are one, without a number
         for element in [None] if elements == "N/A" else elements_of(elements):
-            yield job, element, _word(state)
+            yield job, element, *more
 
 
 def _accounts(*which: str) -> Iterator[_Told]:
@@ -213,7 +280,7 @@ def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskWor
     one: dict[int, TaskWord] = {}
     rest: dict[int, TaskWord] = {}
     for job, element, word in told:
-        array = arrays.get(job, Array(job, next_, submission.tasks - next_))
+        array = arrays.get(job, Array(job, next_, max(submission.tasks - next_, 0)))
         if element is None:
             rest |= dict.fromkeys(range(array.first, array.first + array.tasks), word)
         else:
@@ -229,8 +296,12 @@ def _word(state: str) -> TaskWord:
     return _WORDS[name]
 
 
-def _age(since: str) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+def _age(submission: Submission) -> float:
+    since = submission.submitted
+    try:
+        return (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+    except (ValueError, TypeError):  # (no time, or none of a time zone)
+        raise SchedulerError(f"submission {submission.number} says {since!r} for when it was made") from None
 
 
 def _for_sbatch(settings: Mapping[str, object]) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
 
 from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import SchedulerError
 
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker
@@ -17,6 +19,7 @@ from .submission import Submission, Submissions, TaskRun
 from .submit import submit_folder
 from .words import words_of
 
+logger = logging.getLogger(__name__)
 #: seconds between two looks at the records, and between two questions to Slurm
 _LOOK, _ASK = 0.5, 5.0
 #: seconds that a record may take to be seen here after its task has ended: network file systems cache
@@ -36,6 +39,7 @@ class SlurmExecutor(Executor):
         self._folder, self._settings = folder, settings
         self._scheduler = Slurm()
         self._told = 0
+        self._silent = False
 
     @property
     def processes(self) -> int:
@@ -62,8 +66,8 @@ class SlurmExecutor(Executor):
             while waiting:
                 time.sleep(_LOOK)
                 if time.monotonic() - asked >= _ASK or self._cancelled > self._told:
-                    self._cancel(submission)
-                    asked, words = time.monotonic(), words_of(submissions, submission, words, held=True)
+                    words = self._ask(submissions, submission, words)
+                    asked = time.monotonic()
                 for task, word in words.items():
                     if word.ended:
                         over.setdefault(task, time.monotonic())
@@ -71,7 +75,9 @@ class SlurmExecutor(Executor):
                     if record.status == "failed" and self._settings.fail_fast:
                         self._cancel_queued(submission)
                     yield record
-                for slug in [slug for slug in waiting if self._is_given_up(over.get(tasks[slug]))]:
+                for slug in [
+                    slug for slug in waiting if self._is_given_up(waiting[slug], over.get(tasks[slug]))
+                ]:
                     job = waiting.pop(slug)
                     left = self._left(job, words[tasks[slug]])
                     if left is not None:
@@ -80,10 +86,25 @@ class SlurmExecutor(Executor):
             if waiting:
                 self._scheduler.cancel(submission)
 
+    def _ask(
+        self, submissions: Submissions, submission: Submission, words: dict[int, TaskWord]
+    ) -> dict[int, TaskWord]:
+        """Return what Slurm says now; the former ``words`` where it does not answer: records come without it."""
+        try:
+            self._cancel(submission)
+            words = words_of(submissions, submission, words, held=True)
+        except SchedulerError as error:
+            if not self._silent:
+                logger.warning("waiting for the records of runs, and for Slurm to answer again: %s", error)
+            self._silent = True
+        else:
+            self._silent = False
+        return words
+
     def _cancel(self, submission: Submission) -> None:
         if self._cancelled > self._told:
             self._told = self._cancelled
-            self._scheduler.cancel(submission)
+            self._scheduler.cancel(submission, now=self._cancelled > 1)
 
     def _cancel_queued(self, submission: Submission) -> None:
         words = self._scheduler.words(submission)
@@ -91,9 +112,12 @@ class SlurmExecutor(Executor):
         if queued:
             self._scheduler.cancel(submission, queued)
 
-    @staticmethod
-    def _is_given_up(over: float | None) -> bool:
-        return over is not None and time.monotonic() - over > _UNSEEN
+    def _is_given_up(self, job: Job, over: float | None) -> bool:
+        """Whether no record of the run will come; ``over``: when its task was seen to have ended."""
+        if over is None:
+            return False
+        unbegun = self._cancelled and not job.marker.exists()
+        return unbegun or self._cancelled > 1 or time.monotonic() - over > _UNSEEN
 
     @staticmethod
     def _ended(waiting: dict[str, Job], tasks: dict[str, int], over: dict[int, float]) -> Iterator[JobRecord]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -25,22 +26,31 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from palaestrai_mosaik.design.execution import EXECUTION, SLURM
 from palaestrai_mosaik.design.folder import JOBS, RUNS, STORES, SUBMISSIONS
 from palaestrai_mosaik.design.names import is_run_file
 from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.experiment.located import show
 from palaestrai_mosaik.store.location import StoreLocation
 
 from ..executor import OwnClass
 from ..job import Job
+from .settings import ParslSettings, SlurmSettings, keep
 
 ClusterExecutorName = Literal["slurm", "parsl"]
+#: names and numbers of jobs: nothing that the scheduler's commands take for several, or for an option
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+_JOB = re.compile(r"[0-9]{1,20}")
+#: keys that files of earlier versions do not have
+_NEW = frozenset({"limited", "cluster"})
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
     """A run that a task executes: its uid, its document's hash and file, and which attempt this is.
 
-    Raises :class:`ValueError` for a file that is no run's: it would lead out of the folder.
+    Raises :class:`ValueError` for what means nothing, and for a file that is no run's: it would lead out
+    of the folder.
     """
 
     run: str
@@ -52,6 +62,9 @@ class TaskRun:
         # what was written by another user may be read here
         if not (isinstance(self.file, str) and is_run_file(self.file)):
             raise ValueError(f"{self.file!r} is no document in {RUNS}/")
+        for name in ("run", "hash"):
+            _must(isinstance(getattr(self, name), str), name, "a text", getattr(self, name))
+        _must_count("attempt", self.attempt, 1)
 
     @classmethod
     def of(cls, job: Job, folder: Path) -> Self:
@@ -66,11 +79,20 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A job of the scheduler, whose elements 0, 1, ... are the tasks ``first``, ``first + 1``, ..."""
+    """A job of the scheduler, whose elements 0, 1, ... are the tasks ``first``, ``first + 1``, ...
+
+    Raises :class:`ValueError` for what means nothing.
+    """
 
     job: str
     first: int
     tasks: int
+
+    def __post_init__(self) -> None:
+        sound = isinstance(self.job, str) and _JOB.fullmatch(self.job)
+        _must(sound, "job", "a job's number as text", self.job)
+        _must_count("first", self.first, 0)
+        _must_count("tasks", self.tasks, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +103,10 @@ class Submission:
     as far as they have been submitted; ``tasks`` how many tasks there are in all, ``runs`` how many
     runs. ``settings`` are those of the executor, as plain data. ``processes``: runs that a task executes
     at the same time; the rest as in :class:`~palaestrai_mosaik.execution.Settings` and
-    :class:`~palaestrai_mosaik.execution.job.Job`.
+    :class:`~palaestrai_mosaik.execution.job.Job`. ``limited``: whether ``allow_modules`` was given; else they
+    are those that the documents named. ``cluster``: what its scheduler calls itself, if anything.
+
+    Raises :class:`ValueError` or :class:`ExecutionError` for what means nothing.
     """
 
     number: int
@@ -98,6 +123,26 @@ class Submission:
     checkpoint_every: float = 60.0
     preload: tuple[OwnClass, ...] = ()
     allow_modules: tuple[str, ...] | None = None
+    limited: bool = False
+    cluster: str | None = None
+
+    def __post_init__(self) -> None:
+        # what was written by another user may be read here
+        for name in ("number", "tasks", "runs"):
+            _must_count(name, getattr(self, name), 1 if name == "number" else 0)
+        _must(self.executor in ("slurm", "parsl"), "executor", "slurm or parsl", self.executor)
+        sound = isinstance(self.name, str) and _NAME.fullmatch(self.name)
+        _must(sound, "name", "letters, digits and . _ -", self.name)
+        _must(isinstance(self.submitted, str), "submitted", "a time", self.submitted)
+        _must(isinstance(self.limited, bool), "limited", "true or false", self.limited)
+        _must(isinstance(self.cluster, str | None), "cluster", "a name", self.cluster)
+        _must(isinstance(self.settings, dict), "settings", "a mapping", self.settings)
+        (SlurmSettings if self.executor == "slurm" else ParslSettings).of(self.settings)
+        for one in self.preload:
+            kinds = tuple(map(type, one))
+            _must(kinds == (str, str, dict), "preload", "a list of module, name and parameters", list(one))
+        keep(self, EXECUTION)
+        keep(self, SLURM)
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -107,14 +152,15 @@ class Submission:
             unknown = found.keys() - {one.name for one in fields(cls)}
             if unknown:
                 raise ValueError(f"unknown key {min(unknown)!r}")
+            missing = {one.name for one in fields(cls)} - _NEW - found.keys()
+            if missing:
+                raise ValueError(f"key {min(missing)!r} is missing")
             found["arrays"] = tuple(Array(**array) for array in found["arrays"])
             found["preload"] = tuple((module, name, params) for module, name, params in found["preload"])
-            if found["allow_modules"] is not None:
-                found["allow_modules"] = tuple(found["allow_modules"])
             return cls(**found)
         except OSError as error:
             raise ExecutionError(f"cannot read {file}: {error.strerror}") from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError, ExecutionError) as error:
             raise ExecutionError(f"{file} is not a submission: {error}") from error
 
 
@@ -127,11 +173,15 @@ class Submissions:
 
     def numbers(self) -> list[int]:
         """Return the numbers of all submissions, the newest last."""
-        return sorted(int(file.stem) for file in self.path.glob("[0-9]*.json") if file.stem.isdigit())
+        return sorted(int(file.stem) for file in self.path.glob("[0-9]*.json") if file.stem.isdecimal())
 
     def read(self, number: int) -> Submission:
         """Return submission ``number``. Raises :class:`ExecutionError`."""
-        return Submission.read(self._file(number, ".json"))
+        file = self._file(number, ".json")
+        submission = Submission.read(file)
+        if submission.number != number:
+            raise ExecutionError(f"{file} is not a submission: its number is {submission.number}")
+        return submission
 
     def all(self) -> list[Submission]:
         """Return all submissions, the newest last. Raises :class:`ExecutionError`."""
@@ -140,7 +190,10 @@ class Submissions:
     def begin(self, submission: Submission, tasks: Sequence[Sequence[TaskRun]]) -> None:
         """Write a new submission: its tasks first, so that whoever sees it finds them."""
         self.path.mkdir(exist_ok=True)
-        self.output(submission.number).mkdir(exist_ok=True)
+        output = self.output(submission.number)
+        if output.is_symlink():
+            raise ExecutionError(f"{output} is a link: what tasks print would go elsewhere")
+        output.mkdir(exist_ok=True)
         lines = (json.dumps([asdict(run) for run in task], separators=(",", ":")) for task in tasks)
         write_file(self._file(submission.number, ".tasks"), "".join(f"{line}\n" for line in lines))
         self.write(submission)
@@ -151,7 +204,8 @@ class Submissions:
 
     def tasks(self, number: int) -> Iterator[list[TaskRun]]:
         """Yield the runs of each task of submission ``number``, in order."""
-        return map(self._runs, self._lines(number))
+        for task, line in enumerate(self._lines(number)):
+            yield self._runs(number, task, line)
 
     def task(self, number: int, task: int) -> list[TaskRun]:
         """Return the runs of one task. Raises :class:`ExecutionError` where there is no such task."""
@@ -159,7 +213,7 @@ class Submissions:
         line = next(islice(self._lines(number), task, None), None)
         if line is None:
             raise ExecutionError(f"submission {number} of {self.folder} has no task {task}")
-        return self._runs(line)
+        return self._runs(number, task, line)
 
     def _lines(self, number: int) -> Iterator[str]:
         file = self._file(number, ".tasks")
@@ -169,11 +223,12 @@ class Submissions:
         except (OSError, ValueError) as error:
             raise ExecutionError(f"cannot read {file}: {error}") from error
 
-    def _runs(self, line: str) -> list[TaskRun]:
+    def _runs(self, number: int, task: int, line: str) -> list[TaskRun]:
         try:
             return [TaskRun(**run) for run in json.loads(line)]
-        except (ValueError, TypeError) as error:
-            raise ExecutionError(f"{self.path} has a line that is not a task's: {error}") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            file = self._file(number, ".tasks")
+            raise ExecutionError(f"{file}:{task + 1}: this line is not a task's: {error}") from error
 
     def output(self, number: int) -> Path:
         """Return the folder for what the tasks of a submission print."""
@@ -198,7 +253,8 @@ class Submissions:
         """Return how tasks ended, by number, as :meth:`note_ended` was told."""
         with suppress(OSError, ValueError):
             found = json.loads(self._file(number, ".ended.json").read_text(encoding="utf-8"))
-            return {int(task): str(word) for task, word in found.items()}
+            if isinstance(found, dict):
+                return {int(task): str(word) for task, word in found.items()}
         return {}
 
     def note_ended(self, number: int, words: dict[int, str]) -> None:
@@ -208,6 +264,16 @@ class Submissions:
 
     def _file(self, number: int, suffix: str) -> Path:
         return self.path / f"{number:04d}{suffix}"
+
+
+def _must(sound: object, key: str, must: str, value: object) -> None:
+    if not sound:
+        raise ValueError(f"{key} must be {must}, found {show(value)}")
+
+
+def _must_count(key: str, value: object, minimum: int) -> None:
+    sound = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+    _must(sound, key, f"an integer of at least {minimum}", value)
 
 
 def own_store(folder: Path, slug: str) -> StoreLocation:

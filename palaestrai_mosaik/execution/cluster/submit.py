@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import shutil
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.design.estimate import experience
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import SCRIPT, DesignFolder
 from palaestrai_mosaik.design.names import slug
 from palaestrai_mosaik.errors import SchedulerError
 from palaestrai_mosaik.experiment import load, modules_of
@@ -39,11 +40,15 @@ _LONGEST = 40
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What :func:`cancel_folder` has ended: the jobs, and how many of their tasks waited and ran."""
+    """What :func:`cancel_folder` has ended: the jobs, and how many of their tasks waited and ran.
+
+    ``strange`` are jobs with the name of a submission that another script than the folder's executes; they go on.
+    """
 
     jobs: tuple[str, ...] = ()
     queued: int = 0
     running: int = 0
+    strange: tuple[str, ...] = ()
 
 
 def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Settings) -> Submission:
@@ -55,6 +60,7 @@ def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Setti
     scheduler, submissions = Slurm(), Submissions(folder.path)
     size = scheduler.array_size
     submission, tasks = plan_submission(folder, runs, settings)
+    submission = replace(submission, cluster=scheduler.cluster)
     script = write_script(folder.path, submission)
     submissions.begin(submission, tasks)
     try:
@@ -95,7 +101,7 @@ def new_submission(
 ) -> Submission:
     """Return the folder's next submission; ``plain`` are the settings of ``executor``. Nothing is written.
 
-    Documents may name the modules that they name now, unless the settings say which.
+    Documents may name the modules that they name now, unless the settings say which (then it is ``limited``).
     """
     runs = [run for task in tasks for run in task]
     allowed = settings.allow_modules
@@ -112,6 +118,7 @@ def new_submission(
         checkpoint_every=settings.checkpoint_every,
         preload=tuple(own_classes(folder.spec.resolved)),
         allow_modules=named_modules(folder, runs) if allowed is None else allowed,
+        limited=allowed is not None,
     )
 
 
@@ -125,10 +132,11 @@ def worthwhile(runs: int, seconds: float | None, at_a_time: int, limit: int | No
 
     Where earlier runs of the folder took ``seconds`` (their median), so many that a task, which
     executes ``at_a_time``, takes five minutes, or half of the time limit (``limit`` seconds), if that
-    is less. Where nothing is known, one, as long as that makes no more than 1,000 tasks.
+    is less. Where nothing is known, as many as it executes at a time, as long as that makes no more than
+    1,000 tasks.
     """
     if seconds is None:
-        return max(1, math.ceil(runs / _MANY))
+        return max(at_a_time, math.ceil(runs / _MANY))
     wanted = _WORTHWHILE if limit is None else min(_WORTHWHILE, limit / 2)
     # (a run takes no less than a clock shows)
     return max(1, math.floor(wanted / max(seconds, 0.001))) * at_a_time
@@ -166,21 +174,27 @@ def settle_submissions(folder: Path) -> None:
 
 
 def cancel_folder(folder: Path) -> Cancelled:
-    """End all tasks of the folder that wait or run. Raises :class:`SchedulerError`."""
-    submissions, cancelled = Submissions(folder), Cancelled()
+    """End all tasks of the folder that wait or run. Raises :class:`SchedulerError`.
+
+    Names and numbers of jobs are not believed, as another user may have written them into the folder: what
+    is ended executes the folder's own script.
+    """
+    submissions, script = Submissions(folder), os.path.realpath(folder / SCRIPT)
+    jobs, strange, ended = [], [], []
     for submission in submissions.all():
         if submission.executor != "slurm":
             continue
         words = list(words_of(submissions, submission, range(submission.tasks), held=False).values())
-        live = [word for word in words if not word.ended]
-        if live:
-            Slurm().cancel(submission)
-            cancelled = Cancelled(
-                (*cancelled.jobs, *(array.job for array in submission.arrays)),
-                cancelled.queued + live.count(TaskWord.QUEUED),
-                cancelled.running + live.count(TaskWord.RUNNING),
-            )
-    return cancelled
+        if all(word.ended for word in words):
+            continue
+        live = Slurm().live(submission.name)
+        mine = [job for job, one in live.items() if os.path.realpath(one.script) == script]
+        Slurm().cancel_jobs(mine)
+        jobs += mine
+        strange += [job for job in live if job not in mine]
+        ended += [word for job in mine for word in live[job].words]
+    queued, running = ended.count(TaskWord.QUEUED), ended.count(TaskWord.RUNNING)
+    return Cancelled(tuple(jobs), queued, running, tuple(strange))
 
 
 def _settle(scheduler: Slurm, submissions: Submissions, submission: Submission) -> Submission:

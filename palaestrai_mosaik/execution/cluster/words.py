@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.errors import SchedulerError
@@ -12,18 +15,23 @@ from palaestrai_mosaik.errors import SchedulerError
 from .scheduler import TaskWord
 from .submission import Submission, Submissions, TaskRun
 
+_ENDED = frozenset(word.value for word in TaskWord if word.ended)
+
 
 @dataclass(frozen=True, slots=True)
 class Cover:
     """The newest task that has a run: its submission, its number, the run's attempt, and the word.
 
-    ``word`` is ``None`` where nobody has asked, or the scheduler did not answer.
+    ``word`` is ``None`` where nobody has asked, or the scheduler did not answer. ``begun``: whether any run
+    of the task has. ``log`` is the file for what the task prints, relative to the folder.
     """
 
     submission: int
     task: int
     attempt: int
     word: TaskWord | None
+    begun: bool = True
+    log: str | None = None
 
 
 @dataclass
@@ -35,31 +43,56 @@ class Coverage:
 
 
 def coverage(
-    folder: Path, hashes: Mapping[str, str], settled: Callable[[TaskRun], bool], *, held: bool
+    folder: Path,
+    hashes: Mapping[str, str],
+    settled: Callable[[TaskRun], bool],
+    begun: Callable[[TaskRun], bool],
+    *,
+    held: bool,
 ) -> Coverage:
     """Return which tasks have the runs of the folder, and ask the schedulers about them.
 
     ``hashes``: those of the documents, by the run's uid; a submission of other documents counts
     for nothing. ``settled`` says whether the record of a run is the last word: schedulers are asked
-    only about submissions with runs of which it is not. ``held``: this process has the folder's lock.
+    only about submissions with runs of which it is not. ``begun`` says whether a run has begun the attempt
+    that a task is to execute. ``held``: this process has the folder's lock.
     """
     submissions, found = Submissions(folder), Coverage()
     for number in reversed(submissions.numbers()):
         mine: dict[str, tuple[int, TaskRun]] = {}
+        at_work: set[int] = set()
         for task, runs in enumerate(submissions.tasks(number)):
             for run in runs:
-                if run.run not in found.covers and hashes.get(run.run) == run.hash:
+                if hashes.get(run.run) != run.hash:
+                    continue
+                if run.run not in found.covers:
                     mine[run.run] = (task, run)
+                if begun(run):
+                    at_work.add(task)
         words: Mapping[int, TaskWord] = {}
+        logs: Mapping[int, str] = {}
         asked = {task for task, run in mine.values() if not settled(run)}
         if asked:
+            submission = submissions.read(number)
+            logs = _logs(submissions, submission)
             try:
-                words = words_of(submissions, submissions.read(number), asked, held=held)
+                words = words_of(submissions, submission, asked, held=held)
             except SchedulerError as error:
                 found.problems.append(str(error))
         for uid, (task, run) in mine.items():
-            found.covers[uid] = Cover(number, task, run.attempt, words.get(task))
+            word, log = words.get(task), logs.get(task)
+            found.covers[uid] = Cover(number, task, run.attempt, word, task in at_work, log)
     return found
+
+
+def _logs(submissions: Submissions, submission: Submission) -> dict[int, str]:
+    """Return where each task of Slurm prints to, relative to the folder."""
+    output = submissions.output(submission.number).relative_to(submissions.folder)
+    return {
+        array.first + element: str(output / f"{array.job}_{element}.log")
+        for array in submission.arrays
+        for element in range(array.tasks)
+    }
 
 
 def words_of(
@@ -67,33 +100,38 @@ def words_of(
 ) -> dict[int, TaskWord]:
     """Return the word about each of ``tasks``; how tasks ended is kept, because schedulers forget.
 
+    What was kept counts where the scheduler has forgotten a task, or does not answer.
+
     Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
     """
-    kept = {task: TaskWord(word) for task, word in submissions.ended(submission.number).items()}
-    if all(task in kept for task in tasks):
-        return {task: kept[task] for task in tasks}
+    kept = {
+        task: TaskWord(word) for task, word in submissions.ended(submission.number).items() if word in _ENDED
+    }
     if submission.executor == "parsl":
-        alive = not held and _driver_lives(submissions.folder)
+        alive = not held and _driver_lives(submissions.folder, submission)
         word = TaskWord.QUEUED if alive else TaskWord.GONE
-        return {task: kept.get(task, word) for task in tasks}
+        return dict.fromkeys(tasks, word)
     from .slurm import Slurm
 
-    words = Slurm().words(submission) | kept
-    ended = {task: word.value for task, word in words.items() if word.ended}
-    if len(ended) > len(kept):
-        submissions.note_ended(submission.number, ended)
-    return {task: words.get(task, TaskWord.GONE) for task in tasks}
-
-
-def _driver_lives(folder: Path) -> bool:
-    """Whether the command that executes the folder, without which pilots end, is there."""
-    lock = execution_lock(folder)
-    if not lock.path.exists():
-        return False
     try:
-        with lock:
-            return False
-    except BlockingIOError:
-        return True
-    except OSError:  # a folder that cannot be written is executed by nobody
+        words = Slurm().words(submission)
+    except SchedulerError:
+        if all(task in kept for task in tasks):
+            return {task: kept[task] for task in tasks}
+        raise
+    # what it says now goes first: what had ended may have been queued again
+    ended = kept | {task: word for task, word in words.items() if word.ended and word is not TaskWord.GONE}
+    for task, word in words.items():
+        if not word.ended:
+            ended.pop(task, None)
+    if ended != kept:
+        submissions.note_ended(submission.number, {task: word.value for task, word in ended.items()})
+    return {task: ended.get(task, words.get(task, TaskWord.GONE)) for task in tasks}
+
+
+def _driver_lives(folder: Path, submission: Submission) -> bool:
+    """Whether the command that made the submission, without which its pilots end, still has the folder."""
+    holder = execution_lock(folder).holder()
+    if holder is None or holder.since > submission.submitted:
         return False
+    return holder.host != socket.gethostname() or psutil.pid_exists(holder.pid)
