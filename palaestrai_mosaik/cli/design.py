@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.folder import JOBS, DesignFolder
+from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.design.plan import Plan, tell
 from palaestrai_mosaik.design.schema import design_schema
+from palaestrai_mosaik.errors import DocumentError, ExecutionError, listed
 
 from .common import FINISHED, say
 from .progress import CountProgress
@@ -20,6 +24,8 @@ from .tables import byte_size, count, duration, number, shorten, table
 
 #: how much of a list of levels and of a path is shown
 _WIDTH = 60
+#: how many runs a message names
+_LISTED = 5
 
 
 def plan(design: str, seconds_per_run: float | None) -> int:
@@ -33,8 +39,13 @@ def plan(design: str, seconds_per_run: float | None) -> int:
 
 
 def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
-    """Write the run documents of a design into its folder; say what is in it."""
+    """Write the run documents of a design into its folder; say what is in it.
+
+    With ``force``, another design is not replaced while runs of it wait on a cluster or go on.
+    """
     loaded = Design.load(design)
+    if force:
+        _refuse_at_work(loaded, loaded.folder if output is None else Path(output))
     with ExitStack() as stack:
         progress = None if quiet else stack.enter_context(CountProgress(sys.stderr, "generate", "generated"))
         written = loaded.write(output, force, progress)
@@ -49,6 +60,41 @@ def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
     say(f"  {_documents(counts['runs'], counts['documents'])}")
     say(f"next: arsenai run {written.path}")
     return FINISHED
+
+
+def _refuse_at_work(design: Design, path: Path) -> None:
+    """Raise :class:`ExecutionError` where runs of another design in ``path`` are in a queue, or go on."""
+    try:
+        folder = DesignFolder.open(path)
+    except DocumentError:
+        # a folder that is to be mended, or none
+        return
+    if folder.manifest["design"]["hash"] == design.spec.hash or not (folder.path / JOBS).is_dir():
+        # tasks find their documents again; or there was never one
+        return
+    # (it takes a second to import, which other calls need not wait for)
+    from palaestrai_mosaik.execution import RunStatus, run_states
+
+    try:
+        with execution_lock(folder.path, "is being generated anew by"):
+            states = run_states(folder, None, held=True)
+    except OSError:
+        # somebody executes it, or it cannot be written: it is refused by whoever writes it
+        return
+    name = shlex.quote(str(path))
+    live = [
+        state.planned.uid for state in states.runs if state.status in (RunStatus.QUEUED, RunStatus.RUNNING)
+    ]
+    if live:
+        raise ExecutionError(
+            f"{path} is not replaced: a cluster, or a process, still has {count(len(live), 'run')} of the design in it "
+            f"({listed(live, _LISTED)}): arsenai cancel {name}, or wait for them"
+        )
+    if states.problems:
+        raise ExecutionError(
+            f"{path} is not replaced: whether a cluster has runs of the design in it is not known, generate into "
+            f"another folder (--output): {'; '.join(states.problems)}"
+        )
 
 
 def schema() -> int:

@@ -14,6 +14,7 @@ from .common import FINISHED, say
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
     from palaestrai_mosaik.store import BodyChoice, Store
+    from palaestrai_mosaik.store.location import StoreLocation
 
 
 def graph(path: str, phase: int | str, output: str | None) -> int:
@@ -54,7 +55,7 @@ def _write(path: str, text: str) -> None:
 
 
 def plot(  # noqa: PLR0913  (independent choices)
-    location: str,
+    location: StoreLocation,
     run: str,
     output: str | None,
     *,
@@ -66,9 +67,8 @@ def plot(  # noqa: PLR0913  (independent choices)
 ) -> int:
     """Plot a run into ``output``, or a file named after its document; print the file's name."""
     from palaestrai_mosaik.analysis import plot_run
-    from palaestrai_mosaik.store import Store
 
-    with Store(location, create=False) as store:
+    with location.open() as store:
         path = output or _named_after(store, run, "")
         say(
             plot_run(
@@ -83,12 +83,13 @@ def plot(  # noqa: PLR0913  (independent choices)
     return FINISHED
 
 
-def plot_learning(location: str, runs: Sequence[str], output: str | None, choice: LearningChoice) -> int:
+def plot_learning(
+    location: StoreLocation, runs: Sequence[str], output: str | None, choice: LearningChoice
+) -> int:
     """Plot how the agents of runs learned; print the file's name."""
     from palaestrai_mosaik.analysis import plot_learning
-    from palaestrai_mosaik.store import Store
 
-    with Store(location, create=False) as store:
+    with location.open() as store:
         say(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
     return FINISHED
 

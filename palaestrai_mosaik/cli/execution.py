@@ -78,8 +78,8 @@ def resume(folder: str | None, **options: Any) -> int:
     """Execute all runs of ``folder`` that did not finish, those that failed included. See :func:`run`.
 
     Unless it is said where (``executor`` or ``jobs``), they go where the newest submission went: to
-    Slurm again, or to pilots, with the same settings. Wherever they go, documents may name the modules that
-    the user allowed for that submission, if any were said.
+    Slurm again, or to pilots, with the same settings, those of runs included. Wherever they go, documents may
+    name the modules that the user allowed for that submission, if any were said.
     """
     opened = find_folder(folder)
     submissions = Submissions(opened.path)
@@ -91,6 +91,14 @@ def resume(folder: str | None, **options: Any) -> int:
     if options.get("executor") is not None or options.get("jobs") is not None:
         return run(folder, again=True, before=before, **options)
     before[newest.executor] = newest.settings
+    # (0: there was no limit, whatever the design says)
+    before |= {"timeout": newest.timeout or 0, "runs_per_process": newest.runs_per_process}
+    before["checkpoint_every"] = newest.checkpoint_every
+    if newest.executor == "slurm" and options.get("fail_fast"):
+        raise ExecutionError(
+            f"submission {newest.number} went to Slurm, and resume submits again and does not wait, so "
+            "--fail-fast means nothing: say where, too (--executor slurm waits for its tasks)"
+        )
     say(f"as submission {newest.number} was executed: {newest.executor} (--executor local: on this machine)")
     if newest.executor == "parsl":
         return run(folder, again=True, before=before, **{**options, "executor": "parsl"})
@@ -150,7 +158,7 @@ def _tell(folder: DesignFolder, summary: Summary, store: str | None) -> None:
             }
             for record in failures
         )
-    if summary.collected is not None:
+    if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
         tell_collected(folder, summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)

@@ -16,6 +16,8 @@ from .tables import count, duration, rows_of, shorten, table
 if TYPE_CHECKING:
     import pandas as pd
 
+    from palaestrai_mosaik.store.location import StoreLocation
+
 # Of a phase with more episodes, the first and the last ones are shown.
 _EPISODES = 12
 # Of each kind of column, so many are shown of an agent's steps.
@@ -26,9 +28,9 @@ _PLACES = ("environment", "body", "environment_episode")
 _ID_WIDTH = 16
 
 
-def list_runs(location: str) -> int:
+def list_runs(location: StoreLocation) -> int:
     """Print one line per run in the store, the newest last."""
-    with Store(location, create=False) as store:
+    with location.open() as store:
         runs = store.runs()
         if runs.empty:
             say(f"no runs in {store.directory}")
@@ -53,12 +55,14 @@ def list_runs(location: str) -> int:
     return FINISHED
 
 
-def show(location: str, run: str, phase: int | str | None, choice: BodyChoice, steps: int | None) -> int:
+def show(
+    location: StoreLocation, run: str, phase: int | str | None, choice: BodyChoice, steps: int | None
+) -> int:
     """Print how a run went; ``steps`` is how many first and last steps are shown too.
 
     Where some bodies are chosen, their episodes are shown one by one.
     """
-    with Store(location, create=False) as store:
+    with location.open() as store:
         uid = store.find_run(run)
         bodies = store.bodies(uid, phase, choice.agent, **choice.around)  # says first what is unknown
         episodes = store.episodes(uid, phase, choice.agent)
@@ -93,7 +97,7 @@ def show(location: str, run: str, phase: int | str | None, choice: BodyChoice, s
 
 
 def export(
-    location: str,
+    location: StoreLocation,
     run: str,
     directory: str,
     format: str,
@@ -102,7 +106,7 @@ def export(
     body: Bodies | None = None,
 ) -> int:
     """Write a run, or the steps of some bodies only, as files into ``directory``, and say how many."""
-    with Store(location, create=False) as store:
+    with location.open() as store:
         paths = store.export(run, directory, format, environment=environment, body=body)
         size = sum(path.stat().st_size for path in paths)
         say(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")

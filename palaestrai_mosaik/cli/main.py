@@ -30,6 +30,7 @@ from .common import (
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import BodyChoice
+    from palaestrai_mosaik.store.location import StoreLocation
 
 _DESCRIPTION = "Co-simulate agents and environments on mosaik, and look at the results."
 _EPILOG = f"""\
@@ -75,13 +76,13 @@ def _schema(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     from .look import list_runs
 
-    return list_runs(store_of(arguments))
+    return list_runs(_location(arguments))
 
 
 def _show(arguments: argparse.Namespace) -> int:
     from .look import show
 
-    return show(store_of(arguments), arguments.run, arguments.phase, _bodies(arguments), arguments.steps)
+    return show(_location(arguments), arguments.run, arguments.phase, _bodies(arguments), arguments.steps)
 
 
 def _plot(arguments: argparse.Namespace) -> int:
@@ -93,12 +94,12 @@ def _plot(arguments: argparse.Namespace) -> int:
 
         fold: Any = arguments.objective or "sum"
         choice = LearningChoice(arguments.phase, _bodies(arguments), fold, arguments.statistics)
-        return plot_learning(store_of(arguments), arguments.runs, arguments.output, choice)
+        return plot_learning(_location(arguments), arguments.runs, arguments.output, choice)
     _refuse(arguments, "a plot without --learning", "statistics")
     if len(arguments.runs) > 1:
         raise PalaestraiMosaikError("several runs can be plotted together with --learning only")
     return plot(
-        store_of(arguments),
+        _location(arguments),
         arguments.runs[0],
         arguments.output,
         phase=arguments.phase,
@@ -127,7 +128,7 @@ def _export(arguments: argparse.Namespace) -> int:
     from .look import export
 
     return export(
-        store_of(arguments),
+        _location(arguments),
         arguments.run,
         arguments.directory,
         arguments.format,
@@ -139,7 +140,7 @@ def _export(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     from .verify import verify
 
-    return verify(store_of(arguments), arguments.runs, everything=arguments.all, mark=arguments.mark_failed)
+    return verify(_location(arguments), arguments.runs, everything=arguments.all, mark=arguments.mark_failed)
 
 
 def _graph(arguments: argparse.Namespace) -> int:
@@ -153,6 +154,13 @@ def store_of(arguments: argparse.Namespace) -> str:
     """Return the location of the store that the user means."""
     location: str = arguments.store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
     return location
+
+
+def _location(arguments: argparse.Namespace) -> StoreLocation:
+    """Return where the results are that the user means, and the files of a database."""
+    from palaestrai_mosaik.store.location import StoreLocation
+
+    return StoreLocation(store_of(arguments), arguments.files)
 
 
 def _phase(text: str) -> int | str:
@@ -171,7 +179,7 @@ def _add_document_commands(command: Command) -> None:
     start = command("start", _start, "execute run documents, one after the other")
     start.add_argument("documents", nargs="+", metavar="RUN.yml")
     where = start.add_mutually_exclusive_group()
-    _add_store(where)
+    where.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
     where.add_argument("--no-store", action="store_true", help="record nothing")
     start.add_argument("--quiet", action="store_true", help="show no progress")
     start.add_argument(
@@ -287,6 +295,11 @@ def _add_bodies(sub: argparse.ArgumentParser) -> None:
 
 def _add_store(group: argparse._ActionsContainer) -> None:
     group.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
+    group.add_argument(
+        "--files",
+        metavar="FOLDER",
+        help="where the files of a database are (default: palaestrai-results; of a design: its results)",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -46,7 +46,9 @@ def main() -> None:
     """Watch the driver, and be the worker pool."""
     alive, seconds = sys.argv.pop(1), float(sys.argv.pop(1))
     threading.Thread(target=_end_without, args=(alive, seconds), daemon=True).start()
-    runpy.run_module("parsl.executors.high_throughput.process_worker_pool", run_name="__main__", alter_sys=True)
+    runpy.run_module(
+        "parsl.executors.high_throughput.process_worker_pool", run_name="__main__", alter_sys=True
+    )
 
 
 if __name__ == "__main__":

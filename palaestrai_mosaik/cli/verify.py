@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.lookup import INSTANCES
-from palaestrai_mosaik.store.urls import is_database
 from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 
@@ -15,25 +15,18 @@ from .common import FAILED, FINISHED, say
 from .tables import count
 
 
-def verify(
-    store: str,
-    runs: Sequence[str],
-    *,
-    everything: bool = False,
-    mark: bool = False,
-    files: str | None = None,
-) -> int:
+def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False) -> int:
     """Tell what is damaged of ``runs``, or of all in the ``store``; return the exit code.
 
-    ``mark``: finished runs that are damaged are recorded as failed. ``files``: the folder with the files
-    that belong to a database (that of a design: its ``results``); it must have some of the runs'.
+    ``mark``: finished runs that are damaged are recorded as failed. Where ``store`` is a database, its folder
+    of files must have those of some of the runs.
     """
     if everything == bool(runs):
         raise PalaestraiMosaikError("say which runs are to be verified: name them, or --all")
     damaged = marked = rows = 0
-    with Store(store, directory=files, create=False) as opened:
+    with store.open() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
-        _check_files(opened, runs, of_database=is_database(store))
+        _check_files(opened, runs, of_database=store.folder is None)
         for run in runs:
             found = verify_run(opened, run)
             rows += found.rows

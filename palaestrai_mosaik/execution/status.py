@@ -10,13 +10,13 @@ from pathlib import Path
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.store.recorder import MARKER
 
 from .cluster.scheduler import TaskWord
 from .cluster.submission import TaskRun, own_store
 from .cluster.words import Cover, Coverage, coverage
 from .instances import KnownInstance, instances_of
 from .job import JobRecord, Marker, is_silent, with_suffix
+from .own import is_whole
 
 
 class RunStatus(StrEnum):
@@ -255,8 +255,7 @@ def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
     """Whether the run's own store has the instance of its record, with the marker of its end."""
     if record.instance is None:
         return False
-    store = Path(own_store(folder, slug_of(run)).location)
-    return (store / "instances" / record.instance / MARKER).exists()
+    return is_whole(Path(own_store(folder, slug_of(run)).location), record.instance)
 
 
 def states_of(

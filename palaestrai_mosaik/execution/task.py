@@ -45,6 +45,10 @@ _FINISHED, _FAILED, _INTERRUPTED = 0, 1, 130
 LEFT_OUT = 75
 
 
+class _Replaced(Exception):
+    """The design was generated anew since the job was handed out, and the run's new document was executed."""
+
+
 class _Noted(Progress):
     """Shows the progress, and notes the instance in the marker once there is one."""
 
@@ -67,7 +71,8 @@ class _Noted(Progress):
 def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord, str] | None:
     """Execute ``job`` in this process; return its record and the traceback of its failure.
 
-    ``None``: it is left out, because another process executes the run; nothing is to be recorded then.
+    ``None``: it is left out, because another process executes the run, or because the document is another one
+    by now, of which there is a record; nothing is to be recorded then.
     The marker is there as long as this takes; the record is left to the caller to write, who
     removes the marker then. Raises nothing but :class:`ExecutionError` where the marker cannot be written.
     """
@@ -83,6 +88,9 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
             document = _load(job)
             with open_own(job.store) if job.own else job.store.open() as store:
                 _execute(document, store, job, interrupt, noted)
+    except _Replaced:
+        job.marker.unlink(missing_ok=True)
+        return None
     except (RunInterrupted, KeyboardInterrupt) as stopped:
         status, code, error = "interrupted", _INTERRUPTED, str(stopped) or "interrupted"
     except (Exception, SystemExit) as failure:
@@ -112,6 +120,9 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
 def _load(job: Job) -> RunDocument:
     document = load(job.document)
     if document.hash != job.hash:
+        record = JobRecord.read(job.record)
+        if record is not None and record.hash == document.hash:
+            raise _Replaced
         raise DocumentError([Problem("was edited after it was generated", file=str(job.document))])
     return document
 
@@ -171,7 +182,10 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
         _redirect(job)
         done = perform(job, interrupt, make_progress(stream=sys.stderr))
         if done is None:
-            print(f"{now()}: left out, another process executes this run", file=sys.stderr)
+            print(
+                f"{now()}: left out, another process executes this run, or has executed a new document of it",
+                file=sys.stderr,
+            )
             return LEFT_OUT
         record, trace = done
         sys.stderr.write(trace)

@@ -4,9 +4,9 @@
 
 A run computes for so many seconds (of CPU time, so they cannot be slept away) and records its steps.
 ``bare`` is this computing alone, ``runs * seconds / jobs``. ``ideal`` is what such runs take one after the
-other in a warm process, recording included, over ``jobs``: it is measured with a tenth of them. ``local`` is a process for each run, ``shared`` a process for ten;
-``array`` a job array of Slurm with one run per task, ``chunked`` one with ten; ``pilots`` is Parsl with
-as many workers as jobs, ``pilots on slurm`` the same as a job of Slurm. ``seconds`` are those from the call
+other in a warm process, recording included, over ``jobs``: it is measured with a tenth of them. ``local``
+is a process for each run, ``shared`` a process for ten; ``array`` a job array of Slurm with one run per task,
+``chunks of 10`` and ``chunks of 50`` one with so many; ``pilots`` is Parsl with as many workers as jobs, ``pilots on slurm`` the same as a job of Slurm. ``seconds`` are those from the call
 that executes the folder, with no process, pilot or task there yet, to the last record. It is made by this
 process, which has imported all (it has measured the ideal): the second that ``arsenai`` takes to start is not in
 them. ``to bare`` and ``to ideal`` are the ratios to these two, ``overhead`` is what a run took more than
@@ -137,8 +137,10 @@ def variants(jobs: int) -> dict[str, Settings]:
         found |= {
             "pilots on slurm": Settings(executor="parsl", parsl=on_slurm),
             "array": Settings(executor="slurm", slurm=SlurmSettings(runs_per_task=1)),
-            "chunked": Settings(executor="slurm", slurm=SlurmSettings(runs_per_task=10)),
         }
+        for chunk in (10, 50):
+            slurm = SlurmSettings(runs_per_task=chunk)
+            found[f"chunks of {chunk}"] = Settings(executor="slurm", slurm=slurm)
     return found
 
 

@@ -6,11 +6,17 @@ import json
 import re
 
 import pytest
+import yaml
 from execution.folders import make_folder, statuses, until
 from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 
+from palaestrai_mosaik.cli import cluster
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.execution import SubmitSummary
+from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
+from palaestrai_mosaik.execution.cluster.slurm import Slurm
+from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun
+from palaestrai_mosaik.execution.job import now
 
 
 @pytest.fixture
@@ -55,6 +61,62 @@ def test_a_dry_run_writes_the_script_and_tells_what_is_known(here, no_slurm, cap
     assert not (folder / "submissions").exists()
     assert main(["submit", "f", "--dry-run", "--seconds-per-run", "10", "--rows", "0-1", "--cpus", "1"]) == 0
     assert "10.0 s per run (as given)" in capsys.readouterr().out
+
+
+def submitted_as(folder, **keys):
+    """Write down a submission of all runs of the folder, as if Slurm had taken it."""
+    submissions = Submissions(folder.path)
+    runs = [TaskRun(run.uid, run.hash, run.file) for run in folder.documents]
+    submission = Submission(1, "slurm", "doing-1", now(), 1, len(runs), arrays=(Array("7", 0, 1),), **keys)
+    submissions.begin(submission, [runs])
+    (folder.path / "jobs").mkdir(exist_ok=True)
+    return submissions
+
+
+@pytest.mark.parametrize(("limit", "again"), [(60.0, None), (None, None), (60.0, 5.0)])
+def test_resume_keeps_the_limits_of_the_submission(here, limit, again, monkeypatch):
+    folder = make_folder(here / "f", ["well", "well"], timeout=7)
+    submitted_as(folder, timeout=limit, runs_per_process=3, checkpoint_every=9.0)
+    planned = []
+
+    def plan(_, *, settings, **others):
+        planned.append((settings.timeout or None, settings.runs_per_process, settings.checkpoint_every))
+        return SubmitSummary(None, (), 2, {})
+
+    monkeypatch.setattr(cluster, "submit_missing", plan)
+    assert main(["resume", "f", *(() if again is None else ("--timeout", str(again)))]) == 0
+    assert planned == [(again or limit, 3, 9.0)]
+
+
+def test_resume_to_slurm_refuses_what_needs_somebody_who_waits(here, no_slurm, capsys):
+    submitted_as(make_folder(here / "f", ["well", "well"]))
+    assert main(["resume", "f", "--fail-fast"]) == 2
+    assert "--executor slurm waits" in capsys.readouterr().err
+
+
+def test_a_design_is_not_replaced_while_a_cluster_may_have_its_runs(here, no_slurm, capsys, monkeypatch):
+    folder = make_folder(here / "f", ["well", "well"])
+    submissions = submitted_as(folder)
+    other = yaml.safe_load((folder.path / "design.yml").read_text()) | {"seed": 6}
+    (here / "other.yml").write_text(yaml.safe_dump(other))
+    generate = ["generate", "other.yml", "--output", "f", "--force"]
+    before = (folder.path / "SHA256SUMS").read_bytes()
+    # nobody answers
+    assert main(generate) == 2
+    assert "whether a cluster has runs of the design in it is not known" in capsys.readouterr().err
+    with monkeypatch.context() as patched:
+        patched.setattr(Slurm, "words", lambda self, submission: {0: TaskWord.QUEUED})
+        assert main(generate) == 2
+        assert (
+            "a cluster, or a process, still has 2 runs of the design in it (doing-0-r0, doing-1-r0)"
+            in capsys.readouterr().err
+        )
+    assert (folder.path / "SHA256SUMS").read_bytes() == before
+    # the same design may be put back, another one may come once the tasks have ended
+    assert main(["generate", "f/design.yml", "--output", "f", "--force"]) == 0
+    submissions.note_ended(1, {0: TaskWord.CANCELLED.value})
+    assert main(generate) == 0
+    assert (folder.path / "SHA256SUMS").read_bytes() != before
 
 
 def test_what_cannot_be_submitted_is_told_before_anything_happens(here, no_slurm, capsys):

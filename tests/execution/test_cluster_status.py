@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from execution.folders import make_folder
@@ -63,6 +64,14 @@ def marker(folder, attempt=1, host="elsewhere", age=0.0):
     path = folder.path / JOBS / "doing-0-r0.running"
     Marker(planned.uid, planned.hash, attempt, host, 1, 0.0, now(), "an-instance", "7_0").write(path)
     os.utime(path, (time.time() - age, time.time() - age))
+
+
+def fill(store, instance, status):
+    """Let the own store ``store`` have an instance that ended so."""
+    directory = Path(store.location) / "instances" / instance
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "complete.json").write_text(json.dumps({"uid": instance, "status": status, "digests": {}}))
+    (Path(store.location) / "store.db").write_bytes(b"SQLite format 3")
 
 
 def status(folder, **options):
@@ -150,11 +159,8 @@ def test_what_status_says_to_do_next_can_be_done(folder, monkeypatch, capsys):
     os.rename(folder.path, folder.path.with_name("a folder"))
     monkeypatch.chdir(folder.path.parent)
     there = DesignFolder.open("a folder")
-    instance = f"{own_store(there.path, 'doing-0-r0').location}/instances/one"
-    os.makedirs(instance)
+    fill(own_store(there.path, "doing-0-r0"), "one", "finished")
     record(there, "finished", instance="one")
-    with open(f"{instance}/complete.json", "w", encoding="utf-8"):
-        pass
     assert main(["status", "a folder", "--store", "my store"]) == 0
     line = "1 finished run to be collected: arsenai collect 'a folder' --store 'my store'\n"
     assert line in capsys.readouterr().out
@@ -255,13 +261,12 @@ def test_a_finished_run_is_so_whatever_the_scheduler_says_and_it_is_not_asked(fo
     submit(folder)
     slurm["word"] = SchedulerError("slurmctld is away")
     store = own_store(folder.path, "doing-0-r0")
-    instance = f"{store.location}/instances/one"
-    os.makedirs(instance)
     record(folder, "finished", instance="one")
     # its store has nothing of it: the results are gone
     assert status(folder) == "lost"
-    with open(f"{instance}/complete.json", "w", encoding="utf-8"):
-        pass
+    fill(store, "one", "failed")
+    assert status(folder) == "lost"
+    fill(store, "one", "finished")
     location = StoreLocation.of(folder.path / RESULTS)
     state, _ = states_of(folder, location).runs
     assert (str(state.status), state.collected, slurm["asked"]) == ("finished", False, 0)

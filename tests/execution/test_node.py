@@ -10,14 +10,16 @@ from dataclasses import replace
 
 import psutil
 import pytest
+import yaml
 from execution.folders import ENVIRONMENT, make_folder, markers, until
 from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs  # noqa: F401
 from execution.test_drivers import running
 from sqlalchemy import update
 from support.learning import digests
 
+from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.execution import JobRecord, LocalExecutor, Settings, processes
+from palaestrai_mosaik.execution import JobRecord, LocalExecutor, Settings, processes, run_folder, run_states
 from palaestrai_mosaik.execution.cluster.node import TaskOutcome, execute_task, requeue
 from palaestrai_mosaik.execution.cluster.settings import SlurmSettings
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun, own_store
@@ -96,6 +98,28 @@ def scontrol(tmp_path):
     )
     (tools / "scontrol").chmod(0o755)
     return tools
+
+
+def test_a_task_of_a_design_that_was_replaced_leaves_alone_what_was_executed_since(
+    tmp_path, launcher, capsys
+):
+    folder = make_folder(tmp_path / "f", ["well", "slow"])
+    submit(folder, [0, 1])
+    old = {run.uid: run.hash for run in folder.documents}
+    spec = yaml.safe_load((folder.path / "design.yml").read_text())
+    new = Design.from_mapping(spec | {"seed": 6}).generate(folder.path, force=True)
+    assert all(run.hash != old[run.uid] for run in new.documents)
+    # the first is executed, the second waits
+    assert run_folder(new, rows=[0], settings=Settings(executor="inline")).finished == 1
+    before = record_of(new, 0)
+    outcome = execute_task(folder.path, 1, 0, name="7_0", launcher=launcher)
+    assert (outcome.left_out, outcome.failed, outcome.exit_code) == (1, 1, 1)
+    assert record_of(new, 0) == before and before.status == "finished"
+    assert markers(new.path) == {} and not list((new.path / "jobs").glob("*.running"))
+    assert "run doing-0-r0: left out, the design was generated anew" in capsys.readouterr().out
+    assert "was edited after it was generated" in record_of(new, 1).error
+    # that one is no record of the new document
+    assert [state.status for state in run_states(new, None, ask=False).runs][1] == "waiting"
 
 
 def test_a_task_that_reaches_its_time_limit_goes_on_as_if_nothing_had_happened(tmp_path, scontrol):

@@ -204,7 +204,7 @@ def test_a_pilot_ends_without_a_driver_though_its_interchange_never_knew_it(tmp_
         call += ["-c", "0.01", "--max_workers_per_node=1", "--drain_period=None", "--cpu-affinity", "none"]
         with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as pilot:
             # what is touched lives
-            end, asked = time.monotonic() + 60, 0
+            end, asked, silent = time.monotonic() + 60, 0, 0.0
             while asked < 2 or time.monotonic() < silent + 2.5:
                 os.utime(alive)
                 if interchange.poll(50):

@@ -15,9 +15,8 @@ from faults.batch import execute, make_batch, recorded, results
 
 from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.cli.verify import verify
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, StoreError
+from palaestrai_mosaik.errors import DocumentError, StoreError
 
 
 def cut(path):
@@ -178,13 +177,14 @@ def test_files_in_another_place_are_no_damage(folder, capsys, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     url = f"sqlite:///{folder.path / 'results' / 'store.db'}"
     (tmp_path / "palaestrai-results" / "instances" / "of-others").mkdir(parents=True)
-    for options in ({"everything": True}, {"everything": False, "runs": ["batch-0-r0"]}):
-        with pytest.raises(PalaestraiMosaikError, match="--files FOLDER/results"):
-            verify(url, options.pop("runs", []), mark=True, **options)
-    assert verify(url, [], everything=True, mark=True, files=str(folder.path / "results")) == 0
+    marking = ["verify", "--mark-failed", "--store"]
+    for runs in ("--all", "batch-0-r0"):
+        assert main([*marking, url, runs]) == 2
+        assert "say where they are: --files FOLDER/results" in capsys.readouterr().err
+    assert main([*marking, url, "--all", "--files", str(folder.path / "results")]) == 0
     (folder.path / "results" / "instances").rename(tmp_path / "moved")
-    with pytest.raises(PalaestraiMosaikError, match="was it moved"):
-        verify(str(folder.path / "results"), [], everything=True, mark=True)
+    assert main([*marking, str(folder.path / "results"), "--all"]) == 2
+    assert "was it moved" in capsys.readouterr().err
     (tmp_path / "moved").rename(folder.path / "results" / "instances")
     assert statuses(folder.path) == ["finished"] * 3
 

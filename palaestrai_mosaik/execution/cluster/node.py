@@ -46,7 +46,7 @@ class TaskOutcome:
     """How many runs of a task ended in which way; plain data.
 
     ``finished`` and ``failed`` count those of earlier starts of the task, too. ``left_out``: another
-    process executes them; ``not_begun``: the end came before. ``ended``: whether the task was told to end.
+    process executes them, or has executed the documents that a design generated anew has in their place; ``not_begun``: the end came before. ``ended``: whether the task was told to end.
     ``moved_on``: whether this time a run ended by itself, or came as far as a new checkpoint.
     """
 
@@ -124,8 +124,9 @@ def execute_task(
             _tell(record)
             statuses.append(record.status)
             moved_on = moved_on or record.status != "interrupted"
+    by_run = {job.run: job for job in jobs}
     for run in executor.left_out:
-        _say(f"run {run}: left out, another process executes it")
+        _say(f"run {run}: left out, {_why_left_out(by_run[run])}")
     outcome = TaskOutcome(
         statuses.count("finished"),
         statuses.count("failed"),
@@ -153,6 +154,13 @@ def _again(job: Job) -> Job | JobRecord:
     if marker is not None and marker.hash == job.hash:
         last = max(last, marker.attempt)
     return replace(job, attempt=last + 1)
+
+
+def _why_left_out(job: Job) -> str:
+    record = JobRecord.read(job.record)
+    if record is None or record.hash == job.hash or job.marker.exists():
+        return "another process executes it"
+    return "the design was generated anew since it was submitted, and its new document was executed"
 
 
 def _clock(folder: Path) -> float:
