@@ -6,7 +6,8 @@ A run computes for so many seconds (of CPU time, so they cannot be slept away) a
 ``bare`` is this computing alone, ``runs * seconds / jobs``. ``ideal`` is what such runs take one after the
 other in a warm process, recording included, over ``jobs``: it is measured with a tenth of them. ``local``
 is a process for each run, ``shared`` a process for ten; ``array`` a job array of Slurm with one run per task,
-``chunks of 10`` and ``chunks of 50`` one with so many; ``pilots`` is Parsl with as many workers as jobs, ``pilots on slurm`` the same as a job of Slurm. ``seconds`` are those from the call
+``chunks of 10`` and ``chunks of 50`` one with so many; ``pilots`` is Parsl with as many workers as jobs
+(``10 each``: a worker is handed ten runs at once), ``pilots on slurm`` the same as a job of Slurm. ``seconds`` are those from the call
 that executes the folder, with no process, pilot or task there yet, to the last record. It is made by this
 process, which has imported all (it has measured the ideal): the second that ``arsenai`` takes to start is not in
 them. ``to bare`` and ``to ideal`` are the ratios to these two, ``overhead`` is what a run took more than
@@ -131,6 +132,7 @@ def variants(jobs: int) -> dict[str, Settings]:
         "local": Settings(jobs=jobs),
         "shared": Settings(jobs=jobs, runs_per_process=10),
         "pilots": Settings(executor="parsl", parsl=ParslSettings(workers=jobs)),
+        "pilots 10 each": Settings(executor="parsl", parsl=ParslSettings(workers=jobs, runs_per_task=10)),
     }
     if slurm_answers():
         on_slurm = ParslSettings(provider="slurm", workers=jobs, walltime="01:00:00")
