@@ -164,7 +164,9 @@ def _harmless(panel: Panel) -> Panel:
     """Return ``panel`` with texts that a picture can hold."""
     # matplotlib shows no label that begins with an underscore
     curves = (
-        replace(curve, label=("\N{THIN SPACE}" if curve.label.startswith("_") else "") + harmless(curve.label))
+        replace(
+            curve, label=("\N{THIN SPACE}" if curve.label.startswith("_") else "") + harmless(curve.label)
+        )
         for curve in panel.curves
     )
     return replace(

@@ -60,7 +60,9 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, width), ylim=(-below, height), aspect="equal")
         axes.axis("off")
-        axes.text(_MARGIN, height - 0.32, harmless(title), fontsize=_TITLE_SIZE, fontweight="bold", va="center")
+        axes.text(
+            _MARGIN, height - 0.32, harmless(title), fontsize=_TITLE_SIZE, fontweight="bold", va="center"
+        )
         _legend(axes, height - 0.62)
         for box in picture.boxes:
             _draw_box(axes, box, places)

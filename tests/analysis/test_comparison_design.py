@@ -207,4 +207,7 @@ def test_the_command(results, tmp_path, capsys):
 
 def test_the_next_step_is_a_command_without_a_password(tmp_path):
     said = next_step(tmp_path / "a folder", "postgresql://me:secret@host/results")
-    assert said == f"next: arsenai report '{tmp_path}/a folder' --store 'postgresql+psycopg://me:***@host/results'"
+    assert (
+        said
+        == f"next: arsenai report '{tmp_path}/a folder' --store 'postgresql+psycopg://me:***@host/results'"
+    )

@@ -210,7 +210,11 @@ def test_a_sound_package_has_no_violation(tmp_path: Path) -> None:
         ),
         ("agent/library/bad.py", "from ...run import execute", "imports palaestrai_mosaik.run"),
         ("environment/bad.py", "import palaestrai_mosaik.store.query", "environment may import"),
-        ("experiment/bad.py", "from palaestrai_mosaik import run", "experiment may import errors, importing, types"),
+        (
+            "experiment/bad.py",
+            "from palaestrai_mosaik import run",
+            "experiment may import errors, importing, types",
+        ),
         ("experiment/bad.py", "def f():\n    import networkx", "bad.py:2 imports networkx: experiment uses"),
         ("simulation/bad.py", "from palaestrai_mosaik.cli.main import main", "simulation may import"),
         ("store/bad.py", "from palaestrai_mosaik.run import records", "store may import"),
