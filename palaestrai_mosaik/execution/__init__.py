@@ -1,4 +1,4 @@
-"""Executes the runs of a generated design folder: here, on local cores.
+"""Executes the runs of a generated design folder: on local cores, or on a cluster (:mod:`.cluster`).
 
 :func:`run_folder` executes what is missing and returns a :class:`Summary`;
 :func:`run_states` says how far all runs are, :func:`job_records` how those ended that ran.

@@ -29,7 +29,8 @@ from typing import Self
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run import Interrupt
 
-from .job import BEAT, Job, JobRecord, Marker, is_silent, temporary_beside
+from .files import temporary_beside
+from .job import BEAT, Job, JobRecord, Marker, is_silent
 
 #: what file systems without hard links say
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)

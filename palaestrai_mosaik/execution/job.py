@@ -22,17 +22,16 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import process_started, still_runs
+
+from .files import temporary_beside, write_file
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
 #: seconds between two touches of a marker by the process of its run
@@ -114,7 +113,7 @@ class JobRecord:
 
     def write(self, path: Path) -> None:
         """Put the record in place: whole, and on the disk, or not at all."""
-        _write(path, asdict(self), durable=True)
+        write_file(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def left(
@@ -188,7 +187,7 @@ class Marker:
 
     def write(self, path: Path) -> None:
         """Put the marker in place, whole."""
-        _write(path, asdict(self), durable=False)
+        write_file(path, json.dumps(asdict(self), indent=1) + "\n", durable=False)
 
     @classmethod
     def read(cls, path: Path) -> Marker | None:
@@ -225,11 +224,6 @@ def is_silent(marker: Path, seconds: float = SILENCE) -> bool:
         return time.time() - marker.stat().st_mtime > seconds
 
 
-def temporary_beside(path: Path) -> Path:
-    """Return a name for a file that is to take the place of ``path``, which no other process uses."""
-    return path.with_name(f".{path.name[:150]}.{socket.gethostname()[:60]}.{os.getpid()}.tmp")
-
-
 def with_suffix(path: Path, suffix: str) -> Path:
     """Return ``path`` with ``suffix`` added (names of runs may hold dots)."""
     return path.with_name(path.name + suffix)
@@ -238,22 +232,6 @@ def with_suffix(path: Path, suffix: str) -> Path:
 def now() -> str:
     """Return the time, UTC, in ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _write(path: Path, content: Mapping[str, Any], *, durable: bool) -> None:
-    temporary = temporary_beside(path)
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _read(path: Path, kind: type[JobRecord | Marker]) -> dict[str, Any] | None:

@@ -19,8 +19,8 @@ from palaestrai_mosaik.store.lookup import INSTANCES
 from palaestrai_mosaik.store.merge import DAMAGE_NOTE, instance_uids, is_damage, marked_status
 from palaestrai_mosaik.store.models import Instance, utc_now
 
+from .files import temporary_beside
 from .instances import instances_of, resumable
-from .job import temporary_beside
 
 #: how a store in a folder names its database
 _DATABASE = "store.db"

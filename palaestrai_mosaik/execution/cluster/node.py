@@ -30,7 +30,8 @@ from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 
 from ..claim import wait_for_dying
-from ..job import Job, JobRecord, Marker, now, temporary_beside
+from ..files import temporary_beside
+from ..job import Job, JobRecord, Marker, now
 from ..local import LocalExecutor
 from ..processes import DEFAULT_METHOD, THREADS, Launcher, StartMethod
 from ..task import GRACE

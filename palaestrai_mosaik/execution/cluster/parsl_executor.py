@@ -86,13 +86,15 @@ class ParslExecutor(Executor):
         tasks = self._tasks(jobs)
         if not tasks or self._cancelled:
             return
-        runs = [[self._task_run(job) for job in task.jobs] for task in tasks]
+        runs = [[TaskRun.of(job, self._folder.path) for job in task.jobs] for task in tasks]
         submissions = Submissions(self._folder.path)
         submission = new_submission(self._folder, runs, self._settings, "parsl", asdict(self._parsl))
         stop = _stop_file(submissions, submission.number)
         logs = stop.with_name("parsl")
         pilots = Pilots(submission.name, self._parsl, logs, stop, len(tasks))
         submissions.begin(submission, runs)
+        # (not through a link that came with the folder)
+        stop.unlink(missing_ok=True)
         stop.touch()
         work = _Work(deque(tasks), logs)
         pilots.start()
@@ -121,10 +123,6 @@ class ParslExecutor(Executor):
         taken, share = list(jobs), self._parsl.runs_per_task
         chunks = (taken[first : first + share] for first in range(0, len(taken), share))
         return [_Task(number, deque(chunk)) for number, chunk in enumerate(chunks)]
-
-    def _task_run(self, job: Job) -> TaskRun:
-        file = job.document.relative_to(self._folder.path.absolute())
-        return TaskRun(job.run, job.hash, str(file), job.attempt)
 
     def _wait_for_end(self, work: _Work) -> Iterator[JobRecord]:
         """Yield the records of runs that were told to end; return when no more is to be expected soon."""

@@ -12,9 +12,10 @@ from pathlib import Path
 from palaestrai_mosaik.design.folder import SCRIPT
 from palaestrai_mosaik.errors import SchedulerError
 
+from ..files import write_file
 from ..processes import THREADS
 from .settings import SlurmSettings
-from .submission import Submission, Submissions, write_file
+from .submission import Submission, Submissions
 
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 #: the options that settings give a value, each with the setting

@@ -17,7 +17,6 @@ from modules that ``allow_modules`` lets a document name.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -34,6 +33,7 @@ from palaestrai_mosaik.experiment.located import show
 from palaestrai_mosaik.store.location import StoreLocation
 
 from ..executor import OwnClass
+from ..files import write_file
 from ..job import Job
 from .settings import ParslSettings, SlurmSettings, keep
 
@@ -279,18 +279,3 @@ def _must_count(key: str, value: object, minimum: int) -> None:
 def own_store(folder: Path, slug: str) -> StoreLocation:
     """Return the store of the one run of ``folder`` whose files are named ``slug``."""
     return StoreLocation(str(folder.absolute() / STORES / slug))
-
-
-def write_file(path: Path, text: str) -> None:
-    """Put a file in place: whole, and on the disk, or not at all. Raises :class:`ExecutionError`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
