@@ -89,7 +89,8 @@ def run_folder(
 
     ``which``: ``missing`` leaves out those that failed, ``unfinished`` does not, ``failed`` means
     these alone; what runs now or has finished is always left out. ``rows``: only
-    these rows of the design. A run that was interrupted goes on from its checkpoint, if it has one.
+    these rows of the design. A run that was interrupted goes on from its checkpoint, if it has one
+    (and on a cluster, if it was interrupted there).
     SIGINT and SIGTERM end it, and leave what the next call goes on from; a second one kills.
     On a cluster each run has a store of its own, and what has finished is collected at the end.
     ``ignore_queue``: what submissions to a cluster still have is taken for gone, without asking.
