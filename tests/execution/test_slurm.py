@@ -259,6 +259,9 @@ def test_what_slurm_says_of_tasks(tmp_path, slurm_jobs):
     Slurm().cancel(submission)
     assert ended(submission)[5] is CANCELLED
     assert Slurm().words(replace(submission, name="test-slurm-nobody"))[0] is TaskWord.GONE
+    # what another cluster has is not gone because this one does not know it
+    with pytest.raises(SchedulerError, match=r"went to the cluster 'elsewhere', and this is '\w+'"):
+        Slurm().words(replace(submission, cluster="elsewhere"))
 
 
 @needs_slurm

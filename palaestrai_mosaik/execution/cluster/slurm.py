@@ -141,7 +141,7 @@ class Slurm(Scheduler):
         seconds later. A task without an array is queued as long as it may yet be submitted, ten
         minutes; then it is cancelled, as it was never begun.
         """
-        if submission.cluster not in (None, self.cluster):
+        if submission.cluster is not None and submission.cluster != self.cluster:
             raise SchedulerError(
                 f"submission {submission.number} went to the cluster {submission.cluster!r}, and this is "
                 f"{self.cluster!r}"
@@ -352,7 +352,7 @@ def _call(program: str, *arguments: str, environment: dict[str, str] | None = No
         raise SchedulerError(f"{program} did not answer within {_PATIENCE:g} s") from None
     if done.returncode != 0:
         said = _quoted(done.stderr or done.stdout) or f"exit code {done.returncode}"
-        hint = "; 'scontrol ping' says whether its controller is up" if "contact" in said else ""
+        hint = "; 'scontrol ping' says whether its controller is up" if re.search("contact|connect", said) else ""
         raise SchedulerError(f"{program} says: {said}{hint}")
     return done.stdout
 
