@@ -16,11 +16,11 @@ from palaestrai_mosaik.execution import StoreLocation, states_of
 from palaestrai_mosaik.execution.job import Marker
 
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {
-    **os.environ,
+_OURS = {
     "OMP_NUM_THREADS": "1",
     "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
 }
+ENVIRONMENT = {**os.environ, **_OURS}
 
 
 def make_folder(path, what, *, steps=5, episodes=1, gate=None, repetitions=1, **execution):
@@ -54,7 +54,8 @@ def drive(folder, *arguments, command="run", **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=ENVIRONMENT,
+        # (as it is now: a test may have changed it)
+        env={**os.environ, **_OURS},
         process_group=0,
         **options,
     )
