@@ -50,7 +50,7 @@ def claim(job: Job) -> Marker | None:
         if not _take(job.marker, marker):
             return None
         record = JobRecord.read(job.record)
-        if record is not None and record.hash == job.hash and record.attempt >= job.attempt:
+        if record is not None and job.is_told_by(record):
             job.marker.unlink()
             return None
     except OSError as error:

@@ -84,6 +84,10 @@ class Job:
         """Where the log is."""
         return with_suffix(self.path, ".log")
 
+    def is_told_by(self, found: JobRecord | Marker) -> bool:
+        """Whether ``found`` is of this attempt at the document, or of a later one."""
+        return found.hash == self.hash and found.attempt >= self.attempt
+
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
@@ -130,7 +134,7 @@ class JobRecord:
 
         A marker of an attempt before that of ``job`` says nothing of it.
         """
-        if marker is not None and (marker.hash != job.hash or marker.attempt < job.attempt):
+        if marker is not None and not job.is_told_by(marker):
             marker = None
         ended = now()
         return cls(

@@ -38,7 +38,7 @@ def open_own(location: StoreLocation) -> Store:
     if damage is not None:
         aside = _move_aside(folder)
         print(f"{damage}; it is now {aside}, this run begins anew", file=sys.stderr)
-    file = Path(location.location) / _DATABASE
+    file = folder / _DATABASE
     # what cannot be written is told by the store, which makes its database itself then
     with suppress(OSError):
         file.parent.mkdir(exist_ok=True)

@@ -35,7 +35,7 @@ from ..settings import Settings
 from ..task import GRACE
 from .node import execute_task, start_method
 from .submission import Submissions, TaskRun
-from .submit import new_submission
+from .submit import new_submission, pack
 
 #: seconds between two looks at records, pilots, and whether the end is wanted
 _LOOK = 0.1
@@ -120,9 +120,8 @@ class ParslExecutor(Executor):
         yield from work.interrupted()
 
     def _tasks(self, jobs: Iterable[Job]) -> list[_Task]:
-        taken, share = list(jobs), self._parsl.runs_per_task
-        chunks = (taken[first : first + share] for first in range(0, len(taken), share))
-        return [_Task(number, deque(chunk)) for number, chunk in enumerate(chunks)]
+        packed = pack(list(jobs), self._parsl.runs_per_task)
+        return [_Task(number, deque(some)) for number, some in enumerate(packed)]
 
     def _wait_for_end(self, work: _Work) -> Iterator[JobRecord]:
         """Yield the records of runs that were told to end; return when no more is to be expected soon."""
@@ -158,7 +157,7 @@ class _Task:
         """
         for job in tuple(self.jobs):
             record = JobRecord.read(job.record)
-            if record is not None and _is_later(record, job) and record.status in statuses:
+            if record is not None and job.is_told_by(record) and record.status in statuses:
                 self.jobs.remove(job)
                 self.lost = 0
                 yield record
@@ -242,7 +241,7 @@ class _Work:
             yield from task.ended(_ANY)
             for job in task.jobs:
                 marker = Marker.read(job.marker)
-                if marker is not None and marker.hash == job.hash and marker.attempt >= job.attempt:
+                if marker is not None and job.is_told_by(marker):
                     yield _left(job, "interrupted", "killed: it was interrupted, and did not end by itself")
 
     def _rested(self) -> list[_Task]:
@@ -311,16 +310,11 @@ def _is_told(stop: Path) -> bool:
         return False
 
 
-def _is_later(record: JobRecord, job: Job) -> bool:
-    """Whether the record is that of ``job``, or of a later attempt at the run."""
-    return record.hash == job.hash and record.attempt >= job.attempt
-
-
 def _left(job: Job, status: RecordStatus, error: str) -> JobRecord:
     """Write and return the record of a run whose process is gone, or will be."""
     marker, known = Marker.read(job.marker), JobRecord.read(job.record)
     code = 130 if status == "interrupted" else 1
-    if known is not None and _is_later(known, job) and (marker is None or marker.attempt <= known.attempt):
+    if known is not None and job.is_told_by(known) and (marker is None or marker.attempt <= known.attempt):
         record = replace(known, status=status, exit_code=code, error=error)
     else:
         record = JobRecord.left(job, marker, status=status, seconds=0.0, exit_code=code, error=error)

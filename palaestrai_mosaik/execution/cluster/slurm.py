@@ -352,7 +352,11 @@ def _call(program: str, *arguments: str, environment: dict[str, str] | None = No
         raise SchedulerError(f"{program} did not answer within {_PATIENCE:g} s") from None
     if done.returncode != 0:
         said = _quoted(done.stderr or done.stdout) or f"exit code {done.returncode}"
-        hint = "; 'scontrol ping' says whether its controller is up" if re.search("contact|connect", said) else ""
+        hint = (
+            "; 'scontrol ping' says whether its controller is up"
+            if re.search("contact|connect", said)
+            else ""
+        )
         raise SchedulerError(f"{program} says: {said}{hint}")
     return done.stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -40,6 +41,8 @@ class SlurmExecutor(Executor):
         self._scheduler = Slurm()
         self._told = 0
         self._silent = False
+        #: whether a failure was enough, and whether what waited was cancelled for it
+        self._enough = self._stopped = False
 
     @property
     def processes(self) -> int:
@@ -72,8 +75,9 @@ class SlurmExecutor(Executor):
                     if word.ended:
                         over.setdefault(task, time.monotonic())
                 for record in self._ended(waiting, tasks, over):
-                    if record.status == "failed" and self._settings.fail_fast:
-                        self._cancel_queued(submission)
+                    if record.status == "failed" and self._settings.fail_fast and not self._enough:
+                        # (asked at once)
+                        self._enough, asked = True, -math.inf
                     yield record
                 for slug in [
                     slug for slug in waiting if self._is_given_up(waiting[slug], over.get(tasks[slug]))
@@ -92,7 +96,8 @@ class SlurmExecutor(Executor):
         """Return what Slurm says now; the former ``words`` where it does not answer: records come without it."""
         try:
             self._cancel(submission)
-            words = words_of(submissions, submission, words, held=True)
+            words = words_of(submissions, submission, words, held=True, slurm=self._scheduler)
+            self._cancel_queued(submission, words)
         except SchedulerError as error:
             if not self._silent:
                 logger.warning("waiting for the records of runs, and for Slurm to answer again: %s", error)
@@ -106,11 +111,12 @@ class SlurmExecutor(Executor):
             self._told = self._cancelled
             self._scheduler.cancel(submission, now=self._cancelled > 1)
 
-    def _cancel_queued(self, submission: Submission) -> None:
-        words = self._scheduler.words(submission)
+    def _cancel_queued(self, submission: Submission, words: dict[int, TaskWord]) -> None:
         queued = [task for task, word in words.items() if word is TaskWord.QUEUED]
-        if queued:
-            self._scheduler.cancel(submission, queued)
+        if self._enough and not self._stopped:
+            if queued:
+                self._scheduler.cancel(submission, queued)
+            self._stopped = True
 
     def _is_given_up(self, job: Job, over: float | None) -> bool:
         """Whether no record of the run will come; ``over``: when its task was seen to have ended."""
@@ -127,7 +133,7 @@ class SlurmExecutor(Executor):
             slug = name.removesuffix(".json")
             job = waiting.get(slug) if name != slug else None
             record = None if job is None else JobRecord.read(job.record)
-            if job is None or record is None or record.hash != job.hash or record.attempt < job.attempt:
+            if job is None or record is None or not job.is_told_by(record):
                 continue
             if record.status == "interrupted" and tasks[slug] not in over:
                 continue
@@ -137,7 +143,7 @@ class SlurmExecutor(Executor):
     def _left(self, job: Job, word: TaskWord) -> JobRecord | None:
         """Write the record of a run that its task has left without one; ``None`` if it had not begun."""
         marker = Marker.read(job.marker)
-        begun = marker is not None and marker.attempt >= job.attempt
+        begun = marker is not None and job.is_told_by(marker)
         if not begun and (self._cancelled or word is TaskWord.CANCELLED):
             return None
         record = JobRecord.left(

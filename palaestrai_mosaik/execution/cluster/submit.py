@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from palaestrai_mosaik.design.estimate import experience
 from palaestrai_mosaik.design.folder import SCRIPT, DesignFolder
@@ -30,6 +30,7 @@ from .slurm import Slurm
 from .submission import Array, ClusterExecutorName, Submission, Submissions, TaskRun
 from .words import words_of
 
+T = TypeVar("T")
 #: seconds that a task takes at least, so that what Slurm needs to begin it does not matter
 _WORTHWHILE = 300.0
 #: tasks that there are at most where nothing is known of how long runs take
@@ -122,8 +123,8 @@ def new_submission(
     )
 
 
-def pack(runs: Sequence[TaskRun], runs_per_task: int) -> list[list[TaskRun]]:
-    """Return the runs of each task, in order; all tasks but the last have ``runs_per_task``."""
+def pack(runs: Sequence[T], runs_per_task: int) -> list[list[T]]:
+    """Return the runs (or their jobs) of each task, in order; all tasks but the last have ``runs_per_task``."""
     return [list(runs[first : first + runs_per_task]) for first in range(0, len(runs), runs_per_task)]
 
 

@@ -12,7 +12,7 @@ import psutil
 from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.errors import SchedulerError
 
-from .scheduler import TaskWord
+from .scheduler import Scheduler, TaskWord
 from .submission import Submission, Submissions, TaskRun
 
 _ENDED = frozenset(word.value for word in TaskWord if word.ended)
@@ -96,11 +96,17 @@ def _logs(submissions: Submissions, submission: Submission) -> dict[int, str]:
 
 
 def words_of(
-    submissions: Submissions, submission: Submission, tasks: Collection[int], *, held: bool
+    submissions: Submissions,
+    submission: Submission,
+    tasks: Collection[int],
+    *,
+    held: bool,
+    slurm: Scheduler | None = None,
 ) -> dict[int, TaskWord]:
     """Return the word about each of ``tasks``; how tasks ended is kept, because schedulers forget.
 
-    What was kept counts where the scheduler has forgotten a task, or does not answer.
+    What was kept counts where the scheduler has forgotten a task, or does not answer. ``slurm``: who is
+    asked again and again; else one is made.
 
     Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
     """
@@ -114,7 +120,7 @@ def words_of(
     from .slurm import Slurm
 
     try:
-        words = Slurm().words(submission)
+        words = (slurm or Slurm()).words(submission)
     except SchedulerError:
         if all(task in kept for task in tasks):
             return {task: kept[task] for task in tasks}
