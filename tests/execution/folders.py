@@ -20,7 +20,11 @@ _OURS = {
     "OMP_NUM_THREADS": "1",
     "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
 }
-ENVIRONMENT = {**os.environ, **_OURS}
+
+
+def environment_now():
+    """Return the variables of another process: as they are now, for a test may have changed them."""
+    return {**os.environ, **_OURS}
 
 
 def make_folder(path, what, *, steps=5, episodes=1, gate=None, repetitions=1, **execution):
@@ -54,8 +58,7 @@ def drive(folder, *arguments, command="run", **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # (as it is now: a test may have changed it)
-        env={**os.environ, **_OURS},
+        env=environment_now(),
         process_group=0,
         **options,
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 import psutil
 import pytest
 import yaml
-from execution.folders import ENVIRONMENT, make_folder, markers, until
+from execution.folders import environment_now, make_folder, markers, until
 from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs  # noqa: F401
 from execution.test_drivers import running
 from sqlalchemy import update
@@ -56,7 +56,7 @@ def start(folder, task=0, element=None, **environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=ENVIRONMENT | dict.fromkeys(processes.THREADS, "1") | environment,
+        env=environment_now() | dict.fromkeys(processes.THREADS, "1") | environment,
         process_group=0,
     )
 

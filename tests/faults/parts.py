@@ -15,16 +15,19 @@ ORDER = "PALAESTRAI_MOSAIK_TEST_ORDER"
 class Unlucky(Follower):
     """As :class:`Follower`, but it carries out the order that it finds, if there is one.
 
-    That is ``train`` or ``test`` and the number of a step of that phase, a word, and a path: ``fill`` the disk of the folder, ``rename``
-    it, or ``delete`` the file. An order is carried out once, and changes nothing in what the agent does.
+    That is ``train`` or ``test`` and the number of a step of that phase, a word, and a path: ``fill`` the
+    disk of the folder, ``rename`` it, ``delete`` the file, or write there that the clock goes an hour
+    ``back`` or a day ``ahead``. An order is carried out once, and changes nothing in what the agent does;
+    of several lines the first one is the order, and the others remain.
     """
 
     def propose_actions(self, sensors, actuators_available):
         order = Path(os.environ.get(ORDER, "/nonexistent"))
         if order.exists():
-            mode, at, word, path = order.read_text().split(" ", 3)
+            first, _, others = order.read_text().partition("\n")
+            mode, at, word, path = first.split(" ", 3)
             if (self.mode.value, self.acted) == (mode, int(at)):
-                order.unlink()
+                order.write_text(others) if others else order.unlink()
                 DO[word](Path(path))
         return super().propose_actions(sensors, actuators_available)
 
@@ -45,4 +48,13 @@ def away(folder):
     return folder.with_name(folder.name + ".away")
 
 
-DO = {"fill": fill, "rename": rename, "delete": os.unlink}
+#: seconds
+HOUR, DAY = 3600, 86400
+
+DO = {
+    "fill": fill,
+    "rename": rename,
+    "delete": os.unlink,
+    "back": lambda clock: clock.write_text(str(-HOUR)),
+    "ahead": lambda clock: clock.write_text(str(DAY)),
+}

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from execution.folders import ENVIRONMENT, drive, markers, statuses, until
+from execution.folders import drive, markers, statuses, until
 from faults.batch import make_batch, recorded, results
+from faults.parts import DAY, HOUR, ORDER
 
 from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.execution.job import Marker
@@ -23,7 +24,6 @@ from palaestrai_mosaik.store.process import process_started, still_runs
 LINUX = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere the start of a process is noted as it was"
 )
-HOUR = 3600
 
 
 @LINUX
@@ -61,16 +61,16 @@ def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path, undisturbed, mon
     source = Path(__file__).with_name("clock.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
     offset.write_text("0")
-    monkeypatch.setitem(ENVIRONMENT, "LD_PRELOAD", str(library))
-    monkeypatch.setitem(ENVIRONMENT, "CLOCK_OFFSET", str(offset))
-    jumps = {"batch-0-r0": -HOUR, "batch-1-r0": 24 * HOUR}
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("CLOCK_OFFSET", str(offset))
+    order = tmp_path / "order"
+    order.write_text(f"train 7 back {offset}\ntrain 7 ahead {offset}")
+    monkeypatch.setenv(ORDER, str(order))
     began = time.time()
     with drive(folder.path, "--jobs", "1", "--quiet") as driver:
-        for run, jump in jumps.items():
-            until(lambda run=run: run in markers(folder.path) or driver.poll() is not None)
-            time.sleep(0.2)
-            offset.write_text(str(jump))
-            assert run not in markers(folder.path) or markers(folder.path)[run].alive
+        for jump in (-HOUR, DAY):
+            until(lambda jump=jump: offset.read_text() == str(jump) or driver.poll() is not None)
+            assert all(marker.alive for marker in markers(folder.path).values())
         err = driver.communicate(timeout=120)[1]
     assert (driver.returncode, err) == (0, ""), err
     assert set(statuses(folder.path)) == {"finished"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 import yaml
-from execution.folders import ENVIRONMENT
+from execution.folders import environment_now
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -39,7 +39,7 @@ def arsenai(*arguments, code=0):
     """Call ``arsenai``; return what it prints, after a look at its memory."""
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, *arguments],
-        env=ENVIRONMENT,
+        env=environment_now(),
         capture_output=True,
         text=True,
         check=False,

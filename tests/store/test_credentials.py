@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 import sqlalchemy as sa
-from execution.folders import ENVIRONMENT, drive, make_folder, markers, until
+from execution.folders import drive, environment_now, make_folder, markers, until
 from support.documents import document, named, phase
 from support.learning import HERE, learner, track, write
 
@@ -213,7 +213,7 @@ def test_no_password_is_left_anywhere(planted, tmp_path, monkeypatch, capfd):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=ENVIRONMENT,
+        env=environment_now(),
     )
     executed = drive(folder, "--jobs", "2", "--store", url)
     while trained.poll() is None:
