@@ -1,3 +1,36 @@
 """Co-simulation of agents and environments on mosaik, from one YAML document."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .environment.mosaik_environment import MosaikEnvironment
+    from .rl import aec_env, make, make_vec, parallel_env
+    from .scenario import attach_agents
+
+__all__ = ["MosaikEnvironment", "aec_env", "attach_agents", "make", "make_vec", "parallel_env"]
+
 __version__ = "0.1.0"
+
+#: where the names of this module are; none is imported before somebody asks for it
+_HOMES = {
+    "MosaikEnvironment": "environment.mosaik_environment",
+    "aec_env": "rl",
+    "attach_agents": "scenario",
+    "make": "rl",
+    "make_vec": "rl",
+    "parallel_env": "rl",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -24,9 +24,9 @@ ROOT = Path(palaestrai_mosaik.__file__).parent
 LEAVES = {"errors", "importing", "types", "seeding"}
 
 #: package (or module) of the top level -> what it may import of the others. "" is
-#: ``palaestrai_mosaik/__init__.py`` (its version), which everybody may import.
+#: ``palaestrai_mosaik/__init__.py``: everybody may import its version, and it knows where names are.
 ALLOWED: dict[str, set[str]] = {
-    "": set(),
+    "": {"environment", "rl", "scenario"},
     "__main__": {"cli"},
     "errors": set(),
     "importing": {"errors"},
@@ -37,7 +37,11 @@ ALLOWED: dict[str, set[str]] = {
     "agent": LEAVES,
     "simulation": LEAVES | {"experiment", "environment", "agent"},
     "store": LEAVES | {"experiment"},
-    "run": LEAVES | {"experiment", "environment", "agent", "simulation", "store"},
+    "palaestrai": LEAVES | {"environment", "agent", "simulation"},
+    "run": LEAVES | {"experiment", "environment", "agent", "simulation", "store", "palaestrai"},
+    "rl": LEAVES | {"experiment", "environment", "agent", "simulation", "run", "store"},
+    "simulators": LEAVES | {"environment"},
+    "scenario": LEAVES | {"experiment", "environment", "agent", "simulation", "run", "store"},
     "design": LEAVES | {"experiment"},
     "execution": LEAVES | {"experiment", "design", "environment", "run", "store"},
     "analysis": LEAVES | {"experiment", "design", "store"},
@@ -46,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 #: what is not of this package: only these may import it
-ONLY = {"mosaik": {"simulation"}, "mosaik_api_v3": {"simulation", "environment"}}
+ONLY = {"mosaik": {"simulation"}, "mosaik_api_v3": {"simulation", "environment", "simulators"}}
 
 #: packages of documents: beside the standard library they use only these
 PLAIN = {"experiment": {"yaml", "numpy"}}
@@ -221,7 +225,7 @@ def test_a_sound_package_has_no_violation(tmp_path: Path) -> None:
         ("types/bad.py", "from palaestrai_mosaik.seeding import generator", "types may import errors"),
         ("run/bad.py", "import mosaik", "only simulation may"),
         ("environment/bad.py", "from mosaik import World", "only simulation may"),
-        ("run/bad.py", "import mosaik_api_v3", "only environment, simulation may"),
+        ("run/bad.py", "import mosaik_api_v3", "only environment, simulation, simulators may"),
         ("__init__.py", "from .run import execute", "palaestrai_mosaik may import"),
         (
             "agent/bad.py",

@@ -1,0 +1,1 @@
+"""Run documents as environments of Gymnasium and PettingZoo; mosaik schedules inside."""

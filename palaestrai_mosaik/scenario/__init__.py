@@ -1,0 +1,1 @@
+"""Mosaik scenarios of users get agents with a few lines."""
