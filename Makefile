@@ -9,7 +9,7 @@ BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: run test test-slow lint bench clean
+.PHONY: run test test-slow test-peer lint docs bench clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -23,10 +23,19 @@ test: .venv/ready-test
 test-slow: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
 
+# beside palaestrAI and MIDAS, which need other releases of some packages
+test-peer: .venv-peer/ready
+	$(THREADS) .venv-peer/bin/python -m pytest -q -n 2 tests/peer
+
 lint: .venv/ready-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+docs: .venv/ready-docs
+	rm -rf docs/_build
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "the site is docs/_build/html/index.html"
 
 bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/engine.py
@@ -42,12 +51,13 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/store_writers.py
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-peer docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
 
 # One environment; each stamp says that its extras are installed as pyproject.toml has them.
 .venv/ready-run: EXTRAS := grid
 .venv/ready-test: EXTRAS := grid,test
 .venv/ready-lint: EXTRAS := grid,dev
+.venv/ready-docs: EXTRAS := grid,docs
 .venv/ready-%: pyproject.toml | .venv/bin/pip
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[$(EXTRAS)]'
 	touch $@
@@ -58,3 +68,8 @@ clean:
 	        "Try: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
 	    echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+
+.venv-peer/ready: pyproject.toml tests/peer/requirements.txt
+	test -x .venv-peer/bin/pip || $(PYTHON) -m venv .venv-peer
+	.venv-peer/bin/pip install --disable-pip-version-check --quiet -r tests/peer/requirements.txt --editable '.[test]'
+	touch $@

@@ -28,6 +28,8 @@ PARTS = {
     "rl": ("stable-baselines3", "stable_baselines3", "gymnasium", "'rl'"),
     "browser": ("browser", "selenium"),
     "parsl": ("parsl",),
+    "palaestrai": ("'palaestrai",),
+    "midas": ("'midas",),
     "slurm": ("slurm",),
 }
 

@@ -107,13 +107,8 @@ class FilterChain:
     """The filters of an agent in order, the first one next to the environment.
 
     Readings and rows pass from the first filter to the last one, set-points and updates
-    from the last one to the first.
-
-    Attributes
-    ----------
-    filters : tuple of Filter
-    sensors, actuators : Layout
-        The channels as the muscle sees them.
+    from the last one to the first. ``sensors`` and ``actuators`` are the channels as the muscle
+    sees them.
     """
 
     def __init__(self, filters: Sequence[Filter], sensors: Layout, actuators: Layout):

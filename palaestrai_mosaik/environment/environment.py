@@ -85,6 +85,24 @@ class World(ABC):
     def setup(self) -> EnvironmentBaseline:
         """Prepare the environment and tell what it offers. Called once."""
 
+    def state(self) -> Any:
+        """Return what of it lasts from episode to episode, to be pickled (``None``: nothing).
+
+        Checkpoints of a run keep it: only an environment that an episode finds as the one before
+        left it has to tell anything.
+        """
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Go on from what :meth:`state` returned, after :meth:`setup` in another process."""
+
+    def takes_reward(self, reward: Any) -> bool:
+        """Tell whether it computes the document's ``reward`` itself; it then keeps the object.
+
+        Called before :meth:`setup`. The reward is then among those of its baseline and its states.
+        """
+        return False
+
     def shutdown(self) -> None:
         """Release what :meth:`setup` acquired. Called once, also after a failure."""
 

@@ -108,6 +108,8 @@ class TerminationCondition:
     #: An environment that has ended begins again while the episode of the phase goes on. It is
     #: so where any condition of the phase or the run says it.
     environments_reset: bool = False
+    #: whether it stands in ``run_config``, not below ``simulation``; set before it is asked
+    of_run: bool = False
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         """Say how to go on after a step. ``RESET`` ends the episode."""
