@@ -157,6 +157,9 @@ class Reward(ABC):
 class EnvironmentStateTransformer(ABC):
     """Changes an environment's state before it is stored; what agents see stays as it is."""
 
+    def setup(self, baseline: EnvironmentBaseline) -> None:
+        """Look at what the environment offers; called once, before the first state."""
+
     @abstractmethod
     def __call__(self, environment_state: EnvironmentState) -> EnvironmentState:
         """Return the state to store. Do not modify the one given: make another."""

@@ -1,1 +1,78 @@
-"""Run documents as environments of Gymnasium and PettingZoo; mosaik schedules inside."""
+"""Run documents as environments of Gymnasium and PettingZoo; mosaik schedules inside.
+
+Needs the extra ``rl`` (or Gymnasium and PettingZoo alone): ``pip install palaestrai-mosaik[rl]``. Importing
+it registers ``palaestrai_mosaik/Run-v0`` with Gymnasium, which from version 1.0 on reads no entry points of
+packages, but imports the module before the colon:
+``gymnasium.make("palaestrai_mosaik.rl:palaestrai_mosaik/Run-v0", document="run.yml")``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+try:
+    from gymnasium.envs.registration import register, registry
+except ImportError as error:
+    raise ImportError(
+        f"run documents as environments need {error.name}: pip install palaestrai-mosaik[rl]"
+    ) from error
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+    from pettingzoo import AECEnv
+
+    from .gymnasium_env import RunEnv
+    from .pettingzoo_env import RunParallelEnv
+
+__all__ = ["RUN", "aec_env", "make", "make_vec", "parallel_env"]
+
+#: what Gymnasium calls a run document
+RUN = "palaestrai_mosaik/Run-v0"
+
+
+def make(document: Any, **options: Any) -> RunEnv:
+    """Return a run document as an environment of Gymnasium, in which one agent is the caller's.
+
+    The options are those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`.
+    """
+    from .gymnasium_env import RunEnv
+
+    return RunEnv(document, **options)
+
+
+def make_vec(document: Any, num_envs: int = 1, **options: Any) -> VectorEnv[Any, Any, Any]:
+    """Return ``num_envs`` copies of a run document's world as a vector environment of Gymnasium.
+
+    The options are those of :func:`~palaestrai_mosaik.rl.vector_env.vector_env`.
+    """
+    from .vector_env import vector_env
+
+    return vector_env(document, num_envs, **options)
+
+
+def parallel_env(document: Any, **options: Any) -> RunParallelEnv:
+    """Return a run document as a parallel environment of PettingZoo.
+
+    The options are those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`.
+    """
+    from .pettingzoo_env import RunParallelEnv
+
+    return RunParallelEnv(document, **options)
+
+
+def aec_env(document: Any, **options: Any) -> AECEnv[Any, Any, Any]:
+    """Return a run document as an environment of PettingZoo in which agents are asked one after the other.
+
+    The options are those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`.
+    """
+    from .pettingzoo_env import ordered
+
+    return ordered(document, **options)
+
+
+if RUN not in registry:
+    register(
+        id=RUN,
+        entry_point=f"{__name__}.gymnasium_env:RunEnv",
+        vector_entry_point=f"{__name__}.vector_env:vector_env",
+    )

@@ -55,6 +55,25 @@ class Team(Protocol):
         """Let everything go, whatever has happened."""
 
 
+def deliver(worker: Worker, learners: Mapping[str, Learner]) -> None:
+    """Give new muscles what the brains of their agents have learned before."""
+    for body in worker.bodies:
+        learner = learners.get(body.agent)
+        if learner is None or not body.learns:
+            continue
+        if learner.shared_updates:
+            number, update = learner.update_for(body.agent)
+            if number:
+                body.muscle.update(update)
+        else:
+            for muscle in body.muscles:
+                number, update = learner.update_for(muscle)
+                if number:
+                    body.update_of(muscle, update)
+        if body.filters is not None and learner.filters is not None:
+            body.filters.set_state(learner.filters.state())
+
+
 class LocalTeam:
     """One worker, in this process."""
 
@@ -88,7 +107,7 @@ class LocalTeam:
         worker.on_step = partial(context.progress.step, self._plan.index)
         worker.on_report = self._reported
         try:
-            self._deliver(worker)
+            deliver(worker, self._learners)
         except BaseException:
             worker.close()
             raise
@@ -96,24 +115,6 @@ class LocalTeam:
 
     def _reported(self, report: EpisodeReport) -> None:
         self.on_report(report)
-
-    def _deliver(self, worker: Worker) -> None:
-        """Give new muscles what the brains have learned before."""
-        for body in worker.bodies:
-            learner = self._learners.get(body.agent)
-            if learner is None or not body.learns:
-                continue
-            if learner.shared_updates:
-                number, update = learner.update_for(body.agent)
-                if number:
-                    body.muscle.update(update)
-            else:
-                for muscle in body.muscles:
-                    number, update = learner.update_for(muscle)
-                    if number:
-                        body.update_of(muscle, update)
-            if body.filters is not None and learner.filters is not None:
-                body.filters.set_state(learner.filters.state())
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
         """See :class:`Team`."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -26,10 +27,14 @@ from .parts import WorkerPlan, all_of, make_bodies
 
 @dataclass(frozen=True, slots=True)
 class EpisodeTask:
-    """The next episode of a worker. Training and evaluation count on their own, from 0."""
+    """The next episode of a worker. Training and evaluation count on their own, from 0.
+
+    ``seed``: where the tree of its seeds begins (``None``: with the document's).
+    """
 
     number: int
     evaluation: bool = False
+    seed: int | None = None
 
 
 @dataclass
@@ -57,6 +62,14 @@ class EpisodeReport:
     def outcome(self) -> EpisodeOutcome:
         """Return what conditions may know about the episode."""
         return EpisodeOutcome(self.worker, self.number, self.steps, self.flow, self.ended_by, self.objectives)
+
+
+@dataclass
+class Running:
+    """An episode, and its report once it is over."""
+
+    episode: Episode
+    report: EpisodeReport = field(init=False)
 
 
 class Recording(Protocol):
@@ -125,6 +138,21 @@ class Worker:
 
     def run_episode(self, task: EpisodeTask, loop: asyncio.AbstractEventLoop) -> EpisodeReport:
         """Run one episode to its end, and hand its report to ``on_report``."""
+        with self.running(task) as running:
+            running.episode.run(loop)
+        return running.report
+
+    def turns(self, task: EpisodeTask, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Run one episode, as :meth:`run_episode` does, and stop wherever somebody outside is asked.
+
+        See :attr:`Director.outside`. Closing the iterator ends the episode.
+        """
+        with self.running(task) as running:
+            yield from running.episode.turns(loop)
+
+    @contextmanager
+    def running(self, task: EpisodeTask) -> Iterator[Running]:
+        """Begin an episode, for the caller to run, and report on it when he has."""
         director, plan = self.director, self.plan
         mode = Mode.TEST if task.evaluation else plan.phase.mode
         for body in self.bodies:
@@ -137,21 +165,23 @@ class Worker:
         kind = "evaluation" if task.evaluation else "episode"
         # not begun yet: an evaluation may have the number of the episode before it
         director.episode = -1
+        episode = Episode(
+            director,
+            plan.index,
+            task.number,
+            plan.seed if task.seed is None else task.seed,
+            (plan.phase.name, "worker", plan.index, kind, task.number),
+            plan.phase.simulation.bridge,
+            lambda: self._interrupt.requested,
+        )
+        running = Running(episode)
         started = perf_counter()
         try:
-            Episode(
-                director,
-                plan.index,
-                task.number,
-                plan.seed,
-                (plan.phase.name, "worker", plan.index, kind, task.number),
-                plan.phase.simulation.bridge,
-                lambda: self._interrupt.requested,
-            ).run(loop)
+            yield running
         except BaseException as error:
             try:
                 if director.episode == task.number:
-                    director.abandon("failed")
+                    director.abandon("abandoned" if isinstance(error, GeneratorExit) else "failed")
                     self.on_report(self._report(task, perf_counter() - started))
             except Exception as second:
                 error.add_note(f"what was left to record could not be recorded: {second!r}")
@@ -159,9 +189,8 @@ class Worker:
         if not director.over:
             # the user asked for the end while a simulator was busy
             director.abandon(INTERRUPTED)
-        report = self._report(task, perf_counter() - started)
-        self.on_report(report)
-        return report
+        running.report = self._report(task, perf_counter() - started)
+        self.on_report(running.report)
 
     def close(self) -> None:
         """Let everything go, once."""
@@ -173,7 +202,12 @@ class Worker:
     def state(self) -> dict[str, Any]:
         """Return what lasts from episode to episode, to be pickled, between two episodes."""
         parts = [(b.muscle, b.objective, b.memory, b.filters) for b in self.bodies]
-        return {"bodies": parts, "conditions": self.director.conditions, "used": self._used}
+        return {
+            "bodies": parts,
+            "conditions": self.director.conditions,
+            "used": self._used,
+            "environments": [port.domain.state() for port in self.ports],
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state` returned."""
@@ -181,6 +215,9 @@ class Worker:
         self._used = state["used"]
         for body, parts in zip(self.bodies, state["bodies"], strict=True):
             body.restore(*parts)
+        for port, lasting in zip(self.ports, state["environments"], strict=True):
+            if lasting is not None:
+                port.domain.restore(lasting)
 
     def _direct_streams(self, evaluation: bool) -> None:
         recording = self.recording

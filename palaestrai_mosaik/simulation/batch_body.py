@@ -77,6 +77,8 @@ class BatchBody:
         self._open: Rows | None = None
         self._pending: Rows | None = None
         self._settled: Rows | None = None
+        #: the rows that were closed last
+        self.closed: Rows | None = None
         self._reported: list[tuple[int, dict[str, Any]]] = []
         #: time, body, objective, rewards of this episode's closed rows
         self._history = np.empty((256, 3 + len(self.reward_names)))
@@ -142,9 +144,10 @@ class BatchBody:
         count = len(self.numbers)
         self._steps = np.zeros(count, dtype=np.int64)
         self._episodes = np.zeros(count, dtype=np.int32)
-        self._outs = np.zeros(count, dtype=bool)
+        #: (n,): whose episode is over, until the incarnation begins again
+        self.outs = np.zeros(count, dtype=bool)
         self.out = False
-        self._open = self._pending = self._settled = None
+        self._open = self._pending = self._settled = self.closed = None
         self._reported = []
         self._filled = 0
         self.values: dict[str, Any] = {self._output: ()}
@@ -155,9 +158,9 @@ class BatchBody:
 
     def begin_again(self) -> None:
         """Begin the next episode of the incarnations that have ended, where they are there now."""
-        begun = self._outs & self.port.begun_now[self._rows]
+        begun = self.outs & self.port.begun_now[self._rows]
         if begun.any():
-            self._outs = self._outs & ~begun
+            self.outs = self.outs & ~begun
             self._episodes = self.port.counts[self._rows]
             self.muscle.reset_bodies(np.flatnonzero(begun))
             self.out = False
@@ -169,8 +172,8 @@ class BatchBody:
         (matrix,) = inputs[self._input].values()
         mine = matrix if self._all else matrix[self._rows]
         acting = self._places
-        if self._outs.any():
-            acting = np.flatnonzero(~self._outs)
+        if self.outs.any():
+            acting = np.flatnonzero(~self.outs)
             mine = mine[acting]
         readings = np.ascontiguousarray(mine[:, self.channels.take])
         readings.flags.writeable = False
@@ -248,13 +251,13 @@ class BatchBody:
         self._steps = self._steps.copy()
         self._steps[rows.places] += 1
         self._remember(rows)
-        self._pending = rows
+        self._pending = self.closed = rows
 
     def depart(self, closed: list[Any]) -> None:
         """End the episode of the bodies whose incarnations have ended with their newest state."""
         ended = self.port.ended_now[self._rows]
-        self._outs = self._outs | ended
-        self.out = bool(self._outs.all())
+        self.outs = self.outs | ended
+        self.out = bool(self.outs.all())
         rows = self._pending
         if rows is not None:
             last = ended[rows.places]
@@ -267,7 +270,7 @@ class BatchBody:
         rows = self._pending
         if rows is not None and not rows.learned:
             nothing = np.zeros(len(rows.places), dtype=bool)
-            self._learn(rows, nothing, nothing, self._readings_now() if ahead else None)
+            self._learn(rows, nothing, nothing, self.readings_now() if ahead else None)
 
     def finish(self, *, learns: bool) -> None:
         """End the episode with the rows that were closed last, and record them."""
@@ -281,7 +284,7 @@ class BatchBody:
         terminated = self.port.vector[self.channels.rows[rows.places], -2] != 0
         truncated = ~terminated
         if self.learns and self.learner is not None:
-            final = self._readings_now()
+            final = self.readings_now()
             if learns:
                 self._learn(rows, terminated, truncated, final)
             else:
@@ -290,7 +293,7 @@ class BatchBody:
                     self.learner.mark_end(self.muscles[place], *flags, final[place])
         self._write(rows, terminated, truncated)
 
-    def _readings_now(self) -> FloatMatrix:
+    def readings_now(self) -> FloatMatrix:
         """(n, readings): what all bodies read in the newest states."""
         mine = self.port.vector if self._all else self.port.vector[self._rows]
         return np.ascontiguousarray(mine[:, self.channels.take])
@@ -394,6 +397,10 @@ class BatchBody:
     def objectives(self) -> FloatVector:
         """(n,): the objective of this episode's closed rows, tick by tick."""
         return self._history[: self._filled, 2]
+
+    def forget(self) -> None:
+        """Forget objective and rewards of the rows so far: conditions, and the report, see later ones only."""
+        self._filled = 0
 
     def history(self) -> FloatMatrix:
         """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""

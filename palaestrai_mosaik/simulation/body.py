@@ -243,6 +243,10 @@ class Body(Incarnation):
         memory = self.memory
         own = (None, None) if self.filters is None else (self.observations, self.actions)
         memory.append(self.readings, self.setpoints, rewards, self.data, observations=own[0], actions=own[1])
+        if all(port.done for port in self.watched):
+            # for the objective; where something else ends the episode, nobody knows it yet
+            terminated = any(port.terminated for port in self.ports)
+            memory.mark_end(terminated=terminated, truncated=not terminated)
         if self.objective is None:
             value = float(rewards.sum())
         else:

@@ -251,6 +251,11 @@ class AgentsSimulator(Shell):
             director.settle()
         except BaseException as error:
             raise self.keep(error) from None
+        return self.answer(time)
+
+    def answer(self, time: int) -> int | None:
+        """Lay out what all have set; return the time of the next step."""
+        director = self.director
         self.outputs = {body.name: body.values for body in director.bodies}
         self.outputs[DIRECTOR] = {CLOCK: time}
         if director.over:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ from .body import Body
 from .conditions import TerminationCondition
 from .ports import EnvironmentPort
 from .wires import InputWire, read
+
+if TYPE_CHECKING:
+    from .outside import Outside
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -74,6 +77,8 @@ class Director:
         self.interrupt = interrupt
         #: called after every step with the number of environment steps done (progress)
         self.on_step = on_step
+        #: the bodies that somebody outside of the world decides for
+        self.outside: Outside | None = None
         self.worker = self.episode = self.steps = -1
         self.time = 0
         self.over = self.interrupted = False

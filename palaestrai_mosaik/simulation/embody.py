@@ -72,10 +72,11 @@ class Group:
     def at_once(self) -> bool:
         """Whether one object serves all these bodies, with arrays: muscle and objective can do it."""
         spec = self.spec
+        if self.batch is None or spec.filters:
+            return False
         objective = spec.objective
         serves_all = objective is None or issubclass(resolve(objective.name, "objective"), BatchObjective)
-        able = issubclass(resolve(spec.muscle.name, "muscle"), BatchMuscle) and serves_all
-        return self.batch is not None and able and not spec.filters
+        return serves_all and issubclass(resolve(spec.muscle.name, "muscle"), BatchMuscle)
 
     def batch_channels(self) -> BatchChannels:
         """Return what bodies that are served at once read, set and are rewarded by."""

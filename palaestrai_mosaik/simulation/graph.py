@@ -20,6 +20,7 @@ import numpy as np
 
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.environment.environment import World
+from palaestrai_mosaik.environment.mosaik_environment import WorldPlan
 from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
 
@@ -288,9 +289,15 @@ def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
     # in the order in which they were started: environments, the director, agents
     started = iter([runner.sid for runner in internals.runners(builder.world)])
     what: dict[str, str] = {}
-    for environment, plan in zip(spec.environments, builder.plans, strict=True):
+    for e, (environment, plan) in enumerate(zip(spec.environments, builder.plans, strict=True)):
         if plan is None:
             what[next(started)] = f"environment {environment.uid!r}, {environment.name}"
+            continue
+        if isinstance(plan, WorldPlan):
+            # what it starts is known when it has been built only
+            for uid in [uid for place, uid in builder.sids if place == e]:
+                made = f"simulator {uid!r} of environment {environment.uid!r}"
+                what[next(started)] = f"{made}, {environment.params['module']}"
             continue
         for simulator in plan.simulators:
             how = simulator.python or simulator.cmd or simulator.connect or environment.name

@@ -40,11 +40,26 @@ def _same(value: Any) -> Any:
 
 
 #: arguments for every connect_one: the default transform of 3.5 cannot be called
-CONNECT: dict[str, Any] = (
+_CONNECT: dict[str, Any] = (
     {}
     if isfunction(signature(AsyncWorld.connect_one).parameters["transform"].default)
     else {"transform": _same}
 )
+
+
+def connect(
+    world: AsyncWorld, source: Any, target: Any, attributes: tuple[str, str], arguments: Mapping[str, Any]
+) -> None:
+    """Connect one attribute of ``source`` with one of ``target`` (mosaik's entities).
+
+    With ``initial_data``, also where it is not needed, the value of an attribute that comes with events
+    stays until the next one.
+    """
+    with warnings.catch_warnings():
+        if "initial_data" in arguments and "time_shifted" not in arguments:
+            # that it is not needed, and that such connections are not recommended
+            warnings.simplefilter("ignore", UserWarning)
+        world.connect_one(source, target, *attributes, **{**_CONNECT, **arguments})
 
 
 def plain(value: Any) -> Any:
@@ -88,6 +103,13 @@ def runners(world: AsyncWorld) -> list[Any]:
         # 3.6 keeps them in a cache and deprecates the attribute of 3.5
         warnings.simplefilter("ignore", DeprecationWarning)
         return list(world.sims.values())
+
+
+def base_proxy(proxy: Any) -> Any:
+    """Return mosaik's proxy of a simulator below the adapters for older versions of the API."""
+    while hasattr(proxy, "_out"):
+        proxy = proxy._out
+    return proxy
 
 
 def stop(world: AsyncWorld) -> None:
@@ -307,9 +329,7 @@ def _expect_late_answers(world: AsyncWorld) -> None:
     """
     proxies = getattr(world, "_proxies", None)  # since 3.6; empty runners would be made of them
     found = proxies.values() if proxies is not None else [r._proxy for r in runners(world)]
-    for proxy in found:
-        while hasattr(proxy, "_out"):
-            proxy = proxy._out
+    for proxy in map(base_proxy, found):
         if not hasattr(proxy, "_channel"):
             continue
         requests = proxy._channel._outgoing_request_futures

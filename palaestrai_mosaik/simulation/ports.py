@@ -111,6 +111,8 @@ class EnvironmentPort:
         self.actuators = self._layout(self.baseline.actuators, "actuator")
         declared = self.baseline.rewards if reward is None else reward.setup(self.baseline)
         self.rewards: Sequence[RewardInformation] = tuple(declared)
+        if transformer is not None:
+            transformer.setup(self.baseline)
         self.n_readings = self.sensors.size
         self.n_rewards = len(self.rewards)
         self.stream: EnvironmentStream | None = None

@@ -7,9 +7,6 @@ start afresh, the domain objects (environments, muscles, brains) live on.
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +25,11 @@ from palaestrai_mosaik.environment.cosimulation import (
     SimulatorSpec,
 )
 from palaestrai_mosaik.environment.environment import Environment
-from palaestrai_mosaik.errors import ContractError, SimulationError, SimulatorError, did_you_mean
+from palaestrai_mosaik.environment.mosaik_environment import WorldPlan
+from palaestrai_mosaik.errors import ContractError, SimulationError, did_you_mean
 
 from . import mosaik_internals as internals
+from .adopted import adopt, chain, conversion, setpoints_of
 from .batch_port import BatchPort
 from .bridge import (
     CLOCK,
@@ -45,11 +44,11 @@ from .bridge import (
     guarded,
 )
 from .director import Director
+from .outside import OutsideAgentsSimulator, clean_up, turns
+from .starters import LEAST_START, new_sid, starter
 from .wires import InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
 
 _OURS = "ours"
-#: seconds that a process may take to start, however short the time-out of its answers is
-_START = 10.0
 
 
 @dataclass
@@ -78,10 +77,16 @@ class Episode:
             loop.run_until_complete(task)
         except (KeyboardInterrupt, SystemExit) as error:
             # asyncio lets these two out at once, and leaves everything else standing
-            _clean_up(loop, task)
+            clean_up(loop, task)
             if isinstance(error, SystemExit):
                 raise SimulationError(f"a simulator raised {error!r}") from error
             raise
+
+    def turns(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Run the episode, and stop wherever somebody outside is asked (:attr:`Director.outside`)."""
+        outside = self.director.outside
+        assert outside is not None
+        return turns(loop, loop.create_task(_run(self)), outside)
 
     def generator(self, *names: str | int) -> np.random.Generator:
         """Return the generator of a part of this episode."""
@@ -111,6 +116,8 @@ class WorldBuilder:
         #: (environment index, entity uid) -> mosaik entity; "" is the environment itself
         self.entities: dict[tuple[int, str], Any] = {}
         self.connections: list[tuple[str, str, str, str, bool]] = []
+        #: (source, target) of connections that users' functions have made, by mosaik's ids
+        self.flows: list[tuple[str, str]] = []
         #: mosaik's factories of all simulators by id, and the id of the director's
         self.factories: dict[str, Any] = {}
         self.lead = ""
@@ -122,18 +129,20 @@ class WorldBuilder:
         for e, plan in enumerate(self.plans):
             for spec in plan.simulators if plan else ():
                 sid = self.sids[e, spec.uid]
-                config[sid] = _starter(sid, spec)
+                config[sid] = starter(sid, spec)
                 if spec.cmd or spec.connect:
                     self.timeouts[sid] = spec.timeout
         self.world = AsyncWorld(
             config,
-            mosaik_config={"start_timeout": max([_START, *self.timeouts.values()])},
+            mosaik_config={"start_timeout": max([LEAST_START, *self.timeouts.values()])},
             configure_logging=False,
             skip_greetings=True,
         )
         for e, plan in enumerate(self.plans):
             if plan is None:
                 await self._build_environment(e)
+            elif isinstance(plan, WorldPlan):
+                await self._adopt(e, plan)
             else:
                 await self._build_cosimulation(e, plan)
         await self._build_agents(links, watching)
@@ -171,7 +180,7 @@ class WorldBuilder:
         director.begin(episode.worker, episode.number, wires)
         for e, plan in enumerate(self.plans):
             for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
-                self.sids[e, uid] = self._sid(e, uid)
+                self.sids[e, uid] = new_sid(f"{e}-{self.ports[e].uid}", uid, self.sids.values())
         return links, watching
 
     def lazy(self) -> bool:
@@ -189,6 +198,7 @@ class WorldBuilder:
         graph.add_nodes_from(self.factories)
         for source, target, *_ in self.connections:
             graph.add_edge(source.split(".", 1)[0], target.split(".", 1)[0])
+        graph.add_edges_from(self.flows)
         return graph
 
     def _director_wires(self) -> tuple[list[Sequence[InputWire]], list[Link]]:
@@ -205,14 +215,6 @@ class WorldBuilder:
                 wires.append(laid)
                 links += wanted
         return wires, links
-
-    def _sid(self, environment: int, simulator: str = "") -> str:
-        # mosaik separates simulator and entity by the first dot
-        parts = [self.ports[environment].uid, *([simulator] if simulator else [])]
-        name = f"{environment}-" + "-".join(re.sub(r"[.\s]", "_", part) for part in parts)
-        taken = set(self.sids.values())
-        numbered = (f"{name}-{i}" for i in itertools.count(2))
-        return next(sid for sid in itertools.chain([name], numbered) if sid not in taken)
 
     async def _start_ours(self, sid: str, shell: Shell) -> Any:
         """Start one of our own simulators; return mosaik's factory."""
@@ -232,7 +234,7 @@ class WorldBuilder:
         try:
             if sid not in self.timeouts:
                 return await request
-            limit = max(_START, spec.timeout)
+            limit = max(LEAST_START, spec.timeout)
             self.world.config["start_timeout"] = limit
             # a little more, because mosaik closes the connection where it finds out itself
             return await internals.answer(
@@ -294,6 +296,17 @@ class WorldBuilder:
                     connection.initial.get(source),
                 )
 
+    async def _adopt(self, e: int, plan: WorldPlan) -> None:
+        """Let a function of the user build the world of an environment."""
+        port = self.ports[e]
+        plan.acting(setpoints_of(port, self.episode.director.bodies))
+        guests, entities = await adopt(self.world, port, plan, self.sids.values(), self.children)
+        self.sids |= {(e, uid): sid for uid, sid in guests.sids.items()}
+        self.factories |= guests.factories
+        self.timeouts |= dict.fromkeys(guests.remote, plan.timeout)
+        self.flows += guests.flows
+        self.entities |= {(e, uid): entity for uid, entity in entities.items()}
+
     async def _build_agents(self, links: Sequence[Any], watching: Sequence[Link]) -> None:
         director = self.episode.director
         agents: list[tuple[Any, Any]] = []
@@ -307,7 +320,8 @@ class WorldBuilder:
 
         self.lead = "agents" if self.episode.bridge == "agents" else "director"
         if self.episode.bridge == "agents":
-            simulator = AgentsSimulator(director, stop, sorted({*targets, *sources}))
+            kind = AgentsSimulator if director.outside is None else OutsideAgentsSimulator
+            simulator = kind(director, stop, sorted({*targets, *sources}))
             factory = await self._start_ours("agents", simulator)
             lead = await factory.Director(eid=DIRECTOR)
             for body in director.bodies:
@@ -321,19 +335,25 @@ class WorldBuilder:
                 for body in bodies:
                     agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
-            self._connect(self.entities[link.environment, link.entity], lead, (link.source, link.target), 0)
+            self._plug(link, lead)
         for clocked in self._clocked(links):
             self._connect(lead, clocked[0], (CLOCK, clocked[1]), 1, -1)
         for (body, entity), (inward, outward) in zip(agents, links, strict=True):
             if self.episode.bridge != "agents":
                 self._connect(lead, entity, (body.name, TURN), 0)
             for link in inward:
-                self._connect(
-                    self.entities[link.environment, link.entity], entity, (link.source, link.target), 0
-                )
+                self._plug(link, entity)
             for link in outward:
-                target = self.entities[link.environment, link.entity]
-                self._connect(entity, target, (link.source, link.target), 1, link.initial)
+                self._plug(link, entity, outward=True)
+
+    def _plug(self, link: Link, agent: Any, outward: bool = False) -> None:
+        """Connect an agent, or the director, with what it sees or sets."""
+        there, plan = self.entities[link.environment, link.entity], self.plans[link.environment]
+        initial, convert = link.initial, None
+        if isinstance(plan, WorldPlan):
+            initial, convert = conversion(plan, link, there, outward)
+        ends = (agent, there) if outward else (there, agent)
+        self._connect(*ends, (link.source, link.target), int(outward), initial, convert)
 
     def _clocked(self, links: Sequence[Any]) -> Iterator[tuple[Any, str]]:
         """Yield what takes the clock: environments in which nobody acts, and who asks for it."""
@@ -346,15 +366,23 @@ class WorldBuilder:
                 yield self.entities[e, ""], CLOCK
 
     def _connect(
-        self, source: Any, target: Any, attributes: tuple[str, str], shift: int, initial: Any = None
+        self,
+        source: Any,
+        target: Any,
+        attributes: tuple[str, str],
+        shift: int,
+        initial: Any = None,
+        convert: Callable[[Any], Any] | None = None,
     ) -> None:
         # attribute by attribute: mosaik puts several into a set, whose order depends on
         # the hash seed. Initial data is for attributes that do not trigger only.
-        arguments: dict[str, Any] = dict(internals.CONNECT)
+        arguments: dict[str, Any] = {}
         if target.sid in self.timeouts:
             # what goes to another process is written as JSON
-            arguments["transform"] = internals.plain
+            convert = chain(convert, internals.plain)
             initial = internals.plain(initial)
+        if convert is not None:
+            arguments["transform"] = convert
         if shift:
             arguments["time_shifted"] = shift
             if attributes[1] in target.model_mock.measurement_inputs:
@@ -364,26 +392,10 @@ class WorldBuilder:
                         f"{target.full_id}.{attributes[1]} needs an initial value"
                     )
                 arguments["initial_data"] = initial
-        self.world.connect_one(source, target, *attributes, **arguments)
+        elif initial is not None:
+            arguments["initial_data"] = initial
+        internals.connect(self.world, source, target, attributes, arguments)
         self.connections.append((source.full_id, target.full_id, *attributes, bool(shift)))
-
-
-def _starter(sid: str, spec: SimulatorSpec) -> dict[str, Any]:
-    if spec.factory is not None:
-        return dict(internals.HANDED_OVER)
-    if spec.python is not None:
-        return {"python": spec.python}
-    if spec.connect is not None:
-        return {"connect": spec.connect}
-    if spec.cmd is None:
-        raise SimulatorError(f"simulator {sid!r}: none of python, cmd, connect and factory is given")
-    # said out loud, because the default of 3.6 is the wrong way round
-    starter: dict[str, Any] = {"cmd": spec.cmd, "posix": os.name != "nt"}
-    if spec.cwd is not None:
-        starter["cwd"] = spec.cwd
-    if spec.env:
-        starter["env"] = dict(spec.env)
-    return starter
 
 
 async def _run(episode: Episode) -> None:
@@ -405,15 +417,3 @@ async def _run(episode: Episode) -> None:
         if hasattr(builder, "world"):
             hurried = bool(builder.failures) or not director.over or episode.wants_end()
             await internals.shut_down(builder.world, builder.children, hurried=hurried)
-
-
-def _clean_up(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    """Let ``task`` end what it has begun, after an exception that went past it."""
-    task.cancel()
-    while not task.done():
-        try:
-            loop.run_until_complete(task)
-        except (KeyboardInterrupt, SystemExit):
-            continue  # the same one again, from a task that waited for the one that raised it
-        except (Exception, asyncio.CancelledError):
-            return  # the caller raises what came first

@@ -1,0 +1,297 @@
+"""Mosaik worlds that were made for palaestrai-mosaik, as environments of run documents.
+
+::
+
+    environment:
+      name: palaestrai_mosaik:MosaikEnvironment
+      uid: grid
+      params:
+        module: mypackage.grid            # or mypackage.grid:Descriptor
+        description_func: describe        # (params) -> sensors, actuators[, world state]
+        instance_func: get_world          # async (params) -> AsyncWorld, {full id: entity}
+        arl_sync_freq: 900                # ticks between two readings
+        end: 15*60*96
+        start_date: 2020-06-01 00:00:00+0100
+        params: {grid_name: demo}         # for the two functions
+
+Both functions are called for every episode. The world that they make becomes part of the world of
+the phase: mosaik schedules its simulators together with the agents and the other environments.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik import importing
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.vectors import Layout
+
+from .cosimulation import ActuatorPort, CoSimulation, CoSimulationPlan, SensorPort
+from .environment import EnvironmentBaseline, EnvironmentState, FloatVector
+from .mosaik_descriptions import (
+    parse_date,
+    read_actuators,
+    read_sensors,
+    read_start,
+    read_ticks,
+    readable,
+    settable,
+)
+
+#: accepted without effect: there is no second process to be reached any more
+_PLACES = ("arl_sync_host", "arl_sync_port")
+
+Converter = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WorldPlan(CoSimulationPlan):
+    """A plan whose simulators, entities and connections are those of a world that is built elsewhere.
+
+    Sensors and actuators name the entities by mosaik's full ids.
+    """
+
+    #: returns mosaik's world and the entities by full id, or an awaitable of both
+    build: Callable[[], Any] = field(kw_only=True)
+    #: seconds that one answer of a simulator in another process may take
+    timeout: float = field(kw_only=True)
+    #: what an agent gets of an entity's value, by (entity, attribute)
+    readings: Mapping[tuple[str, str], Converter] = field(kw_only=True)
+    #: what an entity gets of a set-point
+    setpoint: Converter = field(kw_only=True)
+    #: takes what returns the set-points in force, (n_setpoints,), NaN where there is none
+    acting: Callable[[Callable[[], FloatVector]], None] = field(kw_only=True)
+
+
+class MosaikEnvironment(CoSimulation):
+    """A mosaik world that a Python function makes, with the parameters of palaestrai-mosaik.
+
+    Parameters
+    ----------
+    module : str
+        Where the two functions are: a module, or ``module:Class``, of which an object is made for
+        every episode.
+    description_func : str
+        Called with the parameters (see ``params``); returns the sensors, the actuators and, if it
+        wants, the state of the world (a dictionary). Sensors and actuators are information objects
+        or dictionaries with ``uid`` (``simulator.entity.attribute``), ``space`` and ``value``.
+    instance_func : str
+        Called with the same parameters; returns a ``mosaik.AsyncWorld`` (or ``World``) that was not
+        run, and its entities by full id. It may be asynchronous.
+    arl_sync_freq : int or str
+        Ticks from one reading of the sensors to the next.
+    end : int or str
+        Length of an episode in ticks: a number or a product or sum of some (``15*60*96``). The
+        episode is truncated with the last reading that is not later.
+    start_date : str, optional
+        Date of tick 0 (``2020-01-31 12:00:00+0100``), or ``random``, ``2020_random``,
+        ``2020-03_random``: drawn for every episode.
+    infer_start_date : bool
+        Whether the date comes from the state of the world where ``start_date`` is not given.
+    silent : bool
+        Handed on to the functions.
+    no_extra_step : bool
+        Whether the last reading is before ``end``, not at it.
+    simulation_timeout : float
+        Seconds that an answer of a simulator in another process may take.
+    params : mapping, optional
+        For the two functions, which also get ``meta_params`` in it: ``seed`` (another one for every
+        episode), ``end`` (exclusive), ``arl_sync_freq``, ``silent`` and, where there is one,
+        ``start_date``.
+    terminal_condition : str or callable, optional
+        ``module:function``; asked at the end of an episode with the sensors, it returns
+        (terminated, truncated), each ``None`` for "as it is".
+
+    Raises
+    ------
+    ContractError, NameResolutionError
+        If the parameters do not fit, or something that they name is not there.
+    """
+
+    def __init__(  # noqa: PLR0913 (the names are those of palaestrai-mosaik)
+        self,
+        module: str,
+        description_func: str,
+        instance_func: str,
+        arl_sync_freq: int | str,
+        end: int | str,
+        *,
+        start_date: str | None = None,
+        infer_start_date: bool = False,
+        silent: bool = False,
+        no_extra_step: bool = False,
+        simulation_timeout: float = 600,
+        params: Mapping[str, Any] | None = None,
+        terminal_condition: str | Callable[..., Any] | None = None,
+        **places: Any,
+    ):
+        for name in places:
+            if name not in _PLACES:
+                known = inspect.signature(MosaikEnvironment).parameters
+                raise ContractError(f"MosaikEnvironment has no parameter {name!r}{did_you_mean(name, known)}")
+        self.step_size = read_ticks(arl_sync_freq, "arl_sync_freq")
+        #: the first tick that is not part of an episode
+        self.end = read_ticks(end, "end") + (0 if no_extra_step else 1)
+        if not 0 < self.step_size < self.end:
+            raise ContractError(
+                f"arl_sync_freq ({self.step_size}) must be at least 1 and less than the end ({self.end}), or nobody "
+                "ever acts"
+            )
+        self.params = dict(params or {})
+        self.timeout = float(simulation_timeout)
+        self._names = (module, description_func, instance_func)
+        self._start, self._infer, self._silent = start_date, infer_start_date, silent
+        self._terminal = (
+            importing.load(terminal_condition, ours=False)
+            if isinstance(terminal_condition, str)
+            else terminal_condition
+        )
+        self._reward: Any = None
+        self._sensors: list[SensorInformation] = []
+        self._actuators: list[ActuatorInformation] = []
+        self._setpoints: Callable[[], FloatVector] = lambda: np.empty(0)
+
+    def takes_reward(self, reward: Any) -> bool:
+        """Keep a reward of palaestrAI, which is called with sensors and actuators."""
+        if not hasattr(reward, "compute"):
+            return False
+        self._reward = reward
+        return True
+
+    def setup(self) -> EnvironmentBaseline:
+        """Ask the description; nothing is built or started."""
+        _, given, world_state = self._describe(np.random.default_rng(0))
+        date = given["meta_params"].get("start_date")
+        #: the sensors and actuators in the order of the vectors
+        self.layouts = [
+            Layout([one.uid for one in channels], [one.space for one in channels])
+            for channels in (self._sensors, self._actuators)
+        ]
+        rewards: Sequence[Any] = ()
+        if self._reward is not None:
+            # nobody knows the first readings, and palaestrAI's objects take members of their space only
+            rewards = self._reward.declare(
+                [SensorInformation(_plausible(one), one.space, one.uid) for one in self._sensors],
+                self._actuators,
+            )
+        start: datetime | None = None
+        if date is not None and "random" not in str(self._start):
+            start = parse_date(date)
+        self._n_rewards = len(rewards)
+        return EnvironmentBaseline(self._sensors, self._actuators, rewards, start, world_state)
+
+    def plan(self) -> WorldPlan:
+        """Return how the world of the next episode is made, and what agents see and set of it."""
+        rng = getattr(self, "rng", None) or np.random.default_rng(0)
+        source, given, _ = self._describe(rng)
+        make = self._function(source, self._names[2])
+        sensors = [SensorPort(one, *_ends(one.uid)) for one in self._sensors]
+        return WorldPlan(
+            (),
+            (),
+            (),
+            sensors,
+            [ActuatorPort(one, *_ends(one.uid)) for one in self._actuators],
+            build=partial(make, given),
+            timeout=self.timeout,
+            readings={
+                (port.entity, port.attribute): readable(port.information.space, port.information.uid)
+                for port in sensors
+            },
+            setpoint=settable,
+            acting=partial(setattr, self, "_setpoints"),
+        )
+
+    def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
+        """Compute palaestrAI's reward, if there is one; truncate the episode at its last reading."""
+        rewards: FloatVector = np.full(self._n_rewards, np.nan)
+        # of the first readings, nobody has done anything yet
+        if self._reward is not None and time > 0:
+            sensors, actuators = self.layouts
+            rewards = self._reward.compute(sensors, readings, actuators, self._setpoints())
+        terminated, truncated = False, time + self.step_size >= self.end
+        if truncated and self._terminal is not None:
+            terminated, truncated = self._classified(readings)
+        return EnvironmentState(readings, rewards, terminated, truncated)
+
+    def _classified(self, readings: FloatVector) -> tuple[bool, bool]:
+        layout = self.layouts[0]
+        sensors = [
+            SensorInformation(space.unflatten(readings[part]), space, uid)
+            for uid, space, part in zip(layout.uids, layout.spaces, layout.slices, strict=True)
+        ]
+        assert self._terminal is not None
+        terminated, truncated = self._terminal(sensors)
+        terminated = bool(terminated)
+        # it is over in any case
+        return terminated, not terminated if truncated is None else bool(truncated) or not terminated
+
+    def _describe(self, rng: np.random.Generator) -> tuple[Any, dict[str, Any], Any]:
+        """Ask the description; return where the functions are, what they are given and the world's state."""
+        source = self._source()
+        given = deepcopy(self.params)
+        meta = given["meta_params"] = {
+            "seed": int(rng.integers(2**32 - 1)),
+            "end": self.end,
+            "arl_sync_freq": self.step_size,
+            "silent": self._silent,
+        }
+        where = f"{self._names[0]}.{self._names[1]}"
+        answer = self._function(source, self._names[1])(given)
+        if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
+            raise ContractError(f"{where} must return (sensors, actuators[, world state]), found {answer!r}")
+        world_state = answer[2] if len(answer) > 2 else None
+        date = read_start(self._start, rng)
+        told = world_state.get("start_date") if isinstance(world_state, Mapping) else None
+        if date is None and told is not None:
+            if not self._infer:
+                raise ContractError(
+                    f"the world of {self._names[0]} needs a start_date: give one, or infer_start_date: true for "
+                    f"its own, {told!r}"
+                )
+            date = read_start(told, rng)
+        if date is not None:
+            meta["start_date"] = date
+        self._sensors, self._actuators = read_sensors(answer[0]), read_actuators(answer[1])
+        for kind, found in (("sensors", self._sensors), ("actuators", self._actuators)):
+            if not found:
+                raise ContractError(f"{where} describes no {kind}; an environment needs some")
+        return source, given, world_state
+
+    def _source(self) -> Any:
+        name = self._names[0]
+        if ":" in name:
+            return importing.load(name, ours=False)()
+        return importing.import_module(name, ours=False)
+
+    def _function(self, source: Any, name: str) -> Callable[..., Any]:
+        found = getattr(source, name, None)
+        if not callable(found):
+            known = [key for key in dir(source) if not key.startswith("_") and callable(getattr(source, key))]
+            raise ContractError(f"{self._names[0]} has no function {name!r}{did_you_mean(name, known)}")
+        importing.check_origin(
+            getattr(found, "__func__", found), self._names[0].partition(":")[0] + f":{name}"
+        )
+        return found
+
+
+def _ends(uid: str) -> tuple[str, str]:
+    """Return mosaik's full id of the entity, and the attribute."""
+    entity, _, attribute = uid.rpartition(".")
+    return entity, attribute
+
+
+def _plausible(sensor: SensorInformation) -> Any:
+    """Return the reading that was described, or the one next to zero."""
+    if sensor.value is not None and not np.isnan(sensor.space.flatten(sensor.value)).any():
+        return sensor.value
+    return sensor.space.unflatten(np.clip(0.0, sensor.space.flat_low, sensor.space.flat_high))

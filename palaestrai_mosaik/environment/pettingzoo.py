@@ -1,0 +1,272 @@
+"""Games of PettingZoo, unchanged: all act at once (parallel), or one after the other (AEC).
+
+Needs PettingZoo: ``pip install palaestrai-mosaik[rl]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
+
+from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
+from .farama_spaces import Action, Part, actuators_of, nearest_to_zero, parts_of, reward, sensors_of
+from .pettingzoo_games import AEC, PARALLEL, Agent, Game, TurnGame, make_game
+
+try:
+    from gymnasium import spaces
+except ImportError as error:
+    raise ImportError(f"this environment needs {error.name}: pip install palaestrai-mosaik[rl]") from error
+
+#: the entry of an observation, or of an info, that says which actions are allowed
+MASK = "action_mask"
+
+#: what happens to a move that the mask does not allow
+REFUSE, PLAY = "refuse", "play"
+
+
+class Seat:
+    """An agent's place in the game: its channels, and what it has seen, set and not been told yet."""
+
+    def __init__(self, agent: Agent, game: Game, masked: bool):
+        self.agent, self.uid = agent, str(agent)
+        theirs = game.made.observation_space(agent)
+        self.parts = list(_observed(self.uid, theirs))
+        self.action = Action(f"{self.uid}.action", game.made.action_space(agent))
+        #: where its set-points are in those of the environment
+        self.where = slice(0)
+        numbered = self.action.parts[0].ours if isinstance(self.action.space, spaces.Discrete) else None
+        #: its actions, if they are numbered: the first one, and how many
+        self.first, self.count = (numbered.start, numbered.n) if isinstance(numbered, Discrete) else (0, 0)
+        #: the mask comes with the infos
+        self.masked = masked and self.count > 0
+        self._has_mask = self.count > 0 and any(part.way == (MASK,) for part in self.parts)
+        alive = SensorInformation(0, Discrete(2), f"{self.uid}.alive")
+        self.sensors = sensors_of(self.parts)
+        if self.masked:
+            allowed = MultiBinary(self.count)
+            self.sensors.append(SensorInformation(np.ones(allowed.shape), allowed, f"{self.uid}.{MASK}"))
+        self.sensors.append(alive)
+        self._idle = np.concatenate([p.ours.flatten(nearest_to_zero(p.ours)) for p in self.action.parts])
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the last game."""
+        firsts = [part.ours.flatten(nearest_to_zero(part.ours)) for part in self.parts]
+        self.readings = np.concatenate([np.empty(0), *firsts])
+        self.mask: npt.NDArray[Any] | None = None
+        #: its set-points, held; whether some are new; whether it has ever given one in this game
+        self.setpoints = self._idle
+        self.acts = self.has_acted = False
+        #: rewards that it has not been told
+        self.due = 0.0
+
+    def take(self, setpoints: FloatVector) -> None:
+        """Take its set-points of this step (NaN: none) over."""
+        given = ~np.isnan(setpoints)
+        self.acts = bool(given.any())
+        if self.acts:
+            self.has_acted = True
+            self.setpoints = np.where(given, setpoints, self.setpoints)
+
+    def see(self, seen: Any, info: Mapping[str, Any]) -> None:
+        """Take over what the agent observes, and its info."""
+        self.readings = np.concatenate([np.empty(0), *(part.read(seen) for part in self.parts)])
+        mask = seen[MASK] if self._has_mask else info.get(MASK) if self.masked else None
+        self.mask = None if mask is None else np.asarray(mask)
+
+    def tell(self) -> float:
+        """Return the rewards that an agent who acts is due, and 0 for one who does not."""
+        told = self.due if self.acts else 0.0
+        self.due -= told
+        return told
+
+    def vector(self, alive: bool) -> Iterator[npt.ArrayLike]:
+        """Yield what its sensors read."""
+        yield self.readings
+        if self.masked:
+            yield np.ones(self.count) if self.mask is None else self.mask
+        yield (float(alive),)
+
+
+class PettingZooEnvironment(Environment):
+    """A game of PettingZoo.
+
+    ``id``: ``module:name``, where the name is that of a function or class that makes the game, or of a
+    module that has ``parallel_env`` or ``env`` (``pettingzoo.classic:rps_v2``); or the name of a game in
+    PettingZoo's registry (``classic/rps_v2``; from PettingZoo 1.27). ``kwargs`` are its keywords. ``api``:
+    ``parallel`` or ``aec``, where there are both (``None``: parallel).
+
+    An agent's sensors are ``<agent>.observation``, ``<agent>.action_mask`` (if the game has masks, in its
+    observations or infos) and ``<agent>.alive`` (1 while it takes part), its actuator is ``<agent>.action``, its
+    reward ``<agent>.reward``; an entry of a ``Dict`` or ``Tuple`` is one of its own
+    (``<agent>.observation.<key>``). One tick is one step. Every episode begins with a reset that is
+    seeded from :attr:`rng`. An agent that has left the game keeps its last readings, and what it sets
+    has no effect; the episode ends when all have left.
+
+    In a parallel game, what an agent set before holds (at first 0, or what is nearest to it). An AEC game also
+    has the sensor ``turn``: the place of the agent that is to move in ``possible_agents``, or their number
+    once it is over. What others set has no effect, and the game waits, step by step, until that agent
+    sets something: at most ``patience`` steps, then it is an error.
+
+    A reward is told with the step that follows on something that its agent set; until then it adds up,
+    as in PettingZoo's ``last()``. So a game that is over goes on until all who have taken part were told.
+
+    ``illegal_moves``: one that the mask does not allow is an error (``refuse``), or left to the game (``play``).
+    """
+
+    hold_setpoints = False
+
+    def __init__(
+        self,
+        id: str,
+        kwargs: Mapping[str, Any] | None = None,
+        api: str | None = None,
+        illegal_moves: str = REFUSE,
+        patience: int = 100,
+    ):
+        if not isinstance(id, str) or not id:
+            raise ContractError(f"id must be a name such as classic/rps_v2 or module:function, not {id!r}")
+        for name, value, allowed in (
+            ("api", api, (None, PARALLEL, AEC)),
+            ("illegal_moves", illegal_moves, (REFUSE, PLAY)),
+        ):
+            if value not in allowed:
+                words = [one for one in allowed if one is not None]
+                raise ContractError(
+                    f"{name} must be {' or '.join(words)}, not {value!r}{did_you_mean(str(value), words)}"
+                )
+        if isinstance(patience, bool) or not isinstance(patience, int) or patience < 1:
+            raise ContractError(f"patience must be a whole number of at least 1, not {patience!r}")
+        self.id = id
+        self.kwargs = dict(kwargs or {})
+        self.api = api
+        self.illegal_moves = illegal_moves
+        self.patience = patience
+        self._game: Game | None = None
+
+    def setup(self) -> EnvironmentBaseline:
+        """Make the game. Raises :class:`ContractError` and :class:`NameResolutionError` for what cannot be made."""
+        game = self._game = make_game(self.id, self.kwargs, self.api)
+        self._turns = isinstance(game, TurnGame)
+        # only a game that has begun says whether its infos have masks
+        game.reset(0)
+        masked = any(MASK in info for info in game.infos.values())
+        self._seats = {agent: Seat(agent, game, masked) for agent in game.agents}
+        seats = list(self._seats.values())
+        end = 0
+        for seat in seats:
+            seat.where = slice(end, end + seat.action.size)
+            end += seat.action.size
+        sensors = [sensor for seat in seats for sensor in seat.sensors]
+        if self._turns:
+            sensors.append(SensorInformation(0, Discrete(len(seats) + 1), "turn"))
+        actuators = actuators_of([part for seat in seats for part in seat.action.parts])
+        return EnvironmentBaseline(sensors, actuators, [reward(f"{seat.uid}.reward") for seat in seats])
+
+    def reset(self) -> EnvironmentState:
+        assert self._game is not None
+        for seat in self._seats.values():
+            seat.begin()
+        self._waited = 0
+        self._ends: tuple[bool, bool] = (False, False)
+        self._game.reset(int(self.rng.integers(2**31)))
+        return self._state(self._look())
+
+    def step(self, setpoints: FloatVector) -> EnvironmentState:
+        game = self._game
+        assert game is not None
+        for seat in self._seats.values():
+            seat.take(setpoints[seat.where])
+        movers = game.playing if game.turn is None else [game.turn]
+        if game.turn is not None and not self._seats[game.turn].acts:
+            movers = []
+            self._wait(self._seats[game.turn])
+        infos: Mapping[str, Any] = {}
+        if movers:
+            self._waited = 0
+            game.move({agent: self._move(self._seats[agent], setpoints) for agent in movers})
+            infos = self._look()
+            if not game.playing:
+                terminated = any(end[0] for end in game.ends.values())
+                self._ends = (terminated, not terminated)
+        elif not game.playing:
+            self._waited += 1
+        return self._state(infos)
+
+    def shutdown(self) -> None:
+        if self._game is not None:
+            self._game.made.close()
+            self._game = None
+
+    def _move(self, seat: Seat, setpoints: FloatVector) -> Any:
+        """Return the action of an agent whose move it is."""
+        # whose move it is must say all of it: what it set for an earlier one does not hold
+        chosen = setpoints[seat.where] if self._turns else seat.setpoints
+        action = seat.action.compose(chosen, self.uid)
+        if seat.mask is not None and self.illegal_moves == REFUSE:
+            place = int(action) - seat.first
+            if not (0 <= place < len(seat.mask) and seat.mask[place]):
+                raise ActionError(
+                    f"environment {self.uid!r}: set-point {int(action)} of actuator {seat.action.parts[0].uid!r} is "
+                    f"not allowed now: {MASK} is {seat.mask.astype(int).tolist()} (illegal_moves: play leaves it to "
+                    "the game)"
+                )
+        return action
+
+    def _wait(self, seat: Seat) -> None:
+        self._waited += 1
+        if self._waited > self.patience:
+            raise ActionError(
+                f"environment {self.uid!r}: it is the turn of {seat.uid!r}, but nobody has set "
+                f"{seat.action.parts[0].uid!r} for {self.patience} steps (patience); which agent acts there?"
+            )
+
+    def _look(self) -> dict[str, Any]:
+        """Take over what the game says; return the infos."""
+        game = self._game
+        assert game is not None
+        for agent, seen in game.seen.items():
+            self._seats[agent].see(seen, game.infos.get(agent, {}))
+        for agent, gain in game.gains.items():
+            self._seats[agent].due += gain
+        infos = {str(agent): _plain(info) for agent, info in game.infos.items()}
+        return {agent: info for agent, info in infos.items() if info}
+
+    def _state(self, infos: Mapping[str, Any]) -> EnvironmentState:
+        game = self._game
+        assert game is not None
+        seats = self._seats.values()
+        parts = [part for seat in seats for part in seat.vector(seat.agent in game.playing)]
+        if self._turns:
+            turn = len(seats) if game.turn is None else game.agents.index(game.turn)
+            parts.append((float(turn),))
+        rewards = tuple(seat.tell() for seat in seats)
+        told = self._waited > self.patience or not any(seat.due for seat in seats if seat.has_acted)
+        terminated, truncated = self._ends if told else (False, False)
+        readings = np.concatenate(parts, dtype=np.float64)
+        return EnvironmentState(readings, rewards, terminated, truncated, {"infos": infos} if infos else None)
+
+
+def _observed(agent: str, space: spaces.Space[Any]) -> Iterator[Part]:
+    """Yield the parts of an agent's observation."""
+    if not (isinstance(space, spaces.Dict) and MASK in space.spaces):
+        yield from parts_of(f"{agent}.observation", space)
+        return
+    for key, entry in space.spaces.items():
+        name = key if key in ("observation", MASK) else f"observation.{key}"
+        yield from parts_of(f"{agent}.{name}", entry, (key,))
+
+
+def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of an agent's info can be stored: words, numbers and arrays of them."""
+    simple = (bool, int, float, str, np.ndarray, np.number, np.bool_)
+    found = {
+        key: np.asarray(value) for key, value in info.items() if key != MASK and isinstance(value, simple)
+    }
+    return {str(key): value.tolist() for key, value in found.items() if value.dtype.kind in "biufU"}

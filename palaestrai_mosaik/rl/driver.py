@@ -1,0 +1,309 @@
+"""Drives the worlds of one phase from outside: from one turn of the caller's agents to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from palaestrai_mosaik.errors import ContractError, StoreError, did_you_mean
+from palaestrai_mosaik.experiment import (
+    AgentSpec,
+    ClassSpec,
+    PhaseSpec,
+    RunDocument,
+    from_mapping,
+    load,
+)
+from palaestrai_mosaik.run.brains import brain_keeper
+from palaestrai_mosaik.run.inspect import Inspection
+from palaestrai_mosaik.run.interrupt import Interrupt
+from palaestrai_mosaik.run.learners import check_sources, make_learner
+from palaestrai_mosaik.run.parts import WorkerPlan, all_of, make_conditions, make_ports
+from palaestrai_mosaik.run.replay import Standpoint
+from palaestrai_mosaik.run.sessions import StoredSessions
+from palaestrai_mosaik.run.team import deliver
+from palaestrai_mosaik.run.worker import EpisodeTask, Worker
+from palaestrai_mosaik.simulation.body import Learner
+from palaestrai_mosaik.simulation.embody import embody
+from palaestrai_mosaik.simulation.outside import Outside
+from palaestrai_mosaik.types import Mode
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import Store
+
+T = TypeVar("T")
+
+#: a run document: its file, its plain data, or as it was read
+AnyDocument = str | os.PathLike[str] | Mapping[str, Any] | RunDocument
+
+
+def read_document(document: AnyDocument) -> RunDocument:
+    """Return the run document. Raises :class:`DocumentError` with every problem found."""
+    if isinstance(document, RunDocument):
+        return document
+    if isinstance(document, Mapping):
+        return from_mapping(document)
+    return load(Path(document))
+
+
+def find_phase(document: RunDocument, phase: str | int | None) -> PhaseSpec:
+    """Return a phase by name or number; the first one, where none is said."""
+    names = [one.name for one in document.phases]
+    if phase is None:
+        return document.phases[0]
+    if isinstance(phase, str) and phase in names:
+        return document.phases[names.index(phase)]
+    if isinstance(phase, int) and not isinstance(phase, bool) and 0 <= phase < len(names):
+        return document.phases[phase]
+    listed = ", ".join(f"{i}: {name!r}" for i, name in enumerate(names))
+    raise ContractError(
+        f"run {document.uid!r} has no phase {phase!r}{did_you_mean(str(phase), names)}; it has {listed}"
+    )
+
+
+@contextmanager
+def open_store(store: Store | str | os.PathLike[str] | None) -> Iterator[Store | None]:
+    """Open the store that is meant, to be read; one that is open already stays so."""
+    from palaestrai_mosaik.store import Store
+
+    if store is None or isinstance(store, Store):
+        yield store
+        return
+    with Store(os.fspath(store), create=False) as opened:
+        yield opened
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the caller takes part.
+
+    ``others_learn``: in train mode, the agents that are not the caller's learn, too, and know more
+    with each episode; else they act with what they have loaded (or begin with), in the mode of the
+    phase. ``store``: where they load from; an agent that loads what an earlier phase of the same
+    document has learned loads it from its newest execution there.
+    """
+
+    others_learn: bool = False
+    store: Store | None = None
+
+
+class Driver:
+    """Runs episodes of ``phase`` of ``document`` in this thread, and stops at every turn of the caller's.
+
+    ``outside`` gives the muscle that stands for the caller in each agent that is his; the agent's own brain
+    and muscle are not even imported. :meth:`begin` and :meth:`go` return when it is the turn of a body of
+    theirs, when one of these has ended, or when the episode is over. If an event loop runs in this thread
+    already (as it does in notebooks), the world runs in a thread of its own while the caller waits.
+
+    A process that was forked must not use what it has inherited.
+
+    Raises :class:`DocumentError` where the document cannot be run.
+    """
+
+    def __init__(
+        self,
+        document: RunDocument,
+        phase: PhaseSpec,
+        outside: Mapping[str, ClassSpec],
+        options: Options | None = None,
+    ):
+        self._process = os.getpid()
+        self._turns: Iterator[None] | None = None
+        self._helper: ThreadPoolExecutor | None = None
+        self._endings: list[Callable[[], None]] = []
+        self.closed = False
+        options = Options() if options is None else options
+        store = options.store
+        agents = [
+            _taken(spec, outside[spec.name])
+            if spec.name in outside
+            else _loading(spec, phase, document, store)
+            for spec in phase.agents
+        ]
+        # where every agent is a simulator of its own, nothing would come out differently
+        simulation = replace(phase.simulation, bridge="agents")
+        phase = replace(phase, agents=tuple(agents), simulation=simulation, workers=1)
+        try:
+            self._call(self._set_up, document, phase, options, frozenset(outside))
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(
+        self, document: RunDocument, phase: PhaseSpec, options: Options, outside: frozenset[str]
+    ) -> None:
+        stored = StoredSessions.of(options.store)
+        inspection = Inspection(_narrowed(document, phase), stored)
+        inspection.raise_problems()
+        self._endings.append(inspection.close)
+        (phase,) = inspection.phases
+        check_sources([phase], document, options.store)
+        folder = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")
+        self._endings.append(folder.cleanup)
+        keepers = {
+            spec.name: brain_keeper(spec, phase, document, Path(folder.name), options.store)
+            for spec in phase.agents
+        }
+        learners: dict[str, Learner] = {}
+        placed = [inspection.port(spec) for spec in phase.environments]
+        for spec in phase.agents if phase.mode is Mode.TRAIN else ():
+            groups = embody(spec, placed)[0]
+            standpoint = Standpoint(document, phase, None)
+            learner = make_learner(spec, standpoint, keepers[spec.name], groups, options.store)
+            if learner is not None:
+                learners[spec.name] = learner
+        plan = WorkerPlan(phase, document.conditions, document.seed, 0, keepers, stored)
+        conditions = make_conditions(phase.simulation.conditions)
+        conditions += make_conditions(document.conditions, of_run=True)
+        self.interrupt = Interrupt()
+        ports = make_ports(phase.environments, stored, inspection.take)
+        self.worker = Worker(plan, ports, learners, conditions, self.interrupt, None)
+        self._endings.append(self.worker.close)
+        deliver(self.worker, learners)
+        if not options.others_learn:
+            for body in self.worker.bodies:
+                body.learner = None
+        self.phase = phase
+        self.director = self.worker.director
+        self.outside = Outside([body for body in self.worker.bodies if body.agent in outside])
+        self.director.outside = self.outside
+        # uvloop is faster where it runs for long, but five times as slow to start and to stop
+        self._loop = asyncio.new_event_loop()
+        self._endings.append(self._loop.close)
+
+    def begin(self, number: int, seed: int) -> None:
+        """Begin the episode ``number`` of a run with this ``seed``; end the one that goes on."""
+        self._check()
+        self.end()
+        self._turns = self.worker.turns(EpisodeTask(number, seed=seed), self._loop)
+        self.go()
+
+    def go(self) -> None:
+        """Go on to the next turn; the caller has decided for those whose turn it was.
+
+        Raises whatever has stopped the episode, which is then over.
+        """
+        self._check()
+        turns = self._turns
+        if turns is None:
+            raise ContractError("the episode is over, or was never begun: reset first")
+        try:
+            over = self._call(next, turns, True)
+        except BaseException:
+            self._turns = None
+            raise
+        if over:
+            self._turns = None
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no episode that could go on."""
+        return self._turns is None
+
+    def end(self) -> None:
+        """End the episode, if one goes on, with all that it has started."""
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            # a generator
+            self._call(turns.close)  # type: ignore[attr-defined]
+
+    def forget(self) -> None:
+        """Forget, between two episodes, what muscles and objectives remember of earlier ones."""
+        for body in self.worker.bodies:
+            if body.memory is not None:
+                body.memory.clear()
+
+    def close(self) -> None:
+        """Let everything go, once; in a process that was forked, nothing."""
+        if self.closed or os.getpid() != self._process:
+            return
+        self.closed = True
+        endings: list[Callable[[], None]] = [self.end]
+        endings += [partial(self._call, ending) for ending in reversed(self._endings)]
+        try:
+            all_of(endings)
+        finally:
+            if self._helper is not None:
+                self._helper.shutdown()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ContractError("it is closed: make another one")
+        if os.getpid() != self._process:
+            raise ContractError("it was made in another process, before this one was forked: make it here")
+
+    def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call ``function``, which may run our event loop; from another thread if a loop runs in this one."""
+        if not _below_a_loop():
+            return function(*arguments)
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(1, thread_name_prefix="palaestrai-mosaik")
+        answer = self._helper.submit(function, *arguments)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            # it has reached this thread only: the world ends between two steps
+            self.interrupt.request()
+            with suppress(Exception):
+                answer.result()
+            self.interrupt.requested = False
+            raise
+
+
+def _below_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _taken(spec: AgentSpec, muscle: ClassSpec) -> AgentSpec:
+    """Return the agent with the caller in the place of its muscle."""
+    bodies = tuple(replace(body, muscle=muscle) for body in spec.bodies)
+    return replace(spec, muscle=muscle, brain=None, load=None, replay=(), snapshots=None, bodies=bodies)
+
+
+def _loading(spec: AgentSpec, phase: PhaseSpec, document: RunDocument, store: Store | None) -> AgentSpec:
+    """Return an agent of the document's; what it loads from its own run is that of an earlier execution."""
+    wanted = spec.load
+    if wanted is None or "instance" in wanted or "base" in wanted:
+        return spec
+    if wanted.get("experiment_run", document.uid) != document.uid:
+        return spec
+    if store is None:
+        raise StoreError(
+            f"agent {spec.name!r} loads what it has learned in an earlier phase of this run, and nothing is executed "
+            f"before phase {phase.name!r} here: say with 'store' where an execution of run {document.uid!r} is kept, or "
+            "let this agent be one of yours"
+        )
+    instance = store.find_instance(document.uid).uid
+    return replace(spec, load={"phase": phase.index - 1, **wanted, "instance": instance})
+
+
+def _narrowed(document: RunDocument, phase: PhaseSpec) -> RunDocument:
+    """Return the document with this phase alone, which knows where everything was written."""
+    here = ("phases", phase.index)
+    origins = {
+        ("phases", 0, *place[2:]) if place[:2] == here else place: origin
+        for place, origin in document.origins.items()
+        if place[0] != "phases" or place[:2] == here
+    }
+    return replace(document, phases=(phase,), origins=origins)
+
+
+def choose(names: Sequence[str], wanted: str, what: str) -> str:
+    """Return ``wanted`` if it is one of ``names``; ``what`` they are is for the message."""
+    if wanted not in names:
+        raise ContractError(
+            f"there is no {what} {wanted!r}{did_you_mean(wanted, names)}; there is {', '.join(names) or 'none'}"
+        )
+    return wanted

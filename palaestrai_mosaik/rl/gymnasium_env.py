@@ -1,0 +1,153 @@
+"""A run document as an environment of Gymnasium: one agent is the caller's, the others act."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+from gymnasium import Env, error
+from gymnasium.utils import EzPickle
+
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.experiment import AgentSpec
+from palaestrai_mosaik.types.vectors import SensorReadings
+
+from .driver import AnyDocument, Options, choose, find_phase, open_store, read_document
+from .session import OBJECTIVE, Session, Turn
+from .spaces import View
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import Store
+
+
+def only_agent(agents: Sequence[AgentSpec], wanted: str | None) -> AgentSpec:
+    """Return the agent that is the caller's: ``wanted``, or the only one, or the only one that learns.
+
+    Raises :class:`ContractError` where there is no such agent, or several could be meant.
+    """
+    names = [spec.name for spec in agents]
+    if wanted is not None:
+        return agents[names.index(choose(names, wanted, "agent"))]
+    learning = [spec for spec in agents if spec.brain is not None]
+    for found in (agents, learning):
+        if len(found) == 1:
+            return found[0]
+    raise ContractError(
+        f"say with 'agent' for which of them you decide: {', '.join(names)}; who decides for several takes "
+        "palaestrai_mosaik.parallel_env or aec_env"
+    )
+
+
+class RunEnv(Env[Any, Any], EzPickle):
+    """One agent of a phase of a run document is the caller's; mosaik schedules inside.
+
+    ``document``: a file, plain data, or a document that was read. ``agent``: whose part the caller takes
+    (``None``: the only one, or the only one that has a brain). ``phase``: name or number (``None``: the
+    first one). ``seed`` replaces the document's. ``reward``: the agent's objective, or the name of a reward
+    of its environments. ``flatten`` and ``dtype``: see :class:`~palaestrai_mosaik.rl.spaces.View`.
+    ``others_learn`` and ``store`` (a store, or where it is): see
+    :class:`~palaestrai_mosaik.rl.driver.Options`. ``render_mode``: ``"ansi"`` shows the newest readings as
+    text.
+
+    An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would
+    have in the run; ``reset(seed=s)`` begins at the first episode of the run with that seed. ``info`` has
+    ``time`` (mosaik's ticks), and after a step the ``objective`` and all ``rewards`` by name; after a
+    reset, the names of ``sensors`` and ``actuators``.
+
+    A copy, or what comes out of a pickle, is made anew, and begins before its first episode.
+
+    Raises :class:`DocumentError` where the document cannot be run, :class:`ContractError` for names that it
+    does not have and for an agent with several bodies, and :class:`ActionError` for an action outside its
+    space, which has not been made then.
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}
+
+    def __init__(  # noqa: PLR0913 (independent options)
+        self,
+        document: AnyDocument,
+        *,
+        agent: str | None = None,
+        phase: str | int | None = None,
+        seed: int | None = None,
+        reward: str = OBJECTIVE,
+        flatten: bool = True,
+        dtype: npt.DTypeLike | None = None,
+        others_learn: bool = False,
+        store: Store | str | os.PathLike[str] | None = None,
+        render_mode: str | None = None,
+    ):
+        given = {
+            name: value for name, value in locals().items() if name not in ("self", "document", "__class__")
+        }
+        EzPickle.__init__(self, document, **given)
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ContractError(f"render_mode must be None or 'ansi', not {render_mode!r}")
+        self.render_mode = render_mode
+        found = read_document(document)
+        spec = only_agent(find_phase(found, phase).agents, agent)
+        with open_store(store) as opened:
+            self.session = Session(
+                found,
+                phase=phase,
+                learners=[spec.name],
+                seed=seed,
+                reward=reward,
+                options=Options(others_learn, opened),
+            )
+        players = list(self.session.players.values())
+        try:
+            if len(players) != 1:
+                raise ContractError(
+                    f"agent {spec.name!r} has {len(players)} bodies, and an environment of Gymnasium is for one: take "
+                    "palaestrai_mosaik.parallel_env, where every body is an agent"
+                )
+            self.player = players[0]
+            self._seen = View(self.player.sensors, "sensor", flatten=flatten, dtype=dtype)
+            self._set = View(self.player.actuators, "actuator", flatten=flatten, dtype=dtype)
+        except BaseException:
+            self.session.close()
+            raise
+        self.observation_space = self._seen.space
+        self.action_space = self._set.space
+        self._turn: Turn | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; return the first observation. There are no ``options``."""
+        super().reset(seed=seed)
+        if options:
+            raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
+        turn = self._turn = self.session.reset(seed)
+        player = self.player
+        info = {"time": turn.time, "sensors": player.sensors.uids, "actuators": player.actuators.uids}
+        return self._seen.value(turn.readings[player.name]), info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Act, and let the others act, until it is the caller's turn again or the episode is over."""
+        name, turn = self.player.name, self._turn
+        if turn is None or name not in turn.acting:
+            raise error.ResetNeeded("the episode is over, or was never begun: call reset")
+        turn = self._turn = self.session.step({name: self._set.vector(action)})
+        return (
+            self._seen.value(turn.readings[name]),
+            turn.rewards.get(name, 0.0),
+            turn.terminated.get(name, False),
+            turn.truncated.get(name, False),
+            turn.infos.get(name, {"time": turn.time}),
+        )
+
+    def render(self) -> str | None:
+        """Return the newest readings as text, one sensor a line."""
+        turn, player = self._turn, self.player
+        if self.render_mode is None or turn is None:
+            return None
+        readings = SensorReadings(player.sensors, turn.readings[player.name])
+        return "\n".join([f"t={turn.time}", *(f"{one.uid} = {one.value}" for one in readings)])
+
+    def close(self) -> None:
+        """End the episode that goes on, and let everything go."""
+        self.session.close()

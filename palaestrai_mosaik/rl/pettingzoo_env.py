@@ -1,0 +1,338 @@
+"""Run documents as environments of PettingZoo: several agents are the caller's, the others act."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box
+from gymnasium.utils import EzPickle
+
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.types import Discrete
+
+from .driver import AnyDocument, Options, open_store, read_document
+from .session import OBJECTIVE, Player, Session, Turn
+from .spaces import View
+
+try:
+    from pettingzoo import AECEnv, ParallelEnv
+    from pettingzoo.utils.wrappers import OrderEnforcingWrapper
+except ImportError as error:
+    raise ImportError(f"this form needs {error.name}: pip install palaestrai-mosaik[rl]") from error
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Space
+
+    from palaestrai_mosaik.store import Store
+
+FloatVector = npt.NDArray[np.float64]
+
+
+class Seat:
+    """One of the caller's agents: a body of the run, its spaces, and what it saw last."""
+
+    def __init__(self, player: Player, flatten: bool, dtype: npt.DTypeLike | None):
+        self.player = player
+        self.seen = View(player.sensors, "sensor", flatten=flatten, dtype=dtype)
+        self.set = View(player.actuators, "actuator", flatten=flatten, dtype=dtype)
+        self._mask = _mask_of(player)
+        self.readings = np.zeros(player.sensors.size)
+
+    @property
+    def observation(self) -> Any:
+        """What it saw last, as a value of its observation space."""
+        return self.seen.value(self.readings)
+
+    def info(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``told`` with the mask of its actions, if there is one."""
+        if self._mask is None:
+            return dict(told)
+        return {**told, "action_mask": self.readings[self._mask].astype(np.int8)}
+
+
+def _mask_of(player: Player) -> slice | None:
+    """Return where in a player's readings the mask of its actions is: the sensor ``<actuator>_mask``."""
+    actuators, sensors = player.actuators, player.sensors
+    if len(actuators.uids) != 1 or not isinstance(actuators.spaces[0], Discrete):
+        return None
+    place = sensors.index.get(f"{actuators.uids[0]}_mask")
+    if place is None or sensors.spaces[place].size != actuators.spaces[0].n:
+        return None
+    return sensors.slices[place]
+
+
+class RunGame:
+    """What both forms have in common: the agents, their spaces, and the run that goes on.
+
+    Every body of the caller's agents is an agent here: it has the name of its agent in the document, with
+    ``@<number>`` if that has ``bodies``. See :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv` for the options;
+    ``agents`` are those of the document that are the caller's (``None``: all).
+
+    An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would have in the
+    run; ``reset(seed=s)`` begins at the first episode of the run with that seed. An agent's info has ``time``
+    (mosaik's ticks), and after an action the ``objective`` and all ``rewards`` by name; where it has a sensor
+    ``<actuator>_mask`` for its only actuator, also the ``action_mask``. An agent whose environments have ended is
+    gone; if they begin again within the episode, it sets nothing there.
+
+    :attr:`state_space` is that of :meth:`state`, all sensors of all environments. A copy, or what comes out of a
+    pickle, is made anew, and begins before its first episode.
+
+    Raises :class:`DocumentError` where the document cannot be run, :class:`ContractError` for names that it does
+    not have, and :class:`ActionError` for an action outside its space, which has not been made then.
+    """
+
+    render_mode = None
+
+    def __init__(  # noqa: PLR0913 (independent options)
+        self,
+        document: AnyDocument,
+        *,
+        agents: Sequence[str] | None = None,
+        phase: str | int | None = None,
+        seed: int | None = None,
+        reward: str = OBJECTIVE,
+        flatten: bool = True,
+        dtype: npt.DTypeLike | None = None,
+        others_learn: bool = False,
+        store: Store | str | os.PathLike[str] | None = None,
+    ):
+        found = read_document(document)
+        with open_store(store) as opened:
+            self.session = Session(
+                found,
+                phase=phase,
+                learners=agents,
+                seed=seed,
+                reward=reward,
+                options=Options(others_learn, opened),
+            )
+        try:
+            self._seats = {
+                name: Seat(player, flatten, dtype) for name, player in self.session.players.items()
+            }
+            if not self._seats:
+                raise ContractError(
+                    f"none of the agents of phase {self.session.phase.name!r} of run {found.uid!r} is yours: agents is "
+                    "empty"
+                )
+            self.state_space = Box(*self.session.state_bounds(), dtype=np.float64)
+        except BaseException:
+            self.session.close()
+            raise
+        self.possible_agents: list[str] = list(self._seats)
+        self.agents: list[str] = []
+        self.metadata = {
+            "name": found.uid,
+            "render_modes": [],
+            "is_parallelizable": not self.session.taking_turns,
+        }
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        """Return the space of an agent's observations; always the same object."""
+        return self._seat(agent).seen.space
+
+    def action_space(self, agent: str) -> Space[Any]:
+        """Return the space of an agent's actions; always the same object."""
+        return self._seat(agent).set.space
+
+    def state(self) -> FloatVector:
+        """Return the newest readings of all sensors of all environments: (readings,)."""
+        return self.session.state()
+
+    def close(self) -> None:
+        """End the episode that goes on, and let everything go."""
+        self.session.close()
+
+    def _seat(self, agent: str) -> Seat:
+        if agent not in self._seats:
+            raise ContractError(
+                f"there is no agent {agent!r}{did_you_mean(str(agent), self._seats)}; there is {', '.join(self._seats)}"
+            )
+        return self._seats[agent]
+
+    def _begin(self, seed: int | None) -> Turn:
+        turn = self.session.reset(seed)
+        self.agents = list(self.possible_agents)
+        self._see(turn)
+        return turn
+
+    def _go(self, turn: Turn, setpoints: Mapping[str, FloatVector]) -> Turn:
+        """Let those who act in ``turn`` set what is in ``setpoints``.
+
+        Return the next turn in which one of the agents acts, with all that has happened until then.
+        """
+        told = self._step(turn, setpoints)
+        while not (told.over or self._asked(told) or told.terminated.keys() >= set(self.agents)):
+            told = _joined(told, self._step(told, {}))
+        self._see(told)
+        return told
+
+    def _step(self, turn: Turn, setpoints: Mapping[str, FloatVector]) -> Turn:
+        nothing = {name: np.full(self._seats[name].player.actuators.size, np.nan) for name in turn.acting}
+        return self.session.step({**nothing, **setpoints})
+
+    def _asked(self, turn: Turn) -> list[str]:
+        """Return who of the agents that are there acts in ``turn``."""
+        # turn.terminated has whoever has just ended, in either way
+        return [name for name in turn.acting if name in self.agents and name not in turn.terminated]
+
+    def _see(self, turn: Turn) -> None:
+        """Take over what agents see; also those that are not asked, as far as that is known."""
+        for name in self.agents:
+            seat = self._seats[name]
+            body = seat.player.body
+            if name in turn.readings:
+                seat.readings = turn.readings[name]
+            elif body.filters is None:
+                # what a filter would make of it is only known when it is the agent's turn
+                seat.readings = body.channels.readings()
+
+
+def _joined(before: Turn, after: Turn) -> Turn:
+    """Return the turn ``after``, with what had happened when it was nobody's turn ``before``."""
+    # what comes after its end is another episode of the world, of which an agent does not hear
+    rewards = {name: value for name, value in after.rewards.items() if name not in before.terminated}
+    for name, value in before.rewards.items():
+        rewards[name] = rewards.get(name, 0.0) + value
+    ended = {name: before.readings[name] for name in before.terminated}
+    told = {name: info for name, info in before.infos.items() if name in ended or name not in after.infos}
+    return replace(
+        after,
+        readings=after.readings | ended,
+        rewards=rewards,
+        terminated=after.terminated | before.terminated,
+        truncated=after.truncated | before.truncated,
+        infos=after.infos | told,
+    )
+
+
+class RunParallelEnv(RunGame, ParallelEnv[str, Any, Any], EzPickle):
+    """The caller's agents act at once.
+
+    All that are still there give an action in each step. Where environments have different step sizes, an
+    agent to which nothing is new does not act: its action has no effect then, and ``acts`` in its info
+    is false (it says whether the *next* one has).
+    """
+
+    def __init__(self, document: AnyDocument, **options: Any):
+        EzPickle.__init__(self, document, **options)
+        super().__init__(document, **options)
+        if self.session.taking_turns:
+            self.close()
+            raise ContractError(
+                f"the agents of phase {self.session.phase.name!r} take turns: use palaestrai_mosaik.aec_env"
+            )
+
+    def reset(
+        self, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Begin an episode; ``options`` have no effect."""
+        turn = self._turn = self._begin(seed)
+        return self._observations(self.agents), self._infos(turn, self.agents)
+
+    def step(
+        self, actions: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        """Let all agents that are there act."""
+        there = self.agents
+        if not there:
+            raise ContractError("the episode is over, or was never begun: reset first")
+        for name in actions:
+            self._seat(name)
+        missing = [name for name in there if name not in actions]
+        if missing:
+            raise ContractError(f"there is no action for {', '.join(missing)}")
+        # all of them are checked before one has an effect
+        vectors = {name: self._seats[name].set.vector(actions[name]) for name in there}
+        mine = {name: vectors[name] for name in self._asked(self._turn)}
+        turn = self._turn = self._go(self._turn, mine)
+        ends = {name: turn.terminated.get(name, False) for name in there}
+        cuts = {name: turn.truncated.get(name, False) for name in there}
+        rewards = {name: turn.rewards.get(name, 0.0) for name in there}
+        self.agents = [name for name in there if not (ends[name] or cuts[name])]
+        return self._observations(there), rewards, ends, cuts, self._infos(turn, there)
+
+    def _observations(self, there: Sequence[str]) -> dict[str, Any]:
+        return {name: self._seats[name].observation for name in there}
+
+    def _infos(self, turn: Turn, there: Sequence[str]) -> dict[str, dict[str, Any]]:
+        return {
+            name: self._seats[name].info(
+                {"acts": name in turn.acting, **turn.infos.get(name, {"time": turn.time})}
+            )
+            for name in there
+        }
+
+
+class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
+    """The caller's agents are asked one after the other, in the document's order.
+
+    Where they take turns, the world steps after each of them; where all act at once, after the last one (what
+    they see is then the same state). An agent's reward is told with the next step of the world.
+    """
+
+    agent_selection: str
+
+    def __init__(self, document: AnyDocument, **options: Any):
+        EzPickle.__init__(self, document, **options)
+        super().__init__(document, **options)
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Begin an episode; ``options`` have no effect."""
+        turn = self._begin(seed)
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos = {name: {"time": turn.time} for name in self.agents}
+        self._chosen: dict[str, FloatVector] = {}
+        self._skip_agent_selection = None
+        self._take(turn)
+
+    def step(self, action: Any) -> None:
+        """Let the agent act whose turn it is; ``None`` for one whose episode is over."""
+        if not self.agents:
+            raise ContractError("the episode is over, or was never begun: reset first")
+        name = self.agent_selection
+        if self.terminations[name] or self.truncations[name]:
+            self._was_dead_step(action)
+            return
+        self._chosen[name] = self._seats[name].set.vector(action)
+        self._waiting.remove(name)
+        self._cumulative_rewards[name] = 0.0
+        self._clear_rewards()
+        if self._waiting:
+            self.agent_selection = self._waiting[0]
+        else:
+            chosen, self._chosen = self._chosen, {}
+            self._take(self._go(self._turn, chosen))
+        self._accumulate_rewards()
+
+    def observe(self, agent: str) -> Any:
+        """Return what an agent sees, or saw at the end of its episode."""
+        return self._seat(agent).observation
+
+    def _take(self, turn: Turn) -> None:
+        """Take over what has happened, and whose turn it is."""
+        self._turn = turn
+        self._waiting = self._asked(turn)
+        for name in self.agents:
+            if self.terminations[name] or self.truncations[name]:
+                continue
+            self.rewards[name] = turn.rewards.get(name, 0.0)
+            self.terminations[name] = turn.terminated.get(name, False)
+            self.truncations[name] = turn.truncated.get(name, False)
+            # what was told stays; the mask is that of what the agent sees now
+            self.infos[name] = self._seats[name].info(turn.infos.get(name, self.infos[name]))
+        self.agent_selection = self._waiting[0] if self._waiting else self.agents[0]
+        self._deads_step_first()
+
+
+def ordered(document: AnyDocument, **options: Any) -> AECEnv[str, Any, Any]:
+    """Return a :class:`RunAECEnv` that tells who uses it in the wrong order, as PettingZoo's own do."""
+    return OrderEnforcingWrapper(RunAECEnv(document, **options))

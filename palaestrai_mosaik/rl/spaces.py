@@ -1,0 +1,203 @@
+"""Channels of an agent as spaces of Gymnasium, and their values in these spaces."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from palaestrai_mosaik.types.vectors import Layout
+
+FloatVector = npt.NDArray[np.float64]
+FloatMatrix = npt.NDArray[np.float64]
+
+
+def gymnasium_space(space: Space) -> spaces.Space[Any]:
+    """Return the space of Gymnasium with the same values."""
+    if isinstance(space, Box):
+        return spaces.Box(space.low, space.high, space.shape, space.dtype.type)
+    if isinstance(space, Discrete):
+        return spaces.Discrete(space.n, start=space.start)
+    if isinstance(space, MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec)
+    if isinstance(space, MultiBinary):
+        return spaces.MultiBinary(space.n)
+    if isinstance(space, Tuple):
+        return spaces.Tuple([gymnasium_space(part) for part in space.spaces])
+    raise ContractError(f"Gymnasium has no space for {space}")
+
+
+class View:
+    """The flat vector of some channels as values of one space of Gymnasium.
+
+    ``kind`` is ``"sensor"`` or ``"actuator"``. Flat, :attr:`space` is a ``Discrete``, a ``MultiDiscrete``
+    or a ``MultiBinary`` where all channels are of these kinds (one ``Discrete``; all ``MultiBinary``;
+    else), and otherwise a ``Box`` of shape (numbers,) in the document's order. Not flat, it is a ``Dict``
+    of the channels by their full ids. ``dtype`` (``None``: the channels' own) is that of a flat ``Box``
+    with real numbers; where it is narrower, the bounds of sensors are rounded outwards, those of actuators
+    inwards.
+
+    Raises :class:`ContractError` for actuators that are partly whole numbers and partly real: these have no
+    flat form.
+    """
+
+    def __init__(
+        self, layout: Layout, kind: str, *, flatten: bool = True, dtype: npt.DTypeLike | None = None
+    ):
+        self.layout = layout
+        self.kind = kind
+        self.flatten = flatten
+        #: what is added to a flat vector of whole numbers to get what the document means
+        self._start: FloatVector | float = 0.0
+        self.space = self._flat_space(dtype) if flatten else self._dict()
+        self._shape = self.space.shape
+        self._dtype = self.space.dtype
+        self._one = isinstance(self.space, spaces.Discrete)
+
+    def value(self, vector: FloatVector) -> Any:
+        """Return the value for the flat ``vector`` (numbers,)."""
+        if self.flatten:
+            if self._one:
+                return np.int64(vector[0])
+            if self._dtype == vector.dtype:
+                return vector
+            return (vector - self._start).astype(self._dtype)
+        layout = self.layout
+        return {
+            uid: _shaped(space, vector[part])
+            for uid, space, part in zip(layout.uids, layout.spaces, layout.slices, strict=True)
+        }
+
+    def vector(self, value: Any) -> FloatVector:
+        """Return the flat vector of ``value``; who takes it looks at bounds. Raises :class:`ActionError`."""
+        layout = self.layout
+        if self.flatten:
+            try:
+                vector = np.array(value, dtype=np.float64).reshape(-1)
+            except (TypeError, ValueError) as error:
+                raise ActionError(f"the action {value!r} is not in {self.space}: {error}") from error
+            if np.shape(value) != self._shape:
+                raise ActionError(
+                    f"the action has the shape {np.shape(value)}, but {self.space} has {self._shape}: one number for each "
+                    f"of {', '.join(layout.uids)}"
+                )
+            if not self._one:
+                vector += self._start
+        else:
+            vector = self._joined(value)
+        if math.isnan(vector.sum()):
+            self.check(vector)
+        return vector
+
+    def values(self, matrix: FloatMatrix) -> Any:
+        """Return flat vectors (n, numbers) as a batch of flat values."""
+        if self._one:
+            return matrix[:, 0].astype(np.int64)
+        return matrix if self._dtype == matrix.dtype else (matrix - self._start).astype(self._dtype)
+
+    def vectors(self, values: Any, shape: tuple[int, ...]) -> FloatMatrix:
+        """Return a batch of flat values, which has this ``shape``, as flat vectors (n, numbers); nothing is checked."""
+        try:
+            matrix = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ActionError(
+                f"the actions {values!r} are not in a batch of {self.space}: {error}"
+            ) from error
+        if matrix.shape != shape:
+            raise ActionError(
+                f"the actions have the shape {matrix.shape}, but a batch of {self.space} has {shape}"
+            )
+        matrix = matrix.reshape(shape[0], -1)
+        return matrix if self._one else matrix + self._start
+
+    def check(self, vector: FloatVector) -> None:
+        """Raise :class:`ActionError` for the first channel whose value is NaN or outside its space."""
+        layout = self.layout
+        for uid, part in zip(layout.uids, layout.slices, strict=True):
+            if np.isnan(vector[part]).any():
+                raise ActionError(f"the set-point of {self.kind} {uid!r} is NaN, which is in no space")
+        layout.check(vector)
+
+    def _joined(self, value: Any) -> FloatVector:
+        layout = self.layout
+        if not isinstance(value, dict):
+            raise ActionError(f"the action must be a dict with {', '.join(layout.uids)}, not {value!r}")
+        for uid in value:
+            if uid not in layout.index:
+                raise ActionError(f"there is no {self.kind} {uid!r}{did_you_mean(uid, layout.uids)}")
+        vector = np.full(layout.size, np.nan)
+        for uid, space, part in zip(layout.uids, layout.spaces, layout.slices, strict=True):
+            if uid not in value:
+                raise ActionError(f"the action has no value for {self.kind} {uid!r}")
+            try:
+                vector[part] = space.flatten(value[uid])
+            except ValueError as error:
+                raise ActionError(f"{self.kind} {uid!r}: {error}") from error
+        return vector
+
+    def _dict(self) -> spaces.Dict:
+        layout = self.layout
+        return spaces.Dict({u: gymnasium_space(s) for u, s in zip(layout.uids, layout.spaces, strict=True)})
+
+    def _flat_space(self, dtype: npt.DTypeLike | None) -> spaces.Space[Any]:
+        layout = self.layout
+        low, high = layout.low, layout.high
+        countable = (Discrete, MultiDiscrete, MultiBinary)
+        if layout.uids and all(isinstance(space, countable) for space in layout.spaces):
+            if len(layout.spaces) == 1 and isinstance(layout.spaces[0], Discrete):
+                return gymnasium_space(layout.spaces[0])
+            if all(isinstance(space, MultiBinary) for space in layout.spaces):
+                return spaces.MultiBinary(layout.size)
+            self._start = low
+            return spaces.MultiDiscrete((high - low + 1).astype(np.int64))
+        whole = layout.any_integral and bool(layout.integral.all())
+        if self.kind == "actuator" and layout.any_integral and not whole:
+            raise ContractError(
+                "these actuators are partly whole numbers and partly real ones, which no flat space has: make the "
+                f"environment with flatten=False ({', '.join(layout.uids)})"
+            )
+        if whole:
+            return spaces.Box(low.astype(np.int64), high.astype(np.int64), dtype=np.int64)
+        kind = _common_type(layout) if dtype is None else np.dtype(dtype)
+        if kind.kind != "f":
+            raise ContractError(f"dtype must be a floating-point type, not {kind}")
+        inwards = self.kind == "actuator"
+        return spaces.Box(*_rounded(low, high, kind, inwards=inwards), dtype=kind.type)
+
+
+def _common_type(layout: Layout) -> np.dtype[Any]:
+    kinds = [space.dtype for space in layout.spaces]
+    if not kinds or any(kind is None or kind.kind != "f" for kind in kinds):
+        return np.dtype(np.float64)
+    return np.result_type(*(kind for kind in kinds if kind is not None))
+
+
+def _rounded(
+    low: FloatVector, high: FloatVector, kind: np.dtype[Any], *, inwards: bool
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the bounds in a type that may be narrower."""
+    up, down = np.array(np.inf, kind), np.array(-np.inf, kind)
+    with np.errstate(over="ignore"):
+        lower, upper = low.astype(kind), high.astype(kind)
+    if inwards:
+        lower = np.where(lower < low, np.nextafter(lower, up), lower)
+        upper = np.where(upper > high, np.nextafter(upper, down), upper)
+    else:
+        lower = np.where(lower > low, np.nextafter(lower, down), lower)
+        upper = np.where(upper < high, np.nextafter(upper, up), upper)
+    return lower, upper
+
+
+def _shaped(space: Space, vector: FloatVector) -> Any:
+    """Return the value of one channel as Gymnasium has it: an array, but for a ``Discrete``."""
+    if isinstance(space, Discrete):
+        return np.int64(vector[0])
+    if isinstance(space, Tuple):
+        return space.unflatten(vector)
+    assert space.shape is not None and space.dtype is not None
+    return vector.astype(space.dtype).reshape(space.shape)

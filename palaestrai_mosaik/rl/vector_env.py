@@ -1,0 +1,215 @@
+"""Many copies of a run document's world as one vector environment of Gymnasium."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import error
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
+from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.experiment import ClassSpec
+from palaestrai_mosaik.simulation.batch_body import BatchBody
+
+from .batched import NoBatch, batched
+from .driver import AnyDocument, Driver, Options, find_phase, open_store, read_document
+from .gymnasium_env import RunEnv, only_agent
+from .session import OBJECTIVE, OutsideMuscle, reward_column
+from .spaces import View
+
+try:
+    from gymnasium.vector import AutoresetMode
+except ImportError:
+    # Gymnasium 1.0 knows this one way only
+    _METADATA: dict[str, Any] = {"render_modes": []}
+else:
+    _METADATA = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import Store
+
+FloatMatrix = npt.NDArray[np.float64]
+
+#: where the copies are
+BACKENDS = ("world", "sync", "async")
+
+
+class OutsideBatchMuscle(OutsideMuscle, BatchMuscle):
+    """Stands for the caller in all copies: sets what he has decided, (copies, set-points)."""
+
+    def propose_batch(self, batch: BatchReadings) -> tuple[npt.ArrayLike, Sequence[Any] | None]:
+        return self.decision[batch.bodies], None
+
+
+def vector_env(
+    document: AnyDocument, num_envs: int = 1, *, backend: str | None = None, **options: Any
+) -> VectorEnv[Any, Any, Any]:
+    """Return ``num_envs`` copies of a run document's world as a vector environment.
+
+    ``backend``: ``"world"``: all of them in one mosaik world, as a batched environment
+    (:class:`RunVectorEnv`); ``"sync"``: a world each, one after the other; ``"async"``: a process each
+    (both are Gymnasium's own). ``None``: one world where that is possible, otherwise ``"sync"``.
+    ``options`` are those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`. All backends reset a copy
+    that has ended with the next step.
+
+    Raises :class:`ContractError` where ``"world"`` is wanted and not possible; it says why.
+    """
+    if backend not in (None, *BACKENDS):
+        raise ContractError(
+            f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}{did_you_mean(str(backend), BACKENDS)}"
+        )
+    if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
+        raise ContractError(f"num_envs must be a whole number of at least 1, not {num_envs!r}")
+    found = read_document(document)
+    if backend in (None, "world"):
+        try:
+            return RunVectorEnv(found, num_envs, **options)
+        except NoBatch as reason:
+            if backend == "world":
+                raise ContractError(f"the copies cannot share a world: {reason}") from reason
+    makers = [partial(RunEnv, found, **options)] * num_envs
+    return AsyncVectorEnv(makers) if backend == "async" else SyncVectorEnv(makers)
+
+
+class RunVectorEnv(VectorEnv[Any, Any, Any]):
+    """``num_envs`` copies of a phase's world, stepped as arrays in one mosaik world.
+
+    The options are those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`; ``first`` is the number of
+    the first copy. Copy ``k`` draws the streams of number ``first + k``, and lives through the same in any
+    batch. A copy that has ended begins again with the next step, whose action for it has no effect
+    (``AutoresetMode.NEXT_STEP``). It goes on with its streams, so that only the first episodes after
+    ``reset(seed=s)`` begin where the seed says.
+
+    ``info`` has ``time``, and after a step ``objective`` and ``rewards`` by name, each (num_envs,), with
+    Gymnasium's masks (``_objective``).
+
+    Raises :class:`NoBatch` where a copy would not live through the same as it does alone.
+    """
+
+    metadata = _METADATA
+
+    def __init__(  # noqa: PLR0913 (independent options)
+        self,
+        document: AnyDocument,
+        num_envs: int = 1,
+        *,
+        agent: str | None = None,
+        phase: str | int | None = None,
+        seed: int | None = None,
+        reward: str = OBJECTIVE,
+        flatten: bool = True,
+        dtype: npt.DTypeLike | None = None,
+        others_learn: bool = False,
+        store: Store | str | os.PathLike[str] | None = None,
+        first: int = 0,
+        render_mode: str | None = None,
+    ):
+        if not flatten or render_mode is not None:
+            raise NoBatch("observations are not flat, or are to be shown")
+        found = read_document(document)
+        one = find_phase(found, phase)
+        own = only_agent(one.agents, agent).name
+        found, many = batched(found, one, own, num_envs, first)
+        muscle = ClassSpec(f"{__name__}:{OutsideBatchMuscle.__name__}")
+        with open_store(store) as opened:
+            self._driver = Driver(found, many, {own: muscle}, Options(others_learn, opened))
+        self._end = weakref.finalize(self, self._driver.close)
+        try:
+            self._bodies = [one for one in self._driver.worker.bodies if isinstance(one, BatchBody)]
+            (body,) = (one for one in self._bodies if one.agent == own)
+            self._body = body
+            self._column = reward_column(reward, body.reward_names, own)
+            self._seen = View(body.sensors, "sensor", dtype=dtype)
+            self._set = View(body.actuators, "actuator", dtype=dtype)
+        except BaseException:
+            self._driver.close()
+            raise
+        self.num_envs = num_envs
+        self.single_observation_space = self._seen.space
+        self.single_action_space = self._set.space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._shape = self.action_space.shape or ()
+        self._seed = found.seed if seed is None else seed
+        self._episode = -1
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin anew in all copies. There is one ``seed`` for all of them, and there are no ``options``."""
+        if seed is not None and not isinstance(seed, int | np.integer):
+            raise ContractError("the copies of one world have one seed: a whole number, or None")
+        super().reset(seed=None if seed is None else int(seed))
+        if options:
+            raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
+        self._driver.end()
+        if seed is None:
+            self._episode += 1
+        else:
+            self._seed, self._episode = int(seed), 0
+            self._driver.forget()
+        self._driver.begin(self._episode, self._seed)
+        return self._observed(), {"time": self._times()}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Act in all copies; those that have ended begin again."""
+        driver, body = self._driver, self._body
+        if driver.over:
+            raise error.ResetNeeded("there is no episode: call reset")
+        acting = ~body.outs
+        body.muscle.decision = self._decision(actions, acting)  # type: ignore[attr-defined]
+        driver.go()
+        count = self.num_envs
+        rewards, objective = np.zeros(count), np.full(count, np.nan)
+        infos: dict[str, Any] = {"time": self._times()}
+        rows = body.closed
+        if rows is not None and acting.any():
+            objective[rows.places] = rows.value
+            chosen = rows.value if self._column is None else rows.rewards[:, self._column]
+            rewards[rows.places] = np.where(np.isnan(chosen), 0.0, chosen)
+            named = np.full((count, len(body.reward_names)), np.nan)
+            named[rows.places] = rows.rewards
+            infos["rewards"] = {name: named[:, i] for i, name in enumerate(self._names())}
+        infos[OBJECTIVE], infos[f"_{OBJECTIVE}"] = objective, acting
+        ended = body.outs & acting
+        terminated = ended & (body.port.vector[:count, -2] != 0)
+        # what conditions would need: nobody asks for it here
+        for other in self._bodies:
+            other.forget()
+        return self._observed(), rewards, terminated, ended & ~terminated, infos
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Let everything go."""
+        self._driver.close()
+
+    def _names(self) -> list[str]:
+        """Return the names of the rewards without the number of a copy."""
+        start = f"{self._body.port.uid}."
+        return [start + name[len(start) :].split(".", 1)[1] for name in self._body.reward_names]
+
+    def _times(self) -> npt.NDArray[np.int64]:
+        return np.full(self.num_envs, self._driver.director.time)
+
+    def _observed(self) -> Any:
+        return self._seen.values(self._body.readings_now())
+
+    def _decision(self, actions: Any, acting: npt.NDArray[np.bool_]) -> FloatMatrix:
+        matrix = self._set.vectors(actions, self._shape)
+        layout = self._body.actuators
+        wrong = (layout.outside(matrix) | np.isnan(matrix)).any(axis=1) & acting
+        if wrong.any():
+            copy = int(np.argmax(wrong))
+            try:
+                self._set.check(matrix[copy])
+            except ActionError as found:
+                found.add_note(f"in copy {copy}")
+                raise
+        return matrix
