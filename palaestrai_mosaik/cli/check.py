@@ -39,7 +39,7 @@ def _check(path: str, environments: bool) -> int:
     # what is on standard output comes first where both streams are one
     sys.stdout.flush()
     from palaestrai_mosaik.run.inspect import Inspection
-    from palaestrai_mosaik.run.parts import BASES
+    from palaestrai_mosaik.run.parts import BASES, class_of
 
     warnings: Sequence[Problem] = ()
     if environments:
@@ -47,7 +47,7 @@ def _check(path: str, environments: bool) -> int:
         inspection.close()
         problems, warnings = inspection.problems, inspection.warnings
     else:
-        problems = list(check_classes(document, BASES))
+        problems = list(check_classes(document, BASES, class_of))
     for warning in (*document.warnings, *warnings):
         say(f"warning: {warning}", error=True)
     if problems:

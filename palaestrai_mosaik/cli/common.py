@@ -71,7 +71,9 @@ def _call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNSOUND
     try:
-        _warn_of_password(getattr(arguments, "store", None))
+        _warn_of_password(getattr(arguments, "store", None), "--store ")
+        # the database that results are imported from
+        _warn_of_password(getattr(arguments, "source", None))
         code: int = arguments.function(arguments)
     except DocumentError as error:
         print_problems(error.problems)
@@ -97,7 +99,7 @@ def store_option(store: str | None) -> str:
     return f" --store {shlex.quote(shown(store))}"
 
 
-def _warn_of_password(store: object) -> None:
+def _warn_of_password(store: object, option: str = "") -> None:
     """Say so where a password stands on the command line, for all users of the machine to read."""
     if not isinstance(store, str) or "://" not in store:
         return
@@ -105,8 +107,8 @@ def _warn_of_password(store: object) -> None:
 
     if holds_password(store):
         print(
-            f"warning: the password in --store {shown(store)} can be seen by all users of this machine in the list of "
-            "processes; better: --store @FILE (its first line is the URL), --store env:NAME, or a URL without "
+            f"warning: the password in {option}{shown(store)} can be seen by all users of this machine in the list of "
+            f"processes; better: {option}@FILE (its first line is the URL), {option}env:NAME, or a URL without "
             "password and ~/.pgpass",
             file=sys.stderr,
         )

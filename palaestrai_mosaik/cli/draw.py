@@ -21,11 +21,11 @@ def graph(path: str, phase: int | str, output: str | None) -> int:
     """Draw the world of a phase of the document at ``path``; print it if there is no ``output``."""
     from palaestrai_mosaik.experiment import check_classes, load
     from palaestrai_mosaik.run import inspect
-    from palaestrai_mosaik.run.parts import BASES
+    from palaestrai_mosaik.run.parts import BASES, class_of
     from palaestrai_mosaik.simulation.graph import draw_graph, graph_text, world_graph
 
     document = load(path)
-    problems = check_classes(document, BASES)
+    problems = check_classes(document, BASES, class_of)
     if problems:
         raise DocumentError(problems)
     try:

@@ -57,6 +57,7 @@ def _start(arguments: argparse.Namespace) -> int:
             quiet=arguments.quiet,
             resume=arguments.resume,
             checkpoint_every=arguments.checkpoint_every,
+            scalars=arguments.scalars,
         )
 
 
@@ -143,6 +144,12 @@ def _verify(arguments: argparse.Namespace) -> int:
     return verify(_location(arguments), arguments.runs, everything=arguments.all, mark=arguments.mark_failed)
 
 
+def _import(arguments: argparse.Namespace) -> int:
+    from .import_results import import_palaestrai
+
+    return import_palaestrai(arguments.source, _location(arguments), arguments.experiment_run)
+
+
 def _graph(arguments: argparse.Namespace) -> int:
     from .draw import graph
 
@@ -193,6 +200,14 @@ def _add_document_commands(command: Command) -> None:
         default=60.0,
         metavar="SECONDS",
         help="how often a run saves its state for --resume (default: 60; 0: never)",
+    )
+    start.add_argument(
+        "--scalars",
+        action="append",
+        default=[],
+        metavar="SINK",
+        help="also write objectives, rewards and statistics of each episode to tensorboard:FOLDER, wandb:PROJECT "
+        "or jsonl:FILE while the run goes on; may be given several times",
     )
 
     add_allow_modules(start)
@@ -278,6 +293,15 @@ def _add_result_commands(command: Command) -> None:
         help="record finished runs that are damaged as failed, so that arsenai resume executes them again",
     )
     _add_store(verify)
+
+    imported = command(
+        "import", _import, "bring results of palaestrAI into the store, beside those that are there"
+    )
+    imported.add_argument(
+        "source", metavar="DATABASE", help="SQLite file, URL, @FILE (holds the URL) or env:NAME"
+    )
+    imported.add_argument("--experiment-run", metavar="UID", help="only runs of this run document")
+    _add_store(imported)
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:

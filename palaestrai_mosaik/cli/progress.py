@@ -12,10 +12,13 @@ _LINES, _BAR = 5.0, 0.1
 
 
 class CountProgress:
-    """Called with how many runs are done of how many; ``name`` is the bar's, ``done`` what lines say of them."""
+    """Called with how many runs are done of how many; ``name`` is the bar's, ``done`` what lines say of them.
 
-    def __init__(self, stream: TextIO, name: str, done: str):
-        self._stream, self._name, self._done = stream, name, done
+    ``unit``: one of what is counted.
+    """
+
+    def __init__(self, stream: TextIO, name: str, done: str, unit: str = "run"):
+        self._stream, self._name, self._done, self._unit = stream, name, done, unit
         self._show: Callable[[int, int], None] = self._bar if stream.isatty() else self._line
         self._tqdm: Any = None
         self._interval = _BAR if stream.isatty() else _LINES
@@ -38,7 +41,7 @@ class CountProgress:
             self._tqdm.close()
 
     def _line(self, done: int, total: int) -> None:
-        print(f"{done:,} of {total:,} runs {self._done}", file=self._stream, flush=True)
+        print(f"{done:,} of {total:,} {self._unit}s {self._done}", file=self._stream, flush=True)
 
     def _bar(self, done: int, total: int) -> None:
         if self._tqdm is None:
@@ -47,7 +50,7 @@ class CountProgress:
             self._tqdm = tqdm(
                 total=total,
                 desc=self._name,
-                unit="run",
+                unit=self._unit,
                 file=self._stream,
                 leave=False,
                 dynamic_ncols=True,

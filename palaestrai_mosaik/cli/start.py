@@ -15,6 +15,7 @@ from pathlib import Path
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem, RunInterrupted
 from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.run import Progress, earlier_run, execute, make_progress
+from palaestrai_mosaik.run.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 
 from .common import (
@@ -118,15 +119,23 @@ class _Results:
 
 
 def start(
-    paths: Sequence[str], *, store: str | None, quiet: bool, resume: bool, checkpoint_every: float
+    paths: Sequence[str],
+    *,
+    store: str | None,
+    quiet: bool,
+    resume: bool,
+    checkpoint_every: float,
+    scalars: Sequence[str] = (),
 ) -> int:
     """Execute the run documents at ``paths``; return the exit code.
 
     All documents are read before anything runs. A run that fails does not keep the next
     ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing. With
     ``resume``, the newest run of a document goes on if it did not finish, and nothing is
-    done if it did. Checkpoints are written every ``checkpoint_every`` seconds.
+    done if it did. Checkpoints are written every ``checkpoint_every`` seconds. ``scalars`` names sinks
+    of scalars, such as ``tensorboard:runs``.
     """
+    check_sinks(scalars)
     documents = _load(paths)
     for document in documents:
         for warning in document.warnings:
@@ -141,7 +150,7 @@ def start(
                 if code is not None:
                     codes.append(code)
                     continue
-            codes.append(_execute(document, results, quiet, instance, checkpoint_every))
+            codes.append(_execute(document, results, quiet, instance, checkpoint_every, scalars))
             if codes[-1] == INTERRUPTED:
                 break
     if len(documents) > 1:
@@ -186,7 +195,12 @@ def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | N
 
 
 def _execute(
-    document: RunDocument, results: _Results, quiet: bool, resume: str | None, checkpoint_every: float
+    document: RunDocument,
+    results: _Results,
+    quiet: bool,
+    resume: str | None,
+    checkpoint_every: float,
+    scalars: Sequence[str],
 ) -> int:
     tally = _Tally(make_progress(quiet=quiet))
     clock = time.perf_counter()
@@ -197,6 +211,7 @@ def _execute(
             progress=tally,
             resume=resume,
             checkpoint_every=checkpoint_every,
+            scalars=scalars,
         )
     except (RunInterrupted, KeyboardInterrupt):
         tally.stop("interrupted")

@@ -107,7 +107,7 @@ class _Child:
         plan = start.plan
         self._conditions = [
             *make_conditions(plan.phase.simulation.conditions),
-            *make_conditions(plan.conditions),
+            *make_conditions(plan.conditions, of_run=True),
         ]
         self._make()
         self._send(Answer())

@@ -17,6 +17,8 @@ from .progress import Progress
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import InstanceRecorder, Store
 
+    from .scalars import Scalars
+
 
 @dataclass
 class Context:
@@ -31,3 +33,4 @@ class Context:
     interrupt: Interrupt
     loop: asyncio.AbstractEventLoop
     pool: Pool
+    scalars: Scalars | None = None

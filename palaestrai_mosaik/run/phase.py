@@ -70,7 +70,7 @@ class PhaseRunner:
         self.context = context
         self.phase = phase
         self.conditions = make_conditions(phase.simulation.conditions)
-        self.run_conditions = make_conditions(context.document.conditions)
+        self.run_conditions = make_conditions(context.document.conditions, of_run=True)
         self.keepers: dict[str, BrainKeeper] = {
             spec.name: brain_keeper(spec, phase, context.document, context.directory, context.store)
             for spec in phase.agents
@@ -79,6 +79,7 @@ class PhaseRunner:
         self.recorder: Any = None
         self.team: Team | None = None
         self.steps = 0
+        self.scalars = context.scalars.phase(phase) if context.scalars is not None else None
         #: for each worker, the agents' mean objectives in each of its training episodes
         self.history: list[list[Mapping[str, float]]] = [[] for _ in range(phase.workers)]
         #: the evaluations so far: for each, the reports that there are yet
@@ -113,6 +114,8 @@ class PhaseRunner:
             raise
         finally:
             endings: list[Callable[[], None]] = [] if self.team is None else [self.team.close]
+            if self.scalars is not None:
+                endings.append(self.scalars.finish)
             if self.recorder is not None:
                 endings.append(partial(self.recorder.finish, reason))
             all_of(endings)
@@ -156,6 +159,8 @@ class PhaseRunner:
         else:
             self.team = ProcessTeam(plans, context, learning)
         self.recorder = self._recorder(ports, groups, again=state is not None)
+        if self.scalars is not None and self.recorder is not None:
+            self.recorder = self.scalars.recording(self.recorder)
         self.team.on_report = self._record
         self.team.start(self.recorder)
         if state is not None:
@@ -298,6 +303,8 @@ class PhaseRunner:
         outcome = report.outcome()
         means = {name: outcome.mean_objective(name) for name in report.objectives}
         self.history[report.worker].append(means)
+        if self.scalars is not None:
+            self.scalars.episode(report)
         self.context.progress.episode(report.worker, report.number, report.steps, means)
 
     def _judge(self, report: EpisodeReport) -> Verdict | None:
@@ -328,6 +335,9 @@ class PhaseRunner:
     def _judge_evaluation(self, number: int) -> Verdict | None:
         """Tell brains and conditions about an evaluation that all workers have run."""
         phase, reports = self.phase, self.evaluations[number]
+        if self.scalars is not None:
+            for report in reports:
+                self.scalars.episode(report)
         metrics: dict[str, dict[str, float]] = {}
         for spec in phase.agents:
             metrics[spec.name] = metrics_of(spec.name, reports)

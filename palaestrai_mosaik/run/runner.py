@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from .phase import PhaseResult, PhaseRunner
 from .process import Pool
 from .progress import Progress
 from .resume import reopen, versions
+from .scalars import RunName, Scalars, check_sinks
 from .sessions import StoredSessions
 from .worker import event_loop
 
@@ -60,13 +62,15 @@ def execute(
     interrupt: Interrupt | None = None,
     resume: str | None = None,
     checkpoint_every: float = INTERVAL,
+    scalars: Sequence[str] = (),
 ) -> RunResult:
     """Run ``document`` and record it in ``store`` (nowhere if there is none).
 
     ``resume`` is an instance of ``document`` in ``store`` that did not finish
     (:func:`~palaestrai_mosaik.run.resume.earlier_run`): it goes on from its last whole checkpoint, with the result that it
     would have had undisturbed. While a train phase runs, a checkpoint is written every
-    ``checkpoint_every`` seconds (0: never), or less often where it takes long.
+    ``checkpoint_every`` seconds (0: never), or less often where it takes long. ``scalars`` names
+    sinks, such as ``tensorboard:runs`` (:mod:`.scalars`).
 
     Raises :class:`DocumentError` before anything runs if the document cannot be run,
     :class:`RunInterrupted` if the user ended it, and else whatever stopped it. In the
@@ -74,6 +78,7 @@ def execute(
     recorded is kept.
     """
     progress = progress or Progress()
+    check_sinks(scalars)
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupt or Interrupt())
         inspection = Inspection(document, StoredSessions.of(store))
@@ -118,7 +123,7 @@ def execute(
             checkpoints = None
             if recorder is not None:
                 checkpoints = Checkpoints(directory, document.hash, versions(), checkpoint_every)
-            _Phases(context, result, checkpoints).run(state)
+            _Phases(context, result, checkpoints).run(state, scalars)
         except (RunInterrupted, KeyboardInterrupt) as error:
             if recorder is not None:
                 recorder.finish("interrupted", error)
@@ -150,8 +155,16 @@ class _Phases:
         #: why the last checkpoint was not written
         self._missed = ""
 
-    def run(self, state: dict[str, Any] | None) -> None:
-        """Run all phases, or those that a checkpoint's ``state`` leaves."""
+    def run(self, state: dict[str, Any] | None, scalars: Sequence[str]) -> None:
+        """Run all phases, or those that a checkpoint's ``state`` leaves; tell the sinks of ``scalars``."""
+        if not scalars:
+            self._run(state)
+            return
+        name = RunName(self.result.uid, self.result.instance or "")
+        with closing(Scalars(scalars, name, self.result.directory, self._warn)) as self.context.scalars:
+            self._run(state)
+
+    def _run(self, state: dict[str, Any] | None) -> None:
         first, inside = 0, None
         if state is not None:
             first, inside, self.result.phases = state["phase"], state["inside"], state["results"]

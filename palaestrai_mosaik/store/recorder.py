@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: the file that an instance's directory holds once the run has ended, whatever its status
 MARKER = "complete.json"
 
-Status = Literal["finished", "failed", "interrupted"]
+Status = Literal["finished", "failed", "interrupted", "lost"]
 
 
 class InstanceRecorder:
