@@ -25,7 +25,8 @@ test-slow: .venv/ready-test
 
 # beside palaestrAI and MIDAS, which need other releases of some packages
 test-peer: .venv-peer/ready
-	$(THREADS) .venv-peer/bin/python -m pytest -q -n 2 tests/peer
+	PALAESTRAI_MOSAIK_TEST_PEER_SOURCES=$(CURDIR)/.venv-peer/sources \
+	    $(THREADS) .venv-peer/bin/python -m pytest -q -n 2 tests/peer
 
 lint: .venv/ready-lint
 	$(BIN)/ruff check
@@ -72,4 +73,9 @@ clean:
 .venv-peer/ready: pyproject.toml tests/peer/requirements.txt
 	test -x .venv-peer/bin/pip || $(PYTHON) -m venv .venv-peer
 	.venv-peer/bin/pip install --disable-pip-version-check --quiet -r tests/peer/requirements.txt --editable '.[test]'
+	# palaestrAI's own example documents are in its sources only
+	rm -rf .venv-peer/sources && mkdir .venv-peer/sources
+	cd .venv-peer/sources && ../bin/pip download --disable-pip-version-check --quiet --no-deps --no-binary :all: \
+	    $$(grep -E '^palaestrai(-environments)?==' ../../tests/peer/requirements.txt) \
+	    && for file in *.tar.gz; do tar xzf "$$file"; done
 	touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from palaestrai_mosaik.types.mode import Mode
@@ -38,6 +39,7 @@ from .readers import (
     optional_class,
     parameters,
 )
+from .sources import points_before_the_first
 from .vocabulary import AGENT, AGENT_WITH_BODIES, BRIDGES, CONTROLLERS, MODES, RUN_CONFIG, SIMULATION
 
 Spec = TypeVar("Spec")
@@ -66,6 +68,12 @@ class ModelBuilder:
                 self.found.error(raw.at.place, f"the phase {raw.name!r} needs at least one of {topic!r}")
         environments = self._entries((*here, "environments"), raw.environments, self._environment)
         agents = self._entries((*here, "agents"), raw.agents, lambda entry, _: self._agent(entry, raw))
+        agents = tuple(
+            replace(agent, load=None)
+            if agent.load is not None and points_before_the_first(agent.load, index)
+            else agent
+            for agent in agents
+        )
         simulation = self._simulation(raw, (*here, "simulation"))
         config = self._phase_config(raw.phase_config)
         if simulation is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from palaestrai_mosaik.errors import NameResolutionError, Problem, did_you_mean
@@ -13,12 +13,14 @@ from .model import ClassSpec, Place, RunDocument
 from .names import resolve
 
 
-def check_classes(document: RunDocument, bases: Mapping[str, type] | None = None) -> list[Problem]:
+def check_classes(
+    document: RunDocument, bases: Mapping[str, type] | None = None, find: Callable[[str, str], type] = resolve
+) -> list[Problem]:
     """Import every class that ``document`` names and return what is wrong with any of them.
 
-    A class must be importable, derive from its topic's class in ``bases`` (topics:
-    ``names.TOPICS``; a topic left out is not checked), be no abstract class, and take
-    the document's params as keywords of its constructor.
+    A class must be importable (``find`` returns it for a name and a topic), derive from its
+    topic's class in ``bases`` (topics: ``names.TOPICS``; a topic left out is not checked), be no
+    abstract class, and take the document's params as keywords of its constructor.
     """
     bases = bases or {}
     problems: dict[Problem, None] = {}
@@ -26,7 +28,7 @@ def check_classes(document: RunDocument, bases: Mapping[str, type] | None = None
     for topic, name, params, place in named_classes(document):
         key = (topic, id(params))  # an inherited spec is shared: look at it once
         if key not in checked:
-            checked[key] = list(_faults(topic, name, params, bases.get(topic)))
+            checked[key] = list(_faults(find, topic, name, params, bases.get(topic)))
             for message, tail in checked[key]:
                 problems[document.problem(message, *place, *tail)] = None
     return list(problems)
@@ -68,10 +70,12 @@ def _listed(
         yield topic, spec.name, spec.params, (*place, number)
 
 
-def _faults(topic: str, name: str, params: dict[str, Any], base: type | None) -> Iterator[tuple[str, Place]]:
+def _faults(
+    find: Callable[[str, str], type], topic: str, name: str, params: dict[str, Any], base: type | None
+) -> Iterator[tuple[str, Place]]:
     """Yield what is wrong, with the place relative to the class's own."""
     try:
-        cls = resolve(name, topic)
+        cls = find(name, topic)
     except NameResolutionError as error:
         yield str(error), ("name",)
         return

@@ -17,6 +17,7 @@ from .check import ModelBuilder, header, run_config_of
 from .effects import warn_of_no_effect
 from .located import Findings, Lines, Located, show
 from .model import RunDocument
+from .palaestrai_keys import hint
 from .readers import identifier
 from .sources import check_sources, warn_of_snapshots
 from .vocabulary import TOP
@@ -114,6 +115,7 @@ def _document(data: Any, found: Findings, text: str) -> RunDocument:
     if found.errors:
         raise DocumentError(found.errors)
     warn_of_no_effect(found, raw, sound)
+    hint(found, raw)
     warn_of_snapshots(found, uid, raw)
     canonical = canonical_document(uid, seed, version, sound, conditions)
     return RunDocument(

@@ -138,7 +138,7 @@ class Findings:
             key = section.spellings.get(word, word) if isinstance(word, str) else word
             place = (*at.place, word)
             if key in section.ignored:
-                self.warn(place, f"{word!r} is a key of palaestrAI that has no effect here")
+                self.warn(place, f"{word!r} has no effect here: {section.ignored[key]}")
             elif key not in section.keys:
                 self.error(
                     place,

@@ -52,6 +52,17 @@ def _in_described(params: Mapping[str, Any]) -> Iterator[Naming]:
                     yield word, (*place, key), False
 
 
+def _in_mosaik(params: Mapping[str, Any]) -> Iterator[Naming]:
+    module = params.get("module")
+    if isinstance(module, str):
+        yield module.partition(":")[0], ("module",), False
+    yield from _module_of(params.get("terminal_condition"), ("terminal_condition",))
+
+
+def _in_pettingzoo(params: Mapping[str, Any]) -> Iterator[Naming]:
+    yield from _module_of(params.get("id"), ("id",))
+
+
 def _module_of(name: Any, place: Place) -> Iterator[Naming]:
     if isinstance(name, str) and ":" in name:
         yield name.partition(":")[0], place, False
@@ -62,6 +73,8 @@ _INSIDE: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Naming]]] = {
     "Copies": _in_copies,
     "DescribedCoSimulation": _in_described,
     "GymnasiumEnvironment": _in_gymnasium,
+    "MosaikEnvironment": _in_mosaik,
+    "PettingZooEnvironment": _in_pettingzoo,
 }
 
 

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _ENVIRONMENT = "palaestrai_mosaik.environment.dummy"
+_MOSAIK = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
 _LIBRARY = "palaestrai_mosaik.agent.library"
 _FILTERS = "palaestrai_mosaik.agent.filters"
 _CONDITIONS = "palaestrai_mosaik.simulation.conditions"
@@ -79,6 +80,10 @@ def _palaestrai_names() -> dict[str, str]:
     ):
         table[f"palaestrai.agent:{name}"] = f"{_FILTERS}:{name}"
         add("palaestrai.agent.filters", module, name, _FILTERS)
+    # those of the package of the same name that joins mosaik to palaestrAI
+    for module in ("mosaik_environment", "mp", "mp.mosaik_environment"):
+        table[f"palaestrai_mosaik.{module}:MosaikEnvironment"] = _MOSAIK
+    table["palaestrai_mosaik:MosaikEnvironment"] = _MOSAIK
     for short in ("Norm", "DeltaStep", "MergeSteps", "DeltaObs"):
         table[f"palaestrai.agent.filters:{short}"] = f"{_FILTERS}:{short}Filter"
     return table

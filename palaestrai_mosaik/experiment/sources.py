@@ -43,6 +43,14 @@ def check_sources(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> No
                     _check_load(found, raw, number, name, entry)
 
 
+def points_before_the_first(load: Mapping[str, Any], number: int) -> bool:
+    """Whether ``load`` in phase ``number`` would take the phase before the first one.
+
+    Documents of palaestrAI say so where all phases shall have it; it is passed over there, too.
+    """
+    return number == 0 and not load.keys() - {"agent"}
+
+
 def warn_of_snapshots(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
     """Warn, once, of a ``load`` whose snapshot nobody in this run is told to take.
 
@@ -130,6 +138,9 @@ def _check_load(found: Findings, raw: Sequence[CascadedPhase], number: int, name
     if unheard.count or load is None:
         return
     source = _source(load, raw, number)
+    if points_before_the_first(load, number):
+        found.warn(at.place, "'load' has no effect in the first phase: there is none before it")
+        return
     if source < 0:
         found.error(at.place, "'load' must name the phase here: the first phase has none before it")
         return

@@ -14,14 +14,14 @@ class Section:
 
     ``keys``: what it may hold; ``required``: what must be there (after the cascade);
     ``spellings``: other words for a key; ``ignored``: keys of palaestrAI that load, but
-    have no effect here.
+    have no effect here, with what there is to say about them.
     """
 
     title: str
     keys: tuple[str, ...]
     required: tuple[str, ...] = ()
     spellings: Mapping[str, str] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
+    ignored: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -81,15 +81,28 @@ PHASE_CONFIG = Section(
     "phase_config",
     ("mode", "workers", "episodes", "evaluate_every", "sync_every", "asynchronous"),
     spellings={"worker": "workers"},
-    ignored=("store_raw_actuators",),
+    ignored={
+        "store_raw_actuators": "palaestrAI 3.5 reads it and does nothing with it, either; the set-points that "
+        "reach the environment are recorded, those that filters have not changed yet are not"
+    },
 )
 RUN_CONFIG = Section("run_config", ("condition", "conditions"))
-CLASS = Section("a class", ("name", "params"), required=("name",), spellings=_PARAMS)
+CLASS = Section(
+    "a class",
+    ("name", "params"),
+    required=("name",),
+    spellings=_PARAMS,
+    ignored={"uid": "palaestrAI passes over it, too; an environment's stands beside its name"},
+)
 _SOURCE = {"agent_name": "agent", "experiment_id": "experiment_run"}
 LOAD = Section(
     "load",
     ("agent", "experiment_run", "instance", "phase", "phase_name", "base", "snapshot"),
     spellings=_SOURCE,
+    ignored=dict.fromkeys(
+        ("mode", "strict", "repeat", "sensors", "actuators"),
+        "it belongs to an entry of replay; palaestrAI passes over it here, too",
+    ),
 )
 REPLAY = Section(
     "an entry of replay",

@@ -33,6 +33,8 @@ MAX_BYTES = 64 * 2**20
 
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
+#: palaestrAI's reader takes these for numbers, and its documents have them; YAML 1.2 does not
+_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(_[0-9]{3})+(\.[0-9]*)?", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -58,7 +60,7 @@ class Reading:
 
 
 def plain_scalar(text: str) -> Any:
-    """Return the value of an unquoted scalar (YAML 1.2 core schema).
+    """Return the value of an unquoted scalar (YAML 1.2 core schema, and ``1_000``).
 
     Raises ``ValueError`` for a number too large to be held.
     """
@@ -66,6 +68,8 @@ def plain_scalar(text: str) -> Any:
         return _WORDS[text]
     if text[0] not in _NUMBER_START:
         return text
+    if _THOUSANDS.fullmatch(text):
+        text = text.replace("_", "")
     if _INTEGER.fullmatch(text):
         return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
     if _FLOAT.fullmatch(text):

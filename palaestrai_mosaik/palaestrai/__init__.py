@@ -6,6 +6,6 @@ information objects, spaces, memory and dumpers. palaestrAI itself is not needed
 names such a class. Tried with palaestrAI 3.5.18.
 """
 
-from .adapting import adapted
+from .adapting import adapted, is_adapted
 
-__all__ = ["adapted"]
+__all__ = ["adapted", "is_adapted"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
 
 from palaestrai_mosaik.agent.dumper import BrainDumper, FileBrainDumper
 from palaestrai_mosaik.errors import BrainDumpError, StoreError, did_you_mean
@@ -34,6 +34,8 @@ class BrainKeeper(BrainDumper):
         self._save_at = save_at
         self._save_to = [place(snapshot) for place in save_at]
         self._load_from = load_from
+        #: the model that a brain of palaestrAI hands to its muscles before a test, as there
+        self.model: Any = None
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         self.store_brain_dump(dump, self._save_to, tag)

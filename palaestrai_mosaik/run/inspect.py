@@ -9,6 +9,7 @@ from typing import NamedTuple
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.errors import ContractError, DocumentError, Problem
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, check_classes
+from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.embody import Group, embody
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
@@ -16,7 +17,7 @@ from palaestrai_mosaik.simulation.ports import EnvironmentPort, match_all
 from palaestrai_mosaik.simulation.wires import shared_actuators
 from palaestrai_mosaik.types import Mode
 
-from .parts import BASES, make_conditions, make_filters, make_port
+from .parts import BASES, class_of, make_conditions, make_filters, make_port
 from .sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
 
@@ -40,7 +41,7 @@ class Inspection:
     def __init__(self, document: RunDocument, stored: StoredSessions = DEFAULT_STORE):
         self.document = document
         self.stored = stored
-        self.problems: list[Problem] = list(check_classes(document, BASES))
+        self.problems: list[Problem] = list(check_classes(document, BASES, class_of))
         self.warnings: list[Problem] = []
         self.phases: list[PhaseSpec] = []
         self._ports: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
@@ -104,6 +105,7 @@ class Inspection:
         self._look_at_names(i, ports)
         agents, placed = self._look_at_agents(i, phase, ports)
         self._warn_of_shared_incarnations(i, phase, placed)
+        self._warn_of_new_brains(i, phase)
         self.phases.append(replace(phase, agents=tuple(agents)))
         self._look_at_filters(i, placed)
         self._look_for_the_end(i, phase, ports)
@@ -218,6 +220,25 @@ class Inspection:
                         into=self.warnings,
                     )
                 taken |= mine
+
+    def _warn_of_new_brains(self, i: int, phase: PhaseSpec) -> None:
+        """Warn of brains of palaestrAI's kind that palaestrAI would have loaded from the phase before."""
+        if i == 0:
+            return
+        before = self.document.phases[i - 1]
+        learned = {agent.name for agent in before.agents if agent.brain is not None}
+        for j, agent in enumerate(phase.agents):
+            if agent.brain is None or agent.load is not None or agent.name not in learned:
+                continue
+            if is_adapted(class_of(agent.brain.name, "brain")):
+                self._report(
+                    f"agent {agent.name!r} starts with a new brain; palaestrAI would load the one of phase "
+                    f"{before.name!r}: write 'load: {{}}' for that",
+                    i,
+                    "agents",
+                    j,
+                    into=self.warnings,
+                )
 
     def _look_at_filters(self, i: int, placed: Sequence[Placed]) -> None:
         phase = self.phases[-1]

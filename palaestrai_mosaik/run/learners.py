@@ -12,14 +12,15 @@ from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Experie
 from palaestrai_mosaik.agent.dumper import dump_arrays
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
-from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument, resolve
+from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
+from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.embody import Group
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .brains import BrainKeeper, Dumpers, find_source
-from .parts import FILTERS, learned, load_filters, make, make_filters, muscle_uid
+from .parts import FILTERS, give_filters, kind_of, learned, load_filters, make, make_filters, muscle_uid
 from .replay import Standpoint, find_instance, replay
 
 if TYPE_CHECKING:
@@ -49,9 +50,14 @@ def make_learner(
     brain.bodies = _bodies(brain, groups, filters, phase.workers)
     brain.sensors, brain.actuators = brain.bodies[0].sensors, brain.bodies[0].actuators
     _lay_out_memories(brain, groups, seed, phase.name)
+    give_filters(brain, filters, seed, phase.name, spec.name, "brain")
+    if is_adapted(type(brain)):
+        theirs: Any = brain
+        run = standpoint.document.uid
+        theirs.introduce(spec.load is not None, run, standpoint.instance or "", phase.index)
     brain.setup()
     if spec.load is not None:
-        muscles: list[type[Muscle]] = [resolve(group.spec.muscle.name, "muscle") for group in groups]
+        muscles: list[type[Muscle]] = [kind_of(group.spec.muscle, "muscle") for group in groups]
         loads = type(brain).load is not Brain.load
         if not loads and all(muscle.prepare_model is Muscle.prepare_model for muscle in muscles):
             names = ", ".join(dict.fromkeys(muscle.__name__ for muscle in muscles))
@@ -67,6 +73,8 @@ def make_learner(
         learner.hand_out(brain.pretrain())
     if phase.mode is Mode.TRAIN and not learner.updates:
         learner.hand_out(brain.initial_update())
+    elif phase.mode is Mode.TEST and is_adapted(type(brain)):
+        keeper.model = brain.initial_update()
     return learner
 
 
@@ -126,7 +134,7 @@ def _lay_out_memories(brain: Brain, groups: Sequence[Group], seed: int, phase: s
         sizes = (*_sizes(channels), len(channels.rewards), *own[0].sizes)
         memory = made.get(sizes)
         if memory is None:
-            memory = made[sizes] = Memory()
+            memory = made[sizes] = _memory(brain, channels, own[0])
             # the first one is named as the only one of an agent whose bodies are all alike
             below: tuple[str | int, ...] = ("size", len(made) - 1) if len(made) > 1 else ()
             memory.rng = seeding.generator(seed, phase, "memory", brain.name, *below)
@@ -135,6 +143,12 @@ def _lay_out_memories(brain: Brain, groups: Sequence[Group], seed: int, phase: s
         if memory is not brain._memory:
             others.update({muscle: memory for body in own for muscle in body.muscles})
     brain._memories = others
+
+
+def _memory(brain: Brain, channels: Channels, body: BodyInformation) -> Memory:
+    """Return the memory for the rows of bodies like ``body``."""
+    theirs: Any = brain
+    return theirs.memory_for(channels, body) if is_adapted(type(brain)) else Memory()
 
 
 def _sizes(channels: Channels) -> tuple[int, int]:

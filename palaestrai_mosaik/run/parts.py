@@ -16,6 +16,7 @@ from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
+from palaestrai_mosaik.palaestrai import adapted, is_adapted
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.simulation.batch_port import open_port
 from palaestrai_mosaik.simulation.body import Body
@@ -63,11 +64,31 @@ class WorkerPlan:
     stored: StoredSessions = DEFAULT_STORE
 
 
+@dataclass(frozen=True, slots=True)
+class Given(ClassSpec):
+    """A part that is there already, made by the user's own code; ``name`` is only what it is called."""
+
+    part: Any = None
+
+
+def class_of(name: str, topic: str) -> type:
+    """Return the class that a document names; of one of palaestrAI's kind, its adapter."""
+    found = resolve(name, topic)
+    return adapted(found, topic) or found
+
+
+def kind_of(spec: ClassSpec | EnvironmentSpec, topic: str) -> type:
+    """Return the class of what :func:`make` makes of ``spec``."""
+    return type(spec.part) if isinstance(spec, Given) else class_of(spec.name, topic)
+
+
 def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
     """Return an object of the class that ``spec`` names; ``params`` are its keywords."""
-    found = resolve(spec.name, topic)
+    found = kind_of(spec, topic)
     if not issubclass(found, BASES[topic]):
         raise ContractError(f"{spec.name} is no {BASES[topic].__name__}, so it cannot be a {topic}")
+    if isinstance(spec, Given):
+        return spec.part
     # Classes may keep and change what they are given; the document must stay as it is.
     return found(**deepcopy(spec.params))
 
@@ -83,6 +104,8 @@ def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> 
     transformer = (
         make(spec.state_transformer, "state_transformer") if spec.state_transformer is not None else None
     )
+    if reward is not None and domain.takes_reward(reward):
+        reward = None
     try:
         return open_port(domain, reward, transformer)
     except BaseException:
@@ -108,9 +131,12 @@ def make_ports(
     return ports
 
 
-def make_conditions(specs: Sequence[ClassSpec]) -> list[TerminationCondition]:
-    """Return the termination conditions in the document's order."""
-    return [make(spec, "condition") for spec in specs]
+def make_conditions(specs: Sequence[ClassSpec], *, of_run: bool = False) -> list[TerminationCondition]:
+    """Return the termination conditions in the document's order; ``of_run``: they are those of the run."""
+    conditions: list[TerminationCondition] = [make(spec, "condition") for spec in specs]
+    for condition in conditions:
+        condition.of_run = of_run
+    return conditions
 
 
 def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain | None:
@@ -129,6 +155,20 @@ def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain
             "environment got, but not what the muscle did before its filters changed it"
         )
     return chain
+
+
+def give_filters(part: Any, filters: FilterChain | None, seed: int, phase: str, *whose: str | int) -> None:
+    """Give ``part``, a muscle or a brain, those of its filters that are palaestrAI's, each with a seed.
+
+    If it is not palaestrAI's itself, they are made to do without.
+    """
+    theirs: list[Any] = [] if filters is None else [f for f in filters.filters if is_adapted(type(f))]
+    for number, one in enumerate(theirs):
+        one.introduce(seeding.integer_seed(seed, phase, "filter", *whose, number))
+        if not is_adapted(type(part)):
+            one.belongs_to()
+    if is_adapted(type(part)):
+        part.filters = theirs
 
 
 def make_bodies(
@@ -155,7 +195,12 @@ def _make_body(spec: AgentSpec, group: Group, place: int, plan: WorkerPlan, lear
     filters = make_filters(replace(spec, filters=group.spec.filters), channels, mode)
     identity = group.identity(place)
     muscle, objective = _made(spec, group, plan, identity)
+    give_filters(muscle, filters, plan.seed, plan.phase.name, spec.name, plan.index, place)
     body = Body(identity, muscle, objective, channels, learner, filters)
+    for part in (muscle, objective):
+        if is_adapted(type(part)):
+            body.memory = part.memory_for(channels)
+            break
     muscle._memory = body.memory
     own = () if identity.number is None else (identity.number,)
     muscle._memory.rng = seeding.generator(plan.seed, plan.phase.name, "memory", spec.name, plan.index, *own)
@@ -180,6 +225,13 @@ def _made(spec: AgentSpec, group: Group, plan: WorkerPlan, identity: Identity) -
     muscle.uid = muscle_uid(spec.name, plan.index, identity.number)
     muscle.mode = plan.phase.mode
     muscle._dumpers = Dumpers([plan.keepers[spec.name]])
+    own = () if identity.number is None else (identity.number,)
+    parts: list[tuple[str, Any]] = [("muscle", muscle), ("objective", objective)]
+    for topic, part in parts:
+        if is_adapted(type(part)):
+            seed = seeding.integer_seed(plan.seed, plan.phase.name, topic, spec.name, plan.index, *own)
+            taught = spec.brain is not None and is_adapted(kind_of(spec.brain, "brain"))
+            part.introduce(spec.name, seed, loads=spec.load is not None, taught=taught)
     return muscle, objective
 
 
@@ -187,6 +239,9 @@ def _set_up(body: Body | BatchBody, spec: AgentSpec, plan: WorkerPlan) -> None:
     if body.objective is not None:
         body.objective.setup(body.reward_names)
     body.muscle.setup()
+    model = plan.keepers[spec.name].model
+    if model is not None and is_adapted(type(body.muscle)):
+        body.muscle.update(model)
     if spec.load is not None:
         body.muscle.prepare_model()
         load_filters(body.filters, plan.keepers[spec.name], spec.name)

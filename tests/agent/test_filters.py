@@ -197,6 +197,14 @@ def test_objectives_are_limited_left_alone_or_missing() -> None:
     assert chain(NormFilter(normalise_objective=False)).brain_pre(given) is given
 
 
+def test_the_first_objectives_may_stay_as_they_are() -> None:
+    made = chain(NormFilter(gamma=0.0, norm_objective_after=2))
+    # the returns are the objectives; of 5, -7 and 4 the deviation is
+    deviation = np.std([5.0, -7.0, 4.0])
+    given = [made.brain_pre(row(value)).objective for value in (5.0, -7.0, 4.0)]
+    assert given == [5.0, -7.0, pytest.approx(4.0 / deviation)]
+
+
 def test_nothing_is_learned_in_test_mode() -> None:
     made = chain(NormFilter())
     heard(made, [1, 2, 3], [2, 3, 5])

@@ -400,7 +400,7 @@ def test_keys_without_effect_are_warned_of(config, agent, expected, minimal) -> 
 
 def test_what_a_test_phase_inherits_is_not_warned_of(minimal) -> None:
     with_config(with_agent(minimal, replay=[{}], snapshots={"best": True}), evaluate_every=2, sync_every=4)
-    minimal["schedule"].append({"second": {"phase_config": {"mode": "test"}}})
+    minimal["schedule"].append({"second": {"phase_config": {"mode": "test", "workers": 2}}})
     assert warnings_of(minimal) == []
     phase(minimal, 1)["phase_config"]["evaluate_every"] = 3  # of the test phase itself
     assert [path for path, _ in warnings_of(minimal)] == ["schedule.1.second.phase_config.evaluate_every"]
@@ -408,7 +408,7 @@ def test_what_a_test_phase_inherits_is_not_warned_of(minimal) -> None:
 
 def test_a_key_that_only_a_later_phase_uses_is_not_warned_of(minimal) -> None:
     with_config(minimal, mode="test", evaluate_every=2)
-    minimal["schedule"].append({"second": {"phase_config": {"mode": "train"}}})
+    minimal["schedule"].append({"second": {"phase_config": {"mode": "train", "workers": 2}}})
     assert warnings_of(minimal) == []
 
 
@@ -556,7 +556,7 @@ def test_a_load_that_cannot_work_is_found(load, keys, said: str, minimal) -> Non
 
 
 def test_a_load_in_the_first_phase_must_name_one(minimal) -> None:
-    for load in ({}, {"base": "./custom"}, {"snapshot": "best"}):
+    for load in ({"phase_name": None, "base": "./custom"}, {"base": "./custom"}, {"snapshot": "best"}):
         (problem,) = problems_of(with_agent(minimal, load=load))
         assert problem.path == "schedule.0.first.agents.0.load"
         assert "the first phase has none before it" in problem.message

@@ -83,11 +83,11 @@ def places_of(layout: Layout, channels: Sequence[int]) -> npt.NDArray[np.intp]:
     return np.array([i for c in channels for i in range(layout.slices[c].start, layout.slices[c].stop)], int)
 
 
-def whole_number(one: Filter, name: str, value: int) -> int:
-    """Return the parameter ``value`` if it is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def whole_number(one: Filter, name: str, value: int, *, least: int = 1) -> int:
+    """Return the parameter ``value`` if it is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ContractError(
-            f"filter {type(one).__name__}: {name} must be a whole number of at least 1, not {value!r}"
+            f"filter {type(one).__name__}: {name} must be a whole number of at least {least}, not {value!r}"
         )
     return value
 

@@ -9,7 +9,7 @@ from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.vectors import Layout
 
-from .channels import whole_number
+from .channels import flag, whole_number
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -19,10 +19,12 @@ class MergeStepsFilter(Filter):
 
     Every sensor is followed by what it read 1, 2, ... steps ago (``LAST-1-<uid>``,
     ``LAST-2-<uid>``, ...), in the same space. Before the first step of an episode, all was as
-    it is in the first step. Set-points pass unchanged. Any kind of space.
+    it is in the first step. Set-points pass unchanged. Any kind of space. ``merge_actuators``
+    has no effect, as in palaestrAI, whose documents give it.
     """
 
-    def __init__(self, steps: int = 3):
+    def __init__(self, steps: int = 3, merge_actuators: bool = False):
+        flag(self, "merge_actuators", merge_actuators)
         self.steps = whole_number(self, "steps", steps)
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:

@@ -16,7 +16,7 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 
-from .channels import flag, number, real_box
+from .channels import flag, number, real_box, whole_number
 from .moments import Moments
 
 FloatVector = npt.NDArray[np.float64]
@@ -51,6 +51,11 @@ class NormFilter(Filter):
         Added to the variances.
     gamma : float
         Discount of the return, from 0 to 1; that of the learner.
+    norm_objective_after : int
+        The objective stays as it is in the first so many rows.
+    batch_size : int
+        No effect; palaestrAI's documents give it. Its statistics are made of batches of readings,
+        these of every one.
     """
 
     def __init__(
@@ -60,6 +65,8 @@ class NormFilter(Filter):
         clip_reward: float = 10.0,
         epsilon: float = 1e-8,
         gamma: float = 0.99,
+        norm_objective_after: int = 0,
+        batch_size: int = 256,
     ):
         self.normalise_objective = flag(self, "normalise_objective", normalise_objective)
         self.clip_obs = number(self, "clip_obs", clip_obs, above=True, infinite=True)
@@ -68,6 +75,8 @@ class NormFilter(Filter):
         self.gamma = number(self, "gamma", gamma)
         if self.gamma > 1.0:
             raise ContractError(f"filter NormFilter: gamma must be from 0 to 1, not {gamma!r}")
+        self.norm_objective_after = whole_number(self, "norm_objective_after", norm_objective_after, least=0)
+        whole_number(self, "batch_size", batch_size)
         #: the return of every muscle's running episode
         self._returns: dict[str, float] = {}
         self._return_n = self._return_mean = self._return_m2 = 0.0
@@ -118,6 +127,8 @@ class NormFilter(Filter):
             return experience
         if self.mode is Mode.TRAIN:
             self._learn_return(self.gamma * self._returns.get(muscle, 0.0) + reward, muscle)
+        if self._return_n <= self.norm_objective_after > 0:
+            return experience
         variance = self._return_m2 / self._return_n if self._return_n > 1.0 else 1.0
         normal = reward / math.sqrt(variance + self.epsilon)
         return replace(experience, objective=max(-self.clip_reward, min(normal, self.clip_reward)))

@@ -1,0 +1,290 @@
+"""Termination conditions that are written for palaestrAI."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from palaestrai.agent.memory import MemoryShard
+from palaestrai.core.protocol import (
+    EnvironmentUpdateResponse,
+    MuscleUpdateRequest,
+    SimulationControllerTerminationRequest,
+)
+from palaestrai.core.protocol.agent_evaluation_rsp import AgentEvaluationResponse
+from palaestrai.experiment import TerminationCondition as Theirs
+from palaestrai.types import Mode as TheirMode
+from palaestrai.types import SimulationFlowControl as TheirFlow
+
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.simulation.body import Learner
+from palaestrai_mosaik.simulation.conditions import (
+    EpisodeView,
+    EvaluationView,
+    PhaseView,
+    TerminationCondition,
+)
+from palaestrai_mosaik.simulation.director import AnyBody, Director
+from palaestrai_mosaik.types import Mode, SimulationFlowControl
+
+from .state import TheirStates
+from .translate import their_simtime
+
+#: rows of earlier episodes that a brain's memory still has, as far as conditions see it
+_PAST = 10_000
+_CONTINUE = SimulationFlowControl.CONTINUE
+
+
+class AdaptedCondition(TerminationCondition):
+    """Asks a termination condition of palaestrAI; subclasses have its class in :attr:`theirs`.
+
+    Below ``simulation``: ``brain_flow_control`` is asked for every muscle of an agent that has a
+    brain, on an object for each agent, and ``check_termination`` for every new state of an
+    environment (true ends the episode). In ``run_config``: ``phase_flow_control`` is asked after
+    every episode, ``evaluation_flow_control`` after evaluations if
+    ``requires_evaluation_outcomes``. ``environment_flow_control`` is never asked, in palaestrAI 3.5 neither.
+
+    What they are given stands for palaestrAI's objects and has what conditions look at: see
+    :class:`BrainView` and :class:`GovernorView`; messages are palaestrAI's own.
+    """
+
+    theirs: ClassVar[type]
+
+    def __init__(self, **params: Any):
+        self.params = params
+        #: the object of palaestrAI's class that is asked about environments and phases
+        self.part = self._make()
+        self._of_agents: dict[str, Any] = {}
+        self._memories: dict[str, _Memory] = {}
+        #: what brains were answered in the running episode, for the one who asks about the phase
+        self._told: dict[str, Any] = {}
+        self._episode = -1
+
+    def _make(self) -> Any:
+        return self.theirs(**deepcopy(self.params))
+
+    @property
+    def brain(self) -> bool:
+        """Whether it could ever end an episode."""
+        return not self.of_run and (self._has("brain_flow_control") or self._has("check_termination"))
+
+    def can_end_phase(self, episodes: int | None) -> bool:
+        return self._has("phase_flow_control")
+
+    def _has(self, hook: str) -> bool:
+        return getattr(self.theirs, hook) is not getattr(Theirs, hook)
+
+    def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
+        assert isinstance(view, Director)
+        flow = _CONTINUE
+        if self._has("brain_flow_control"):
+            flow = max(flow, self._ask_about_brains(view))
+        if self._has("check_termination") and any(
+            self.part.check_termination(message) for message in _messages(view)
+        ):
+            flow = max(flow, SimulationFlowControl.RESET)
+        return _CONTINUE if self.of_run else flow
+
+    def _ask_about_brains(self, view: Director) -> SimulationFlowControl:
+        begins = view.episode != self._episode
+        self._episode = view.episode
+        flow = _CONTINUE
+        for agent, bodies in view.agents.items():
+            learner = bodies[0].learner
+            if learner is None:
+                continue
+            memory = self._memories.setdefault(agent, _Memory())
+            if begins:
+                memory.begin()
+            muscles = [muscle for body in bodies for muscle in body.muscles]
+            memory.see(bodies)
+            brain = BrainView(agent, bodies[0].muscle.mode, memory, learner)
+            part = self._of_agents.setdefault(agent, self._make())
+            for muscle in muscles:
+                answer = part.brain_flow_control(brain, _update(agent, muscle, view, memory))
+                told, data = self._answer(answer, "brain_flow_control")
+                self._told.update(data if isinstance(data, dict) else {agent: data})
+                flow = max(flow, told)
+        return flow
+
+    def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
+        last = view.last
+        flow = TheirFlow[last.flow.name]
+        data: dict[str, Any] = {"EnvironmentTerminationCondition": (flow, {})}
+        if self._told:
+            data[self.theirs.__name__] = (flow, self._told)
+        request = SimulationControllerTerminationRequest(
+            worker_uid(last.worker), "run-governor", "", TheirMode[view.mode.name], flow, data
+        )
+        answer = self.part.phase_flow_control(GovernorView(view), request)
+        self._told = {}
+        return self._answer(answer, "phase_flow_control")[0]
+
+    def evaluation_flow_control(self, view: EvaluationView) -> SimulationFlowControl:
+        if self.part.requires_evaluation_outcomes is not True:
+            return _CONTINUE
+        outcomes = [
+            AgentEvaluationResponse(
+                *(agent, "run-governor", "", "", 0),
+                agent_name=agent,
+                evaluation_episode=view.number,
+                evaluation_metrics=dict(view.metrics[agent]),
+            )
+            for agent in view.agents
+        ]
+        return self._answer(self.part.evaluation_flow_control(GovernorView(view), outcomes), "evaluation")[0]
+
+    def _answer(self, answer: Any, hook: str) -> tuple[SimulationFlowControl, Any]:
+        """Return what a hook of palaestrAI's class has answered, in our words."""
+        match answer:
+            case (TheirFlow() as flow, data) if flow.name in SimulationFlowControl.__members__:
+                return SimulationFlowControl[flow.name], data
+        raise ContractError(
+            f"{self.theirs.__name__}.{hook} returned {answer!r}; allowed are pairs of palaestrAI's "
+            f"SimulationFlowControl ({', '.join(SimulationFlowControl.__members__)}) and data"
+        )
+
+
+class BrainView:
+    """What a condition sees of a brain: ``name``, ``mode``, ``memory``.
+
+    ``memory.tail`` has the objective values of this episode and of earlier ones, the row that was
+    just closed among them. Other attributes are those of palaestrAI's brain, where it is one and in this process.
+    """
+
+    def __init__(self, name: str, mode: Mode, memory: _Memory, learner: Any):
+        self.name = name
+        self.mode = TheirMode[mode.name]
+        self.memory = memory
+        self._learner = learner
+
+    def __getattr__(self, name: str) -> Any:
+        learner = self.__dict__.get("_learner")
+        part = getattr(learner.brain, "part", None) if isinstance(learner, Learner) else None
+        if part is None:
+            raise AttributeError(
+                f"a condition sees name, mode and memory of the brain of {self.__dict__.get('name')!r} here, "
+                f"not {name!r}: it is no brain of palaestrAI, or in another process"
+            )
+        return getattr(part, name)
+
+
+class GovernorView:
+    """What a condition sees of palaestrAI's run governor.
+
+    ``current_phase`` (0: a condition lives for one phase), ``current_episode_counts`` (by worker,
+    without the episode that has just ended), ``max_eval_episodes``, and ``experiment_run``, which is
+    this object, too: ``get_episodes``, ``get_worker``, ``get_mode``, ``get_evaluate_every``.
+    """
+
+    current_phase = 0
+    max_eval_episodes = 0
+
+    def __init__(self, view: PhaseView | EvaluationView):
+        self._view = view
+        self.current_episode_counts: dict[str, int] = {}
+        if isinstance(view, PhaseView):
+            for worker, episodes in enumerate(view.history):
+                ended = len(episodes) - (worker == view.last.worker)
+                self.current_episode_counts[worker_uid(worker)] = ended
+
+    @property
+    def experiment_run(self) -> GovernorView:
+        """The run, as far as a condition sees it."""
+        return self
+
+    def get_episodes(self, phase: int) -> int | None:
+        """Return the phase's number of episodes, ``None`` if the document gives none."""
+        return self._view.episodes
+
+    def get_worker(self, phase: int) -> int:
+        """Return the number of workers."""
+        return self._view.workers
+
+    def get_mode(self, phase: int) -> Any:
+        """Return the phase's mode, palaestrAI's."""
+        return TheirMode[self._view.mode.name]
+
+    def get_evaluate_every(self, phase: int) -> None:
+        """Return ``None``: evaluations are not among the episodes that are counted here."""
+        return None
+
+
+class _Memory:
+    """What palaestrAI's memory of a brain has for conditions: objective values and rewards."""
+
+    def __init__(self) -> None:
+        self._past = pd.DataFrame({"muscle": [], "objective": []})
+        self._rows = self._past
+
+    def begin(self) -> None:
+        """Begin with another episode; the rows of earlier ones stay."""
+        self._past = pd.concat([self._past, self._rows], ignore_index=True)[-_PAST:]
+
+    def see(self, bodies: Sequence[AnyBody]) -> None:
+        """Take the rows of the running episode over."""
+        frames = []
+        names = [muscle for body in bodies for muscle in body.muscles]
+        for body in bodies:
+            table = body.history()
+            frame = pd.DataFrame(table[:, 2:], columns=["objective", *body.reward_names])
+            frame.insert(0, "muscle", [names[int(number)] for number in table[:, 1]])
+            frames.append(frame.set_index(table[:, 0]))
+        rows = frames[0] if len(frames) == 1 else pd.concat(frames).sort_index(kind="stable")
+        self._rows = rows.reset_index(drop=True)
+
+    def __len__(self) -> int:
+        return len(self._past) + len(self._rows)
+
+    def tail(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
+        """Return the last ``n`` rows, of the muscles ``include_only`` or of all, oldest first."""
+        rows = pd.concat([self._past, self._rows], ignore_index=True) if len(self._past) else self._rows
+        if include_only:
+            rows = rows[rows["muscle"].isin(list(include_only))]
+        rows = rows.tail(n).reset_index(drop=True)
+        shard = MemoryShard.concat([])
+        shard.objective = rows["objective"].to_numpy(dtype=np.float64)
+        shard.rewards = rows.drop(columns=["muscle", "objective"])
+        return shard
+
+
+def worker_uid(worker: int) -> str:
+    """Return how a worker is called in messages."""
+    return f"worker-{worker}"
+
+
+def _update(agent: str, muscle: str, view: Director, memory: _Memory) -> MuscleUpdateRequest:
+    """Return the message that, in palaestrAI, a muscle sends to its brain."""
+    newest = memory.tail(1, [muscle]).objective
+    return MuscleUpdateRequest(
+        *(muscle, agent, agent, "", "", 0, None, None, None, None, None),
+        objective=float(newest[0]) if len(newest) else float("nan"),
+        done=any(any(flags) for flags in view.ended.values()),
+        mode=TheirMode[view.bodies[0].muscle.mode.name],
+        data=None,
+        statistics={},
+        episode=view.episode,
+    )
+
+
+def _messages(view: Director) -> Iterator[EnvironmentUpdateResponse]:
+    """Yield palaestrAI's message for every environment that has a new state, but the first."""
+    for port in view.fresh:
+        if port.state is None or port.steps < 1:
+            continue
+        state = TheirStates(port.baseline)(port.state)
+        yield EnvironmentUpdateResponse(
+            *(port.uid, worker_uid(view.worker), "", "", 0, view.episode, port.uid),
+            sensors=state.sensor_information,
+            setpoints=[],
+            rewards=state.rewards,
+            done=state.done,
+            flow_control_indicator=TheirFlow.RESET if state.done else TheirFlow.CONTINUE,
+            world_state=state.world_state,
+            simtime=their_simtime(view.time, port.baseline.start),
+            terminated=state.terminated,
+            truncated=state.truncated,
+        )

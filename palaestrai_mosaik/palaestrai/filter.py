@@ -1,0 +1,135 @@
+"""Filters that are written for palaestrAI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import palaestrai.agent
+
+from palaestrai_mosaik.agent import Experience
+from palaestrai_mosaik.agent.filter import Filter, FloatVector
+from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.vectors import Layout
+
+from .parts import Adapted, Carried, their_mode
+from .translate import TheirChannels, our_space, vector_of
+
+_BASE = palaestrai.agent.Filter
+_METHODS = ("muscle_pre_process", "muscle_post_process", "brain_pre_process", "brain_post_process")
+
+
+class AdaptedFilter(Adapted, Filter):
+    """Runs a filter of palaestrAI; subclasses have its class in :attr:`theirs`.
+
+    Which channels it makes of those that it is given is seen by trying an object of its class
+    once, with readings of 0 (or what is nearest to it); they must not change then. The filter itself has its muscle
+    or its brain as there, if that is palaestrAI's, too; else what it has in place of the muscle knows
+    the mode only. As there, nothing that it learns is shared or saved.
+    """
+
+    #: data on their way from the muscle to the brain, where both are palaestrAI's
+    carried: Carried | None = None
+    _seed: int = 0
+    #: a brain of palaestrAI calls the part itself, when its memory has the row
+    _called_by_brain: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # what the filter leaves as it is costs nothing
+        for name in _METHODS:
+            if getattr(cls.theirs, name) is getattr(_BASE, name):
+                setattr(cls, name, getattr(Filter, name))
+
+    def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
+        self._outside = sensors, actuators
+        self._stand_in = SimpleNamespace(mode=their_mode(self.mode), uid="", name="")
+        self._sensors = TheirChannels(sensors, palaestrai.agent.SensorInformation)
+        self._actuators = TheirChannels(actuators, palaestrai.agent.ActuatorInformation, gaps=True)
+        self._make(0)
+        self._set_up(self._stand_in)
+        middle = np.clip(0.0, sensors.low, sensors.high)
+        with self.streams:
+            found = self.part.muscle_pre_process(self._sensors(middle), self._actuators.empty())
+        self._inside = _layout(found[0]), _layout(found[1])
+        self._proposed = TheirChannels(self._inside[1], palaestrai.agent.ActuatorInformation, gaps=True)
+        return self._inside
+
+    def introduce(self, seed: int) -> None:
+        """Take note of the seed for its global generators."""
+        self._seed = seed
+
+    def belongs_to(self, muscle: Any = None, brain: Any = None) -> None:
+        """Make the filter itself, for a muscle or a brain of palaestrAI, or (neither) for one of ours."""
+        self._called_by_brain = brain is not None
+        self._make(self._seed)
+        self._set_up(self._stand_in if muscle is brain is None else muscle, brain)
+
+    @property
+    def mode(self) -> Mode:
+        """Whether filters learn."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode = mode
+        if hasattr(self, "_stand_in"):
+            self._stand_in.mode = their_mode(mode)
+
+    _mode: Mode = Mode.TRAIN
+
+    def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
+        with self.streams:
+            sensors, _ = self.part.muscle_pre_process(self._sensors(readings), self._actuators.empty())
+        return vector_of(self._inside[0], sensors, self._whose)
+
+    def muscle_post_process(self, setpoints: FloatVector) -> FloatVector:
+        carried = self.carried or Carried(None)
+        with self.streams:
+            given, carried.data = self.part.muscle_post_process(self._proposed(setpoints), carried.data)
+        return vector_of(self._outside[1], given, self._whose)
+
+    def brain_pre_process(self, experience: Experience) -> Experience:
+        if self._called_by_brain:
+            return experience
+        with self.streams:
+            muscle, data = self.part.brain_pre_process(experience.muscle, experience.data)
+        return replace(experience, muscle=muscle, data=data)
+
+    def brain_post_process(self, update: Any) -> Any:
+        if self._called_by_brain:
+            return update
+        with self.streams:
+            return self.part.brain_post_process(update)
+
+    @property
+    def _whose(self) -> str:
+        return f"filter {self.theirs.__name__}"
+
+    def _set_up(self, muscle: Any, brain: Any = None) -> None:
+        self.part.muscle, self.part.brain = muscle, brain
+        with self.streams:
+            self.part.setup()
+
+
+def _layout(infos: Sequence[Any]) -> Layout:
+    return Layout([str(info.uid) for info in infos], [our_space(info.space) for info in infos])
+
+
+def pre_processed(filters: Sequence[AdaptedFilter], muscle: str, data: Any) -> tuple[str, Any]:
+    """Return what a brain of palaestrAI gets instead of ``muscle`` (its id) and ``data``."""
+    for one in filters:
+        with one.streams:
+            muscle, data = one.part.brain_pre_process(muscle, data)
+    return muscle, data
+
+
+def post_processed(filters: Sequence[AdaptedFilter], update: Any) -> Any:
+    """Return what the muscles get instead of the ``update`` of a brain of palaestrAI."""
+    for one in reversed(filters):
+        with one.streams:
+            update = one.part.brain_post_process(update)
+    return update

@@ -1,0 +1,152 @@
+"""Muscles and objectives that are written for palaestrAI."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import palaestrai.agent
+
+from palaestrai_mosaik.agent import BrainDumper, Muscle
+from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.incarnation import MUSCLE_MEMORY
+from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
+
+from .dumper import TheirDumper
+from .filter import AdaptedFilter
+from .memory import MirroredMemory, QuickMemory
+from .parts import Adapted, Carried, figures, their_mode
+from .translate import TheirChannels, vector_of
+
+#: what need not be copied
+_PLAIN = (int, float, str, bytes, bool, type(None))
+
+
+class AdaptedMuscle(Adapted, Muscle):
+    """Runs a muscle of palaestrAI; subclasses have its class in :attr:`theirs`.
+
+    It is made when it is set up. Its ``uid`` is the agent's name, as there. ``prepare_model`` is called
+    before ``setup``, in test mode only, as there; and also in a test it gets the model of a brain of
+    palaestrAI before it acts. So if it does not find what it looks for, but has such a brain
+    (:attr:`taught`), that is no error. Its global generators are seeded anew for every episode.
+    """
+
+    agent: str = ""
+    seed: int = 0
+    loads: bool = False
+    taught: bool = False
+    #: the filters of palaestrAI's kind that are between the muscle and its environments
+    filters: Sequence[AdaptedFilter] = ()
+    _mode: Mode = Mode.TRAIN
+    _seen: Layout | None = None
+    _offered: Layout | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        theirs: Any = cls.theirs
+        if theirs.prepare_model is palaestrai.agent.Muscle.prepare_model:
+            # a run that wants to load with it is told that it cannot
+            cls.prepare_model = Muscle.prepare_model  # type: ignore[method-assign]
+
+    def introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
+        """Take note of whose muscle it is, its seed, and if it is to load a model and has such a brain."""
+        self.agent, self.seed, self.loads, self.taught = agent, seed, loads, taught
+
+    def memory_for(self, channels: Channels) -> MirroredMemory:
+        """Return the memory of a body with this muscle."""
+        return rollout_memory(channels, self.uid)
+
+    @property
+    def mode(self) -> Mode:
+        """Whether the muscle explores (train) or not (test)."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode = mode
+        if hasattr(self, "part"):
+            self.part._mode = their_mode(mode)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator of the episode; the spaces of sensors and actuators sample from it."""
+        return self._rng
+
+    @rng.setter
+    def rng(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self.streams.reseed(int(rng.integers(2**62)))
+        self._seen = None
+
+    def setup(self) -> None:
+        self._make(self.seed)
+        part = self.part
+        part._uid, part._mode = self.agent, their_mode(self._mode)
+        part._memory = cast(MirroredMemory, self._memory).theirs
+        self._dumper = TheirDumper(self._ours, self.agent)
+        part._model_loaders = [self._dumper] if self.loads else []
+        if self.loads and self._mode is Mode.TEST:
+            with self._dumper.loading(required=not self.taught), self.streams:
+                part.prepare_model()
+        for one in self.filters:
+            one.belongs_to(muscle=part)
+        with self.streams:
+            part.setup()
+
+    def prepare_model(self) -> None:
+        """It was done in :meth:`setup`."""
+
+    def propose_actions(
+        self, sensors: Sequence[SensorInformation], actuators_available: Sequence[ActuatorInformation]
+    ) -> tuple[Sequence[ActuatorInformation], Any]:
+        readings, available = cast(SensorReadings, sensors), cast(ActuatorSetpoints, actuators_available)
+        if self._seen is not readings._layout or self._offered is not available._layout:
+            self._lay_out(readings._layout, available._layout)
+        part = self.part
+        with self.streams:
+            answer = part.propose_actions(self._their_sensors(readings.vector), self._their_actuators.empty())
+        setpoints, data = answer if isinstance(answer, tuple) else (answer, None)
+        available.vector = vector_of(available._layout, setpoints, f"agent {self.agent!r}")
+        self._report()
+        if self.filters and self.taught:
+            data = Carried(data)
+            for one in self.filters:
+                one.carried = data
+        return available, data
+
+    def update(self, update: Any) -> None:
+        # as if it came from another process, where palaestrAI has the brain: no two muscles share it
+        own = update if isinstance(update, _PLAIN) else pickle.loads(pickle.dumps(update))
+        with self.streams:
+            self.part.update(own)
+
+    def reset(self) -> None:
+        with self.streams:
+            self.part.reset()
+
+    def teardown(self) -> None:
+        with self.streams:
+            self.part.teardown()
+
+    def _ours(self) -> Sequence[BrainDumper]:
+        """Return where dumps are at this moment."""
+        return self._dumpers
+
+    def _report(self) -> None:
+        if self.part._statistics:
+            for key, value in figures(self.part.pop_statistics()):
+                self.add_statistics(key, value)
+
+    def _lay_out(self, seen: Layout, offered: Layout) -> None:
+        self._seen, self._offered = seen, offered
+        self._their_sensors = TheirChannels(seen.bound(self._rng), palaestrai.agent.SensorInformation)
+        self._their_actuators = TheirChannels(offered, palaestrai.agent.ActuatorInformation)
+
+
+def rollout_memory(channels: Channels, tag: str) -> MirroredMemory:
+    """Return the memory of a body whose muscle, or whose objective, is palaestrAI's."""
+    theirs = QuickMemory(MUSCLE_MEMORY)
+    return MirroredMemory(channels, theirs, MUSCLE_MEMORY, tag)

@@ -1,0 +1,93 @@
+"""What palaestrAI does otherwise with a document that was written for it is said, with its line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from palaestrai_mosaik.experiment import from_mapping, loads
+
+DOCUMENT = """\
+uid: old
+seed: 1
+version: "3.5"
+schedule:
+  - training:
+      environments:
+        - environment: {uid: one, name: "w:W", params: {}}
+        - environment: {uid: two, name: "w:W", params: {}}
+      agents:
+        - &a {name: a, load: {}, muscle: {name: "m:M"}, brain: {name: "b:B"}, sensors: [one.x], actuators: [two.y]}
+        - {name: b, muscle: {name: "m:M"}, sensors: [one.x], actuators: [one.z]}
+      simulation: {name: "palaestrai.simulation:Vanilla", conditions: []}
+      phase_config: {mode: test, worker: 2, episodes: 1_000, evaluate_every: 0, store_raw_actuators: true}
+  - testing:
+      environments:
+        - environment: {uid: one, name: "w:W", params: {}}
+      agents: [*a]
+      phase_config: {episodes: 1}
+  - again:
+run_config:
+  condition: {name: "palaestrai.experiment:MaxEpisodesTerminationCondition", params: {}}
+"""
+
+
+def hints(text: str) -> list[tuple[int | None, str]]:
+    return [(warning.line, warning.message) for warning in loads(text).warnings]
+
+
+def test_each_difference_is_told_once_where_it_is_written():
+    assert hints(DOCUMENT) == [
+        (10, "'load' has no effect in the first phase: there is none before it"),
+        (
+            13,
+            "'store_raw_actuators' has no effect here: palaestrAI 3.5 reads it and does nothing with it, either; the "
+            "set-points that reach the environment are recorded, those that filters have not changed yet are not",
+        ),
+        (
+            15,
+            "environments of phase 'training' that are not listed here go on: 'two'; in palaestrAI, they would not. For "
+            "that, write 'inherit: false' in the phase, and all that it shall have",
+        ),
+        (
+            17,
+            "agents of phase 'training' that are not listed here go on: 'b'; in palaestrAI, they would not. For that, "
+            "write 'inherit: false' in the phase, and all that it shall have",
+        ),
+        (18, "'mode' of phase 'training', test, goes on here; palaestrAI would take train mode"),
+        (18, "'workers' of phase 'training', 2, goes on here; palaestrAI would take 1 worker"),
+    ]
+
+
+def test_parameters_of_filters_that_do_nothing_are_told():
+    filters = (
+        'filters: [{name: "palaestrai.agent:MergeStepsFilter", params: {steps: 2, merge_actuators: true}}, '
+        '{name: "palaestrai.agent:NormFilter", params: {batch_size: 8}}], '
+    )
+    told = hints(DOCUMENT.replace("&a {name: a, ", "&a {name: a, " + filters))
+    assert (10, "'batch_size' has no effect: mean and deviation are here those of all readings so far") in told
+    assert [line for line, message in told if "'merge_actuators' has no effect" in message] == [10]
+
+
+def test_a_document_of_ours_is_not_compared_with_palaestrai():
+    ours = DOCUMENT.replace("palaestrai.simulation:Vanilla", "palaestrai_mosaik.simulation:Vanilla")
+    assert [line for line, _ in hints(ours)] == [10, 13]
+
+
+def test_a_load_before_the_first_phase_is_passed_over_there_only():
+    document = loads(DOCUMENT)
+    assert [phase.agents[0].load for phase in document.phases] == [None, {}, {}]
+    assert [phase.episodes for phase in document.phases] == [1000, 1, 1]
+    again = from_mapping(document.canonical)
+    assert again.hash == document.hash
+    assert [phase.agents[0].load for phase in again.phases] == [None, {}, {}]
+
+
+@pytest.mark.parametrize("module", ["", ".mosaik_environment", ".mp", ".mp.mosaik_environment"])
+def test_names_of_palaestrais_mosaik_package_are_ours(module: str):
+    def named(name: str) -> Any:
+        return loads(DOCUMENT.replace('"w:W"', f'"{name}"')).hash
+
+    ours = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
+    assert named(f"palaestrai_mosaik{module}:MosaikEnvironment") == named(ours)
