@@ -14,7 +14,7 @@ author = "The palaestrai_mosaik developers"
 project_copyright = author
 version = release = palaestrai_mosaik.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton", "schema_tables"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_copybutton", "schema_tables"]
 exclude_patterns = ["_build", "_ext"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
@@ -26,7 +26,10 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_type_aliases = {name: name for name in ("npt.ArrayLike", "FloatVector", "ArrayLike")}
 # what is not needed for reading docstrings
-autodoc_mock_imports = ["gymnasium", "pettingzoo", "palaestrai", "tensorboardX"]
+autodoc_mock_imports = [
+    *("gymnasium", "pettingzoo", "palaestrai", "tensorboardX"),
+    *("pandapower", "simbench", "lightsim2grid", "numba"),
+]
 autodoc_default_options = {"members": True, "show-inheritance": True}
 
 html_theme = "furo"

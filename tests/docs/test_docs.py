@@ -8,7 +8,7 @@ The blocks of a page run from top to bottom in one temporary directory that hold
 * a block of any language with ``file=NAME`` is written to that file instead (and checked
   as well, if it is a run document);
 * ``text output`` must equal what the block before it printed (``...`` stands for anything);
-* ``needs=slurm``, ``needs=parsl`` or ``needs=postgresql`` before it: where that part is not to be had,
+* ``needs=slurm``, ``needs=parsl``, ``needs=postgresql`` or ``needs=rl`` before it: where that part is not to be had,
   the page's test is skipped from there on. Slurm is the one of ``PALAESTRAI_MOSAIK_TEST_SLURM``;
   ``RESULTS_URL`` is then a new database of the tests' PostgreSQL.
 
@@ -191,6 +191,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             del sys.modules[name]
 
 
+_RL = ("gymnasium", "pettingzoo", "stable_baselines3")
+
 #: what a block may need -> why it cannot be had here, if it cannot (conftest knows these words)
 _MISSING: dict[str, Callable[[], str | None]] = {
     "slurm": lambda: (
@@ -198,6 +200,9 @@ _MISSING: dict[str, Callable[[], str | None]] = {
     ),
     "parsl": lambda: None if importlib.util.find_spec("parsl") else "parsl: it is not installed",
     "postgresql": lambda: None if postgresql.URL else "PostgreSQL: there is none to test with",
+    "rl": lambda: next(
+        (f"'rl': {name} is not installed" for name in _RL if not importlib.util.find_spec(name)), None
+    ),
 }
 
 
