@@ -93,6 +93,8 @@ class TurnGame(Game):
 
     def reset(self, seed: int) -> None:
         self.made.reset(seed=seed)
+        #: who has ended, but is still to step out of the game
+        self._leaving: set[Agent] = set()
         self._look()
 
     def move(self, actions: Mapping[Agent, Any]) -> None:
@@ -104,19 +106,23 @@ class TurnGame(Game):
         made = self.made
         # rewards and ends are gone once the first of them has stepped out
         gains = dict(made.rewards)
-        ends = {a: (bool(made.terminations[a]), bool(made.truncations[a])) for a in made.agents}
+        ends = {a: self._end(a) for a in made.agents if a not in self._leaving}
         self.infos = dict(made.infos)
         seen = {agent: made.observe(agent) for agent in made.agents}
         turned = False
-        while made.agents and any(ends[made.agent_selection]):
+        while made.agents and any(self._end(made.agent_selection)):
             made.step(None)
             turned = True
         if turned:
             # whose turn it is may be a part of what agents see
             seen |= {agent: made.observe(agent) for agent in made.agents}
         self._note(seen, gains, ends)
-        self.playing = list(made.agents)
+        self._leaving = {agent for agent in made.agents if any(self._end(agent))}
+        self.playing = [agent for agent in made.agents if agent not in self._leaving]
         self.turn = made.agent_selection if made.agents else None
+
+    def _end(self, agent: Agent) -> tuple[bool, bool]:
+        return bool(self.made.terminations[agent]), bool(self.made.truncations[agent])
 
 
 def make_game(id: str, kwargs: Mapping[str, Any], api: str | None) -> Game:

@@ -35,8 +35,10 @@ def make(document: Any, **options: Any) -> RunEnv:
 
     The options are those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`.
     """
+    from .driver import check_options
     from .gymnasium_env import RunEnv
 
+    check_options(RunEnv.__init__, options)
     return RunEnv(document, **options)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective
@@ -34,13 +35,22 @@ class NoBatch(ContractError):
     """The copies cannot be one batch; the message says why."""
 
 
-def batched(
-    document: RunDocument, phase: PhaseSpec, own: str, copies: int, first: int
-) -> tuple[RunDocument, PhaseSpec]:
-    """Return ``phase`` with ``copies`` of its environment and of every agent's body, and its document.
+@dataclass(frozen=True)
+class Sizes:
+    """How many ``copies``; the number of the ``first``, so that copy ``k`` draws the streams of ``first + k``.
 
-    Copy ``k`` draws the streams of incarnation ``first + k``. ``own`` is the caller's agent, whose muscle
-    does not matter. Raises :class:`NoBatch` where a copy would not live through the same as it does alone.
+    A copy is truncated after ``max_steps`` (``None``: when its environment says so).
+    """
+
+    copies: int
+    first: int = 0
+    max_steps: int | None = None
+
+
+def batched(document: RunDocument, phase: PhaseSpec, own: str, sizes: Sizes) -> tuple[RunDocument, PhaseSpec]:
+    """Return ``phase`` with copies of its environment and of every agent's body, and its document.
+
+    ``own`` is the caller's agent, whose muscle does not matter. Raises :class:`NoBatch` where a copy would not live through the same as it does alone.
     """
     if len(phase.environments) > 1:
         raise NoBatch(f"there are {len(phase.environments)} environments, which end together")
@@ -50,10 +60,10 @@ def batched(
     for spec in conditions:
         if not _ends_with_environments(spec) and _hook(spec) is not TerminationCondition.episode_flow_control:
             raise NoBatch(f"the condition {spec.name} may end the episode of all at once")
-    environment = _many(phase.environments[0], copies, first)
+    environment = _many(phase.environments[0], sizes)
     # it was a batch already: then its channels have their place in it
     native = environment.name == phase.environments[0].name
-    agents = tuple(_everywhere(spec, native, copies, spec.name == own) for spec in phase.agents)
+    agents = tuple(_everywhere(spec, native, sizes.copies, spec.name == own) for spec in phase.agents)
     kept = tuple(spec for spec in phase.simulation.conditions if not _ends_with_environments(spec))
     simulation = replace(phase.simulation, conditions=(*kept, _FOR_EVER))
     made = replace(phase, environments=(environment,), agents=agents, simulation=simulation)
@@ -61,17 +71,30 @@ def batched(
     return replace(document, conditions=of_run), made
 
 
-def _many(spec: EnvironmentSpec, copies: int, first: int) -> EnvironmentSpec:
+def _many(spec: EnvironmentSpec, sizes: Sizes) -> EnvironmentSpec:
     found = resolve(spec.name, "environment")
-    sizes: dict[str, Any] = {"batch": copies, "first": first}
+    given: dict[str, Any] = {"batch": sizes.copies, "first": sizes.first}
     # there is nothing to be stored
     spec = replace(spec, state_transformer=None)
     if issubclass(found, Copies) or issubclass(found, BatchEnvironment):
-        return replace(spec, params={**spec.params, **sizes})
+        if sizes.max_steps is not None:
+            given["max_steps"] = _fewer(found, spec, sizes.max_steps)
+        return replace(spec, params={**spec.params, **given})
     if issubclass(found, Environment) and found.hold_setpoints:
-        params = {"name": f"{found.__module__}:{found.__qualname__}", "params": spec.params, **sizes}
+        params = {"name": f"{found.__module__}:{found.__qualname__}", "params": spec.params, **given}
+        if sizes.max_steps is not None:
+            params["max_steps"] = sizes.max_steps
         return replace(spec, name=f"{Copies.__module__}:{Copies.__name__}", params=params)
     raise NoBatch(f"environment {spec.uid!r} is a {found.__name__}, which cannot be stepped in a batch")
+
+
+def _fewer(found: type, spec: EnvironmentSpec, most: int) -> int:
+    """Return how many steps a batched environment may make: ``most``, or what it has of its own."""
+    known = inspect.signature(found).parameters.get("max_steps")
+    if known is None:
+        raise NoBatch(f"environment {spec.uid!r} is a {found.__name__}, which has no max_steps")
+    own = spec.params.get("max_steps", known.default)
+    return min(own, most) if isinstance(own, int) else most
 
 
 def _everywhere(agent: AgentSpec, native: bool, copies: int, own: bool) -> AgentSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import (
@@ -22,7 +26,7 @@ from palaestrai_mosaik.experiment import (
     from_mapping,
     load,
 )
-from palaestrai_mosaik.run.brains import brain_keeper
+from palaestrai_mosaik.run.brains import BrainKeeper, brain_keeper
 from palaestrai_mosaik.run.inspect import Inspection
 from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.run.learners import check_sources, make_learner
@@ -146,12 +150,7 @@ class Driver:
         self._endings.append(inspection.close)
         (phase,) = inspection.phases
         check_sources([phase], document, options.store)
-        folder = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")
-        self._endings.append(folder.cleanup)
-        keepers = {
-            spec.name: brain_keeper(spec, phase, document, Path(folder.name), options.store)
-            for spec in phase.agents
-        }
+        keepers = self._keepers(document, phase, options.store)
         learners: dict[str, Learner] = {}
         placed = [inspection.port(spec) for spec in phase.environments]
         for spec in phase.agents if phase.mode is Mode.TRAIN else ():
@@ -178,6 +177,22 @@ class Driver:
         # uvloop is faster where it runs for long, but five times as slow to start and to stop
         self._loop = asyncio.new_event_loop()
         self._endings.append(self._loop.close)
+
+    def _keepers(
+        self, document: RunDocument, phase: PhaseSpec, store: Store | None
+    ) -> dict[str, BrainKeeper]:
+        # where nobody could write or read there, there is no folder that a process that is killed would leave
+        folder = Path(tempfile.gettempdir(), "of-no-brain")
+        if any(spec.brain is not None or spec.load is not None for spec in phase.agents):
+            made = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")
+            self._endings.append(made.cleanup)
+            folder = Path(made.name)
+        return {spec.name: brain_keeper(spec, phase, document, folder, store) for spec in phase.agents}
+
+    def close_with(self, owner: object) -> None:
+        """Close when ``owner`` is collected as garbage, or when the process ends."""
+        # unlike weakref's, also at the end of processes of multiprocessing, as those of AsyncVectorEnv
+        Finalize(owner, self.close, exitpriority=100)
 
     def begin(self, number: int, seed: int) -> None:
         """Begin the episode ``number`` of a run with this ``seed``; end the one that goes on."""
@@ -307,3 +322,18 @@ def choose(names: Sequence[str], wanted: str, what: str) -> str:
             f"there is no {what} {wanted!r}{did_you_mean(wanted, names)}; there is {', '.join(names) or 'none'}"
         )
     return wanted
+
+
+def check_options(made_by: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raise :class:`ContractError` for an option that is no keyword of ``made_by``."""
+    parameters = inspect.signature(made_by).parameters.values()
+    allowed = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    for name in options:
+        choose(allowed, name, "option")
+
+
+def checked_seed(seed: Any) -> int:
+    """Return ``seed``, a whole number of at least 0 (as Gymnasium has it), also one of numpy's."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ContractError(f"seed must be a whole number of at least 0, not {seed!r}")
+    return int(seed)

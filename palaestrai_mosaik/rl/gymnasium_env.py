@@ -14,7 +14,7 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.experiment import AgentSpec
 from palaestrai_mosaik.types.vectors import SensorReadings
 
-from .driver import AnyDocument, Options, choose, find_phase, open_store, read_document
+from .driver import AnyDocument, Options, checked_seed, choose, find_phase, open_store, read_document
 from .session import OBJECTIVE, Session, Turn
 from .spaces import View
 
@@ -118,9 +118,11 @@ class RunEnv(Env[Any, Any], EzPickle):
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; return the first observation. There are no ``options``."""
-        super().reset(seed=seed)
         if options:
             raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
+        seed = None if seed is None else checked_seed(seed)
+        super().reset(seed=seed)
+        self._turn = None
         turn = self._turn = self.session.reset(seed)
         player = self.player
         info = {"time": turn.time, "sensors": player.sensors.uids, "actuators": player.actuators.uids}

@@ -15,7 +15,7 @@ from gymnasium.utils import EzPickle
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Discrete
 
-from .driver import AnyDocument, Options, open_store, read_document
+from .driver import AnyDocument, Options, check_options, open_store, read_document
 from .session import OBJECTIVE, Player, Session, Turn
 from .spaces import View
 
@@ -220,6 +220,7 @@ class RunParallelEnv(RunGame, ParallelEnv[str, Any, Any], EzPickle):
     """
 
     def __init__(self, document: AnyDocument, **options: Any):
+        check_options(RunGame.__init__, options)
         EzPickle.__init__(self, document, **options)
         super().__init__(document, **options)
         if self.session.taking_turns:
@@ -279,6 +280,7 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
     agent_selection: str
 
     def __init__(self, document: AnyDocument, **options: Any):
+        check_options(RunGame.__init__, options)
         EzPickle.__init__(self, document, **options)
         super().__init__(document, **options)
 
@@ -302,7 +304,13 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
         if self.terminations[name] or self.truncations[name]:
             self._was_dead_step(action)
             return
-        self._chosen[name] = self._seats[name].set.vector(action)
+        if self.session.over:
+            raise ContractError("the episode is over, for something in it has failed: reset first")
+        seat = self._seats[name]
+        vector = seat.set.vector(action)
+        # where all act at once, it is only set with the action of the last one
+        seat.set.check(vector)
+        self._chosen[name] = vector
         self._waiting.remove(name)
         self._cumulative_rewards[name] = 0.0
         self._clear_rewards()

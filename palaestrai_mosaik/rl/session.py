@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout
 
-from .driver import AnyDocument, Driver, Options, choose, find_phase, read_document
+from .driver import AnyDocument, Driver, Options, checked_seed, choose, find_phase, read_document
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -117,9 +116,14 @@ class Player:
         self.body.muscle.decision = vector  # type: ignore[attr-defined]
 
     def _reward(self) -> float:
-        value = self.body.value if self._column is None else float(self.body.rewards[self._column])
-        # an objective without a value: there is nothing to be learned from the step
-        return 0.0 if math.isnan(value) else value
+        body = self.body
+        if self._column is not None:
+            return float(body.rewards[self._column])
+        value = body.value
+        if math.isnan(value) and body.objective is not None and not np.isnan(body.rewards).any():
+            # the objective has no value for this row; of a reward that is NaN, nothing is hidden
+            return 0.0
+        return value
 
 
 def reward_column(reward: str, names: Sequence[str], who: str) -> int | None:
@@ -165,12 +169,13 @@ class Session:
         options: Options | None = None,
     ):
         self.document = read_document(document)
+        self._seed = self.document.seed if seed is None else checked_seed(seed)
         found = find_phase(self.document, phase)
         names = [spec.name for spec in found.agents]
         own = names if learners is None else [choose(names, name, "agent") for name in learners]
         muscle = ClassSpec(f"{__name__}:{OutsideMuscle.__name__}")
         self._driver = Driver(self.document, found, dict.fromkeys(own, muscle), options)
-        weakref.finalize(self, self._driver.close)
+        self._driver.close_with(self)
         self._outside = self._driver.outside
         self.phase = self._driver.phase
         try:
@@ -179,7 +184,6 @@ class Session:
         except BaseException:
             self.close()
             raise
-        self._seed = self.document.seed if seed is None else seed
         self._episode = -1
         self._turn = Turn(0, True)
 
@@ -188,24 +192,38 @@ class Session:
         """Whether agents act one after the other."""
         return self._driver.director.taking_turns
 
+    @property
+    def over(self) -> bool:
+        """Whether there is no episode that could go on: none has begun, it has ended, or something has failed."""
+        return self._driver.over
+
     def reset(self, seed: int | None = None) -> Turn:
         """Begin the next episode; return its first turn.
 
         Episodes are numbered from 0, and their random streams are those of the run's episodes. With
         ``seed`` they begin at 0 again, with the streams that the document would have with that seed; what
         muscles and objectives remember of earlier episodes is forgotten.
+
+        Raises :class:`ContractError` where one of the players has ended before it could act.
         """
         if seed is None:
             self._episode += 1
         else:
-            self._seed, self._episode = seed, 0
+            self._seed, self._episode = checked_seed(seed), 0
         self._driver.end()
         if seed is not None:
             self._driver.forget()
         for player in self.players.values():
             player.begin()
         self._driver.begin(self._episode, self._seed)
-        return self._next()
+        turn = self._next()
+        if turn.terminated:
+            self._driver.end()
+            raise ContractError(
+                f"episode {self._episode} of {', '.join(turn.terminated)} was over with its first state, before there "
+                "was anything to decide"
+            )
+        return turn
 
     def step(self, setpoints: Mapping[str, npt.ArrayLike]) -> Turn:
         """Let the players act whose turn it is; return the next turn.
@@ -213,7 +231,7 @@ class Session:
         ``setpoints``: for each of them, a vector (set-points,) in the order of its actuators; NaN: no new
         set-point. Raises :class:`ActionError` where one lies outside its space; the turn is not over then.
         """
-        if self._driver.over:
+        if self.over:
             raise ContractError("the episode is over, or was never begun: reset first")
         acting = self._turn.acting
         if len(setpoints) != len(acting) or not all(name in setpoints for name in acting):

@@ -58,14 +58,17 @@ class View:
         self._shape = self.space.shape
         self._dtype = self.space.dtype
         self._one = isinstance(self.space, spaces.Discrete)
+        slack = self._slack()
+        with np.errstate(over="ignore"):
+            self._lowest, self._highest = layout.low - slack, layout.high + slack
 
     def value(self, vector: FloatVector) -> Any:
-        """Return the value for the flat ``vector`` (numbers,)."""
+        """Return the value for the flat ``vector`` (numbers,); who gets it may write into it."""
         if self.flatten:
             if self._one:
                 return np.int64(vector[0])
             if self._dtype == vector.dtype:
-                return vector
+                return vector.copy()
             return (vector - self._start).astype(self._dtype)
         layout = self.layout
         return {
@@ -74,7 +77,11 @@ class View:
         }
 
     def vector(self, value: Any) -> FloatVector:
-        """Return the flat vector of ``value``; who takes it looks at bounds. Raises :class:`ActionError`."""
+        """Return the flat vector of ``value``; who takes it looks at bounds. Raises :class:`ActionError`.
+
+        What is outside its space by no more than the rounding of learners' sums in the type of the
+        space (such as ``low + 0.5 * (a + 1) * (high - low)``) is put on the bound.
+        """
         layout = self.layout
         if self.flatten:
             try:
@@ -92,13 +99,13 @@ class View:
             vector = self._joined(value)
         if math.isnan(vector.sum()):
             self.check(vector)
-        return vector
+        return self._rounded_back(vector)
 
     def values(self, matrix: FloatMatrix) -> Any:
-        """Return flat vectors (n, numbers) as a batch of flat values."""
+        """Return flat vectors (n, numbers) as a batch of flat values; who gets it may write into it."""
         if self._one:
             return matrix[:, 0].astype(np.int64)
-        return matrix if self._dtype == matrix.dtype else (matrix - self._start).astype(self._dtype)
+        return matrix.copy() if self._dtype == matrix.dtype else (matrix - self._start).astype(self._dtype)
 
     def vectors(self, values: Any, shape: tuple[int, ...]) -> FloatMatrix:
         """Return a batch of flat values, which has this ``shape``, as flat vectors (n, numbers); nothing is checked."""
@@ -113,7 +120,7 @@ class View:
                 f"the actions have the shape {matrix.shape}, but a batch of {self.space} has {shape}"
             )
         matrix = matrix.reshape(shape[0], -1)
-        return matrix if self._one else matrix + self._start
+        return self._rounded_back(matrix if self._one else matrix + self._start)
 
     def check(self, vector: FloatVector) -> None:
         """Raise :class:`ActionError` for the first channel whose value is NaN or outside its space."""
@@ -122,6 +129,25 @@ class View:
             if np.isnan(vector[part]).any():
                 raise ActionError(f"the set-point of {self.kind} {uid!r} is NaN, which is in no space")
         layout.check(vector)
+
+    def _slack(self) -> FloatVector:
+        """Return by how much each number may be outside its space: a few units in the last place of its type."""
+        layout = self.layout
+        slack = np.zeros(layout.size)
+        for space, part in zip(layout.spaces, layout.slices, strict=True):
+            kind = self._dtype if self.flatten else space.dtype
+            if isinstance(space, Box) and space.dtype.kind == "f" and kind is not None and kind.kind == "f":
+                reach = np.maximum(np.abs(layout.low[part]), np.abs(layout.high[part]))
+                slack[part] = np.where(np.isfinite(reach), 4 * np.finfo(kind).eps * reach, 0.0)
+        return slack
+
+    def _rounded_back(self, vectors: FloatVector) -> FloatVector:
+        layout = self.layout
+        over, under = vectors > layout.high, vectors < layout.low
+        if not (over.any() or under.any()):
+            return vectors
+        vectors = np.where(over & (vectors <= self._highest), layout.high, vectors)
+        return np.where(under & (vectors >= self._lowest), layout.low, vectors)
 
     def _joined(self, value: Any) -> FloatVector:
         layout = self.layout

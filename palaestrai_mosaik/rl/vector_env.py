@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import error
+from gymnasium import Env, error
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import TimeLimit
 
+from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
-from palaestrai_mosaik.experiment import ClassSpec
+from palaestrai_mosaik.experiment import ClassSpec, RunDocument
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 
-from .batched import NoBatch, batched
-from .driver import AnyDocument, Driver, Options, find_phase, open_store, read_document
+from .batched import NoBatch, Sizes, batched
+from .driver import (
+    AnyDocument,
+    Driver,
+    Options,
+    check_options,
+    checked_seed,
+    find_phase,
+    open_store,
+    read_document,
+)
 from .gymnasium_env import RunEnv, only_agent
 from .session import OBJECTIVE, OutsideMuscle, reward_column
 from .spaces import View
@@ -57,17 +67,22 @@ def vector_env(
     ``backend``: ``"world"``: all of them in one mosaik world, as a batched environment
     (:class:`RunVectorEnv`); ``"sync"``: a world each, one after the other; ``"async"``: a process each
     (both are Gymnasium's own). ``None``: one world where that is possible, otherwise ``"sync"``.
-    ``options`` are those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`. All backends reset a copy
-    that has ended with the next step.
+    ``options`` are those of :class:`RunVectorEnv`. All backends reset a copy that has ended with the next step.
 
-    Raises :class:`ContractError` where ``"world"`` is wanted and not possible; it says why.
+    Copies in worlds of their own have a seed each: copy ``k`` that of the name path (copy, ``first + k``)
+    below ``seed`` (or the document's).
+
+    Raises :class:`ContractError` where ``"world"`` is wanted and not possible (it says why), and for options
+    that there are not.
     """
+    check_options(RunVectorEnv.__init__, options)
     if backend not in (None, *BACKENDS):
         raise ContractError(
             f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}{did_you_mean(str(backend), BACKENDS)}"
         )
-    if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
-        raise ContractError(f"num_envs must be a whole number of at least 1, not {num_envs!r}")
+    for name, value in (("num_envs", num_envs), ("max_episode_steps", options.get("max_episode_steps", 1))):
+        if (isinstance(value, bool) or not isinstance(value, int) or value < 1) and value is not None:
+            raise ContractError(f"{name} must be a whole number of at least 1, not {value!r}")
     found = read_document(document)
     if backend in (None, "world"):
         try:
@@ -75,21 +90,34 @@ def vector_env(
         except NoBatch as reason:
             if backend == "world":
                 raise ContractError(f"the copies cannot share a world: {reason}") from reason
-    makers = [partial(RunEnv, found, **options)] * num_envs
+    steps = options.pop("max_episode_steps", None)
+    first, seed = options.pop("first", 0), options.pop("seed", None)
+    seed = found.seed if seed is None else checked_seed(seed)
+    seeds = [seeding.integer_seed(seed, "copy", first + k) for k in range(num_envs)]
+    makers = [partial(_limited, found, steps, seed=own, **options) for own in seeds]
     return AsyncVectorEnv(makers) if backend == "async" else SyncVectorEnv(makers)
+
+
+def _limited(document: RunDocument, steps: int | None, **options: Any) -> Env[Any, Any]:
+    env = RunEnv(document, **options)
+    return env if steps is None else TimeLimit(env, steps)
 
 
 class RunVectorEnv(VectorEnv[Any, Any, Any]):
     """``num_envs`` copies of a phase's world, stepped as arrays in one mosaik world.
 
     The options are those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`; ``first`` is the number of
-    the first copy. Copy ``k`` draws the streams of number ``first + k``, and lives through the same in any
-    batch. A copy that has ended begins again with the next step, whose action for it has no effect
-    (``AutoresetMode.NEXT_STEP``). It goes on with its streams, so that only the first episodes after
+    the first copy, and ``max_episode_steps`` truncates a copy after so many steps. Copy ``k`` draws the streams of
+    number ``first + k``, and lives through the same in any batch. A copy that has ended begins again with the next
+    step, whose action for it has no effect (``AutoresetMode.NEXT_STEP``). It goes on with its streams, so that only
+    the first episodes after
     ``reset(seed=s)`` begin where the seed says.
 
-    ``info`` has ``time``, and after a step ``objective`` and ``rewards`` by name, each (num_envs,), with
-    Gymnasium's masks (``_objective``).
+    ``info`` has ``time`` (ticks since the beginning of the copy's episode), and after a step ``objective`` and
+    ``rewards`` by name, each (num_envs,), with Gymnasium's masks (``_objective``): NaN and false in the step with
+    which a copy begins again.
+
+    A copy of it all, or what comes out of a pickle, is made anew, and begins before its first episode.
 
     Raises :class:`NoBatch` where a copy would not live through the same as it does alone.
     """
@@ -110,23 +138,30 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         others_learn: bool = False,
         store: Store | str | os.PathLike[str] | None = None,
         first: int = 0,
+        max_episode_steps: int | None = None,
         render_mode: str | None = None,
     ):
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        self._made_with = given
         if not flatten or render_mode is not None:
             raise NoBatch("observations are not flat, or are to be shown")
         found = read_document(document)
+        self._seed = found.seed if seed is None else checked_seed(seed)
         one = find_phase(found, phase)
         own = only_agent(one.agents, agent).name
-        found, many = batched(found, one, own, num_envs, first)
+        found, many = batched(found, one, own, Sizes(num_envs, first, max_episode_steps))
         muscle = ClassSpec(f"{__name__}:{OutsideBatchMuscle.__name__}")
         with open_store(store) as opened:
             self._driver = Driver(found, many, {own: muscle}, Options(others_learn, opened))
-        self._end = weakref.finalize(self, self._driver.close)
+        self._driver.close_with(self)
         try:
             self._bodies = [one for one in self._driver.worker.bodies if isinstance(one, BatchBody)]
             (body,) = (one for one in self._bodies if one.agent == own)
             self._body = body
             self._column = reward_column(reward, body.reward_names, own)
+            start = f"{body.port.uid}."
+            #: those of the rewards, without the number of a copy
+            self._names = [start + name[len(start) :].split(".", 1)[1] for name in body.reward_names]
             self._seen = View(body.sensors, "sensor", dtype=dtype)
             self._set = View(body.actuators, "actuator", dtype=dtype)
         except BaseException:
@@ -138,26 +173,33 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._shape = self.action_space.shape or ()
-        self._seed = found.seed if seed is None else seed
+        #: when the episode of each copy began
+        self._began = np.zeros(num_envs, dtype=np.int64)
         self._episode = -1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # as Gymnasium's EzPickle, but what is made anew is what its world ends with
+        return partial(type(self), **self._made_with), ()
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin anew in all copies. There is one ``seed`` for all of them, and there are no ``options``."""
-        if seed is not None and not isinstance(seed, int | np.integer):
+        if isinstance(seed, Sequence) and not isinstance(seed, str):
             raise ContractError("the copies of one world have one seed: a whole number, or None")
-        super().reset(seed=None if seed is None else int(seed))
+        seed = None if seed is None else checked_seed(seed)
+        super().reset(seed=seed)
         if options:
             raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
         self._driver.end()
         if seed is None:
             self._episode += 1
         else:
-            self._seed, self._episode = int(seed), 0
+            self._seed, self._episode = seed, 0
             self._driver.forget()
         self._driver.begin(self._episode, self._seed)
-        return self._observed(), {"time": self._times()}
+        self._began[:] = 0
+        return self._observed(), self._timed()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Act in all copies; those that have ended begin again."""
@@ -169,16 +211,22 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         driver.go()
         count = self.num_envs
         rewards, objective = np.zeros(count), np.full(count, np.nan)
-        infos: dict[str, Any] = {"time": self._times()}
+        named = np.full((count, len(body.reward_names)), np.nan)
         rows = body.closed
         if rows is not None and acting.any():
             objective[rows.places] = rows.value
             chosen = rows.value if self._column is None else rows.rewards[:, self._column]
-            rewards[rows.places] = np.where(np.isnan(chosen), 0.0, chosen)
-            named = np.full((count, len(body.reward_names)), np.nan)
+            if self._column is None and body.objective is not None:
+                # no value for a row is 0; a reward that is NaN stays so
+                chosen = np.where(np.isnan(chosen) & ~np.isnan(rows.rewards).any(axis=1), 0.0, chosen)
+            rewards[rows.places] = chosen
             named[rows.places] = rows.rewards
-            infos["rewards"] = {name: named[:, i] for i, name in enumerate(self._names())}
-        infos[OBJECTIVE], infos[f"_{OBJECTIVE}"] = objective, acting
+        self._began[~(acting | body.outs)] = driver.director.time
+        infos = self._timed()
+        told: dict[str, Any] = {}
+        for i, name in enumerate(self._names):
+            told[name], told[f"_{name}"] = named[:, i], acting
+        infos |= {"rewards": told, "_rewards": acting, OBJECTIVE: objective, f"_{OBJECTIVE}": acting}
         ended = body.outs & acting
         terminated = ended & (body.port.vector[:count, -2] != 0)
         # what conditions would need: nobody asks for it here
@@ -190,13 +238,9 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         """Let everything go."""
         self._driver.close()
 
-    def _names(self) -> list[str]:
-        """Return the names of the rewards without the number of a copy."""
-        start = f"{self._body.port.uid}."
-        return [start + name[len(start) :].split(".", 1)[1] for name in self._body.reward_names]
-
-    def _times(self) -> npt.NDArray[np.int64]:
-        return np.full(self.num_envs, self._driver.director.time)
+    def _timed(self) -> dict[str, Any]:
+        times = self._driver.director.time - self._began
+        return {"time": times, "_time": np.ones(self.num_envs, dtype=bool)}
 
     def _observed(self) -> Any:
         return self._seen.values(self._body.readings_now())

@@ -122,6 +122,34 @@ class Ladder(AECEnv):
         self.agent_selection = next((a for a in turns if a in living), self.agents[0])
 
 
+class Queue(Ladder):
+    """A ladder in which the last one has left with the first move, but only steps out when it is asked.
+
+    The time of the others runs out with the second move.
+    """
+
+    def step(self, action: int | None) -> None:
+        if action is None:
+            self._was_dead_step(None)
+            if self.agents:
+                self._select()
+            return
+        super().step(action)
+        if self.moves == 1:
+            self.terminations[self.possible_agents[-1]] = True
+            self.rewards[self.possible_agents[-1]] = -5.0
+        if self.moves == 2:
+            self.truncations = dict.fromkeys(self.agents, True)
+
+    def _deads_step_first(self) -> str:
+        return self.agent_selection
+
+    def _select(self) -> None:
+        super()._select()
+        here = [agent for agent in self.order if agent in self.agents]
+        self.agent_selection = here[self.moves % len(here)]
+
+
 class Nameless(ParallelEnv):
     """Does not say who may take part."""
 

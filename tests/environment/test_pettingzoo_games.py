@@ -161,6 +161,17 @@ def test_who_was_not_told_a_last_reward_acts_once_more(opened):
     assert (state.rewards, state.terminated) == ((0, -1), True)
 
 
+def test_who_has_died_is_not_alive_before_the_game_asks_it(opened):
+    game = opened(f"{HERE}:Queue", kwargs={"order": [0, 1, 2]})
+    game.reset()
+    for alive, turn in ((1, 1), (0, 3)):
+        state = game.step(np.zeros(3))
+        assert [read(game, state, f"p_{i}.alive") for i in range(3)] == [[alive], [alive], [0]]
+        assert read(game, state, "turn") == [turn]
+    # how it ended is how it did for the others
+    assert (state.terminated, state.truncated) == (False, True)
+
+
 def test_moves_that_are_not_allowed(opened):
     game = opened(TICTACTOE)
     game.reset()

@@ -51,7 +51,7 @@ def bare(id: str, **kwargs: Any) -> Any:
     return alone("world", environment("world", GYMNASIUM, id=id, kwargs=kwargs))
 
 
-def batteries() -> Any:
+def batteries(power: str = "Box(-1, 1, ())") -> Any:
     return alone(
         "co",
         environment(
@@ -63,9 +63,7 @@ def batteries() -> Any:
                 {"uid": "b", "simulator": "s", "model": "Battery", "params": {"capacity": 1.0, "soc": 0.5}}
             ],
             sensors=[{"uid": "soc", "entity": "b", "attribute": "soc", "space": "Box(0, 1, ())"}],
-            actuators=[
-                {"uid": "P", "entity": "b", "attribute": "P_set", "space": "Box(-1, 1, ())", "value": 0.0}
-            ],
+            actuators=[{"uid": "P", "entity": "b", "attribute": "P_set", "space": power, "value": 0.0}],
         ),
     )
 
@@ -246,3 +244,60 @@ def test_stable_baselines_learns_in_it():
     model.learn(128)
     assert any((a != b).any() for a, b in zip(before, model.policy.parameters(), strict=True))
     env.close()
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_what_rounding_has_put_outside_is_on_the_bound(dtype):
+    """``low + 0.5 * (1 + 1) * (high - low)`` is above 0.3, by one unit in the last place."""
+    sb3 = pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    env = palaestrai_mosaik.make(batteries("Box(-0.1, 0.3, ())"), dtype=dtype)
+    noise = NormalActionNoise(np.zeros(1), np.full(1, 9.0))
+    model = sb3.TD3(
+        "MlpPolicy",
+        env,
+        learning_starts=2,
+        train_freq=100,
+        buffer_size=40,
+        action_noise=noise,
+        policy_kwargs={"net_arch": [2]},
+        seed=1,
+        device="cpu",
+    )
+    model.learn(20)
+    env.reset()
+    env.step(model.policy.unscale_action(np.ones(1, np.float32)))
+    view, kind = env._set, env.action_space.dtype
+    assert view.vector(env.action_space.high) <= 0.3
+    for bound, out in ((0.3, 1.0), (-0.1, -1.0)):
+        value = np.nextafter(np.array(bound, kind), np.array(out, kind))
+        assert abs(value) > abs(bound)
+        assert view.vector(np.array([value])) == bound
+        assert view.vectors(np.array([[value], [0.2]]), (2, 1)).tolist() == [[bound], [0.2]]
+    env.reset()
+    with pytest.raises(ActionError, match="is not in Box"):
+        env.step(np.array([0.3 + 8 * np.finfo(kind).eps]))
+    env.close()
+
+
+def test_what_is_seen_may_be_written_to():
+    """Also where a filter has made it, and by who has one copy only."""
+    filters = [named("palaestrai_mosaik.agent.filters:NormFilter")]
+    for found in (
+        bare("Pendulum-v1"),
+        alone("world", environment("world", GYMNASIUM, id="Pendulum-v1"), filters=filters),
+    ):
+        trails = []
+        for writes in (False, True):
+            env = palaestrai_mosaik.make(found, dtype=np.float64)
+            observation, _ = env.reset(seed=1)
+            trail = [observation.copy()]
+            for _ in range(3):
+                if writes:
+                    observation *= 0
+                observation, *_ = env.step(np.ones(1))
+                trail.append(observation.copy())
+            env.close()
+            trails.append(np.array(trail).tobytes())
+        assert trails[0] == trails[1]

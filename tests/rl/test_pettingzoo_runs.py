@@ -311,6 +311,19 @@ def test_mistakes(made):
         ActionError, match=r"player_2.action' is not allowed now: action_mask is \[1, 1, 1, 1, 0"
     ):
         turns.step(4)
+    # it was the world that refused it
+    with pytest.raises(ContractError, match="something in it has failed: reset first"):
+        turns.step(5)
+    turns.reset()
+    turns.step(5)
+    at_once = made(aec_env(two))
+    at_once.reset()
+    # told at once, not with the action of the last one; nothing of it has been made
+    with pytest.raises(ActionError, match=r"'world_a\.number'"):
+        at_once.step([1000])
+    at_once.step([2])
+    at_once.step([3])
+    assert at_once.last()[0].tolist() == [1, 2]
 
 
 def test_a_game_inside_of_a_game(made):

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import multiprocessing
 import os
 import sys
+import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ import pytest
 from support.documents import agent, document, environment, named, phase
 from support.engine import Adder, Counter
 
+from palaestrai_mosaik import make_vec
+from palaestrai_mosaik.agent.batch import BatchObjective
 from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError, StoreError
 from palaestrai_mosaik.rl.driver import Options
 from palaestrai_mosaik.rl.session import Session
@@ -42,6 +47,26 @@ class Count(Counter):
 
     def __init__(self, steps: int = 3):
         super().__init__("", LOG, steps=steps)
+
+
+class Unpaid(Count):
+    """Its second reward is NaN."""
+
+    def _state(self) -> Any:
+        state = super()._state()
+        return replace(state, rewards=(np.nan,)) if self.count == 2 else state
+
+
+class Odd(BatchObjective):
+    """The reading, and no value where it is odd."""
+
+    def internal_reward(self, memory: Any, **kwargs: Any) -> float:
+        reading = float(memory.tail(1).sensor_readings[-1, 0])
+        return np.nan if reading % 2 else reading
+
+    def internal_rewards(self, rows: Any) -> Any:
+        readings = rows.readings[:, 0]
+        return np.where(readings % 2, np.nan, readings)
 
 
 class Inside(Adder):
@@ -315,3 +340,72 @@ def test_others_learn_if_they_shall(learn, expected):
         got.append(turn.rewards["a"])
     session.close()
     assert got == expected and turn.truncated == {"a": True}
+
+
+NAN = np.nan
+
+
+@pytest.mark.parametrize(
+    ("world", "objective", "reward", "expected"),
+    [
+        ("Count", "Odd", "objective", [0.0, 0.0, 2.0]),
+        ("Unpaid", "Odd", "objective", [0.0, NAN, 2.0]),
+        ("Unpaid", None, "objective", [10.0, NAN, 30.0]),
+        ("Unpaid", "Odd", "r", [10.0, NAN, 30.0]),
+    ],
+)
+def test_only_an_objective_without_a_value_is_a_reward_of_0(world, objective, reward, expected):
+    found = one_agent(world, objective=None if objective is None else named(f"{__name__}:{objective}"))
+    session = Session(found, reward=reward)
+    turn, got = session.reset(), []
+    while not turn.over:
+        turn = session.step({"a": [1.0, 1.0]})
+        got.append(turn.rewards["a"])
+    session.close()
+    many = make_vec(found, 2, backend="world", reward=reward)
+    many.reset()
+    both = [many.step(np.ones((2, 2)))[1] for _ in expected]
+    many.close()
+    assert np.array_equal(got, expected, equal_nan=True)
+    assert np.array_equal(both, np.array([expected] * 2).T, equal_nan=True)
+
+
+def one_agent(world: str, **keys: Any) -> Any:
+    params = keys.pop("params", {})
+    channels = {"sensors": ["E.x"], "actuators": ["E.u1", "E.u2"]}
+    mine = agent("a", **{"brain": None, "muscle": named("never:Imported"), **channels, **keys})
+    return document(phase([environment("E", f"{__name__}:{world}", **params)], [mine]))
+
+
+def test_an_episode_that_ends_with_its_first_state_is_an_error():
+    session = Session(one_agent("Count", params={"steps": 0}, objective=None))
+    for number in range(2):
+        with pytest.raises(ContractError, match=f"episode {number} of a was over with its first state"):
+            session.reset()
+        assert session.over
+    session.close()
+
+
+def test_a_process_that_ends_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    session = Session(one_agent("Count", objective=None))
+    session.reset()
+    # no brain could write into it
+    assert not list(tmp_path.iterdir())
+    session.close()
+    learned = {"brain": named("support.learning:Teacher"), "muscle": named("support.learning:Follower")}
+    plain = {"objective": None, "sensors": ["track.*"]}
+    agents = [
+        agent("a", brain=None, **plain, actuators=[]),
+        agent("b", **learned, **plain, actuators=["track.*"]),
+    ]
+    found = document(phase([environment("track", "support.learning:Track")], agents))
+
+    def unclosed() -> None:
+        LOG.append(Session(found, learners=["a"]))  # type: ignore[arg-type]
+        assert len(list(tmp_path.iterdir())) == 1
+
+    child = multiprocessing.get_context("fork").Process(target=unclosed)
+    child.start()
+    child.join()
+    assert child.exitcode == 0 and not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy as copying
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from palaestrai_mosaik.errors import ActionError, ContractError
 gymnasium = pytest.importorskip("gymnasium")
 
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv  # noqa: E402
+from gymnasium.wrappers.vector import DictInfoToList  # noqa: E402
 
 import palaestrai_mosaik  # noqa: E402
+from palaestrai_mosaik.rl.session import Session  # noqa: E402
 from palaestrai_mosaik.rl.vector_env import RunVectorEnv  # noqa: E402
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -73,10 +76,13 @@ def test_a_copy_that_has_ended_begins_again_with_the_next_step():
     env = palaestrai_mosaik.make_vec(dummies(), 2, agent="a", reward="objective")
     _, info = env.reset(seed=1)
     assert info["time"].tolist() == [0, 0]
-    told = []
+    told, times, paid, names = [], [], [], set()
     for _ in range(6):
         _, reward, terminated, truncated, info = env.step(np.zeros((2, 5)))
         told.append((reward[0], bool(terminated[0]), bool(truncated[0]), bool(info["_objective"][0])))
+        names.add((*info, *info["rewards"]))
+        times.append(info["time"].tolist())
+        paid.append(info["rewards"]["myenv.Dummy Reward"].tolist())
     assert told == [
         (1.0, False, False, True),
         (2.0, False, False, True),
@@ -85,8 +91,21 @@ def test_a_copy_that_has_ended_begins_again_with_the_next_step():
         (1.0, False, False, True),
         (2.0, False, False, True),
     ]
-    assert info["rewards"]["myenv.Dummy Reward"].tolist() == [2.0, 2.0]
+    # the step with which all begin again says the same as others
+    assert names == {
+        (
+            *("time", "_time", "rewards", "_rewards", "objective", "_objective"),
+            *("myenv.Dummy Reward", "_myenv.Dummy Reward"),
+        )
+    }
+    assert times == [[time] * 2 for time in (1, 2, 3, 0, 1, 2)]
+    assert str(paid) == str([[value] * 2 for value in (1.0, 2.0, 0.0, np.nan, 1.0, 2.0)])
+    listed = DictInfoToList(env).step(np.zeros((2, 5)))[-1]
+    assert listed[1] == {"time": 3, "rewards": {"myenv.Dummy Reward": 0.0}, "objective": 0.0}
+    twin = copying.deepcopy(env)
     env.close()
+    assert twin.reset(seed=1)[1]["time"].tolist() == [0, 0]
+    twin.close()
 
 
 def test_copies_end_on_their_own():
@@ -152,3 +171,61 @@ def test_worlds_of_their_own_are_single_environments(backend):
             seen.append((observation.tobytes(), *told[:3]))
         single.close()
         assert both[copy] == seen
+
+
+def test_worlds_of_their_own_differ_without_a_seed():
+    def firsts(num_envs: int, **options: Any) -> Any:
+        env = palaestrai_mosaik.make_vec(dummies(), num_envs, agent="a", backend="sync", **options)
+        seen = np.array([env.reset()[0] for _ in range(4)])
+        env.close()
+        return seen
+
+    three = firsts(3)
+    assert len({three[:, copy].tobytes() for copy in range(3)}) == 3
+    assert (firsts(1, first=2)[:, 0] == three[:, 2]).all()
+    assert not np.array_equal(firsts(3, seed=5), three)
+
+
+@pytest.mark.parametrize("controller", ["vanilla", "taking_turns"])
+def test_gymnasium_limits_the_steps_of_a_copy(controller):
+    """Alone, an episode has three steps, or (in turns) two of a's."""
+    options = {"document": dummies(controller=controller), "agent": "a"}
+    kind = RunVectorEnv if controller == "vanilla" else SyncVectorEnv
+    for most, ends in (
+        (1, [True, False, True]),
+        (9, [False, controller != "vanilla", controller == "vanilla"]),
+    ):
+        env = gymnasium.make_vec(
+            "palaestrai_mosaik.rl:palaestrai_mosaik/Run-v0", 2, max_episode_steps=most, **options
+        )
+        assert isinstance(env, kind)
+        env.reset(seed=1)
+        told = [env.step(np.zeros((2, 5)))[2:4] for _ in range(3)]
+        env.close()
+        assert [bool((terminated | truncated).all()) for terminated, truncated in told] == ends
+        assert bool(told[0][1].all()) == (most == 1)
+
+
+def test_options_that_there_are_not():
+    for make in (palaestrai_mosaik.make, palaestrai_mosaik.make_vec, palaestrai_mosaik.parallel_env):
+        wrong, right = ("dtyp", "dtype") if make is palaestrai_mosaik.parallel_env else ("agnt", "agent")
+        with pytest.raises(ContractError, match=rf"no option '{wrong}' \(did you mean '{right}'\?\)"):
+            make(dummies(), **{wrong: "a"})
+    with pytest.raises(ContractError, match="max_episode_steps must be a whole number of at least 1, not 0"):
+        palaestrai_mosaik.make_vec(dummies(), 2, agent="a", max_episode_steps=0)
+
+
+@pytest.mark.parametrize("seed", [1.5, True, "3", -5])
+def test_seeds_are_whole_numbers(seed):
+    found = dummies()
+    for make in (
+        Session,
+        lambda document, **keys: palaestrai_mosaik.make_vec(document, 2, agent="a", **keys),
+    ):
+        with pytest.raises(ContractError, match="seed must be a whole number of at least 0, not "):
+            make(found, seed=seed)
+        made = make(found, seed=np.int64(3))
+        with pytest.raises(ContractError, match="seed must be a whole number of at least 0, not "):
+            made.reset(seed=seed)
+        made.reset(seed=np.int64(3))
+        made.close()
