@@ -30,6 +30,7 @@ PARTS = {
     "parsl": ("parsl",),
     "palaestrai": ("'palaestrai",),
     "midas": ("'midas",),
+    "components": ("'mosaik_", "'pysimmods"),
     "slurm": ("slurm",),
 }
 

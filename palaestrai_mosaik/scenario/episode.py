@@ -1,0 +1,152 @@
+"""One run of a user's world with our agents in it.
+
+The agents' simulator is started when the script runs its world: until then, the script may build on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import networkx
+
+from palaestrai_mosaik.errors import SimulationError
+from palaestrai_mosaik.simulation import mosaik_internals as internals
+from palaestrai_mosaik.simulation.bridge import AgentsSimulator, Shell, guarded
+from palaestrai_mosaik.simulation.starters import new_sid
+from palaestrai_mosaik.simulation.wires import Link
+from palaestrai_mosaik.simulation.world import Episode, WorldBuilder
+
+from .environment import Scenario
+
+#: the name in ``sim_config`` of our simulator
+_STARTER = "palaestrai-mosaik"
+#: seconds for simulators that are in the middle of a step, once the world shall end, and after a failure or Ctrl-C
+_PATIENCE, _HURRIED = 30.0, 2.0
+_POLL = 0.05
+
+#: what runs the world: mosaik's own ``AsyncWorld.run``, with all its arguments but the world
+Run = Callable[[], Awaitable[Any]]
+
+
+class GuestBuilder(WorldBuilder):
+    """Builds the agents into a world that somebody else has built."""
+
+    def __init__(self, episode: Episode, world: Any, entities: Mapping[str, Any]):
+        super().__init__(episode)
+        self.world = world
+        (port,) = self.ports
+        assert isinstance(port.domain, Scenario)
+        self.scenario = port.domain
+        self.readings = port.domain.readings
+        self.entities = {(0, name): entity for name, entity in entities.items()}
+        # any of them may be in another process, and what is sent there must be plain
+        self.timeouts = {entity.sid: math.inf for entity in entities.values()}
+        self.ended_early = False
+
+    async def build(self) -> None:
+        """Start the agents' simulator, and connect it with the entities."""
+        links, watching = guarded(self._prepare, "a muscle")
+        config: dict[str, Any] = {**(self.world.sim_config or {}), _STARTER: internals.HANDED_OVER}
+        self.world.sim_config = config
+        await self._build_agents(links, watching)
+        if self.scenario.can_end:
+            _hold_back(self.world, self.lead)
+
+    async def _start_ours(self, sid: str, shell: Shell) -> Any:
+        shell.failures = self.failures
+        if isinstance(shell, AgentsSimulator):
+            shell.stop = self._stop
+        # the user may have given this name to a simulator
+        taken = [runner.sid for runner in internals.runners(self.world)]
+        self.lead = new_sid(sid, "", taken)
+        internals.hand_over(shell)
+        factory = self.factories[self.lead] = await self.world.start(_STARTER, sim_id=self.lead)
+        return factory
+
+    def _plug(self, link: Link, agent: Any, outward: bool = False) -> None:
+        if outward:
+            super()._plug(link, agent, outward)
+            return
+        there = self.entities[link.environment, link.entity]
+        missing, convert = self.readings[link.entity, link.source]
+        # without a cache, mosaik would show an agent that nothing has come yet by a None that is not converted
+        initial = None if self.world.use_cache else missing
+        self._connect(there, agent, (link.source, link.target), 0, initial, convert)
+
+    def _stop(self, time: int) -> None:
+        """End the world, unless it ends by itself: others may still have something to do at ``time``."""
+        if self.ports[0].terminated:
+            self.ended_early = True
+            internals.stop(self.world)
+
+
+def _hold_back(world: Any, lead: str) -> None:
+    """Keep simulators that are not connected with the agents from running ahead of them to ``until``."""
+    runners = {runner.sid: runner for runner in internals.runners(world)}
+    graph: networkx.Graph[str] = networkx.Graph()
+    graph.add_nodes_from(runners)
+    for sid, runner in runners.items():
+        graph.add_edges_from((sid, follower.sid) for follower in runner.successors)
+    near = networkx.node_connected_component(graph, lead)
+    # mosaik's factories, which it keeps elsewhere in 3.5 than in 3.6
+    factories = {sid: runner.check_outputs.__self__ for sid, runner in runners.items()}
+    for sid in runners:
+        if sid not in near:
+            internals.hold_back(world, factories[sid], factories[lead])
+
+
+async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any], run: Run) -> None:
+    """Build the agents into ``world`` (mosaik's asynchronous one), and run it to its end.
+
+    Raises what users' code has raised, and :class:`SimulationError` where mosaik would swallow that a
+    simulator has failed. No task of the world is left.
+    """
+    builder = GuestBuilder(episode, world, entities)
+    await builder.build()
+    main = asyncio.ensure_future(run())
+    patience = _HURRIED
+    try:
+        await _until_done(main, builder)
+        if builder.failures:
+            raise builder.failures[0]
+        if not builder.ended_early:
+            main.result()
+        patience = _PATIENCE
+    finally:
+        await _settle(main, world, patience)
+    if not episode.director.over:
+        raise _cause(world)
+
+
+async def _until_done(main: asyncio.Future[Any], builder: GuestBuilder) -> None:
+    while not main.done():
+        await asyncio.wait([main], timeout=_POLL if builder.ended_early else None)
+        if builder.ended_early:
+            # those that were in the middle of a step then
+            internals.stop(builder.world)
+
+
+async def _settle(main: asyncio.Future[Any], world: Any, patience: float) -> None:
+    """Let simulators end their step, and no more."""
+    tasks = [runner.task for runner in internals.runners(world) if runner.task is not None]
+    waited = 0.0
+    while not all(task.done() for task in tasks) and waited < patience:
+        internals.stop(world)
+        await asyncio.wait(tasks, timeout=_POLL)
+        waited += _POLL
+    for task in (*tasks, main):
+        task.cancel()
+    await asyncio.gather(*tasks, main, return_exceptions=True)
+
+
+def _cause(world: Any) -> BaseException:
+    """Return why the world has ended before its end, with what mosaik has not raised."""
+    for runner in internals.runners(world):
+        task = runner.task
+        error = task.exception() if task is not None and task.done() and not task.cancelled() else None
+        if error is not None:
+            return internals.explain(runner.sid, error, remote=True)
+    return SimulationError("the world ended before its end was reached; was it interrupted?")

@@ -1,0 +1,81 @@
+"""What our simulators share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import mosaik_api_v3
+
+from palaestrai_mosaik.errors import SimulationError
+
+Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+#: a model: whether a scenario creates it, its parameters, its attributes
+Model = tuple[bool, Sequence[str], Sequence[str]]
+
+
+class TimeBased(mosaik_api_v3.Simulator):
+    """A time-based simulator that steps itself every ``step_size`` ticks; subclasses :meth:`compute`."""
+
+    MODELS: ClassVar[Mapping[str, Model]]
+    METHODS: ClassVar[Sequence[str]] = ()
+
+    def __init__(self) -> None:
+        models = {
+            name: {"public": public, "params": list(params), "attrs": list(attributes)}
+            for name, (public, params, attributes) in self.MODELS.items()
+        }
+        meta = {
+            "api_version": "3.0",
+            "type": "time-based",
+            "models": models,
+            "extra_methods": list(self.METHODS),
+        }
+        super().__init__(meta)
+        self.step_size = 900
+        #: length of a tick in seconds
+        self.time_resolution = 1.0
+        #: what the entities give, by entity and attribute
+        self.outputs: dict[str, dict[str, Any]] = {}
+
+    def init(  # type: ignore[override]  # mosaik calls it with what the scenario gives
+        self, sid: str, time_resolution: float = 1.0, step_size: int = 900
+    ) -> Any:
+        """Take the length of a tick (seconds) and that of a step (ticks)."""
+        if not isinstance(step_size, int) or isinstance(step_size, bool) or step_size < 1:
+            raise SimulationError(
+                f"{sid}: step_size is a whole number of ticks, at least 1, not {step_size!r}"
+            )
+        self.step_size, self.time_resolution = step_size, time_resolution
+        return self.meta
+
+    @property
+    def seconds(self) -> float:
+        """The length of a step."""
+        return self.step_size * self.time_resolution
+
+    def step(self, time: int, inputs: Inputs, max_advance: int) -> int:
+        self.compute(time, inputs)
+        return time + self.step_size
+
+    def compute(self, time: int, inputs: Inputs) -> None:
+        """Compute the :attr:`outputs` of ``time``."""
+        raise NotImplementedError
+
+    def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        return {eid: {name: self.outputs[eid][name] for name in names} for eid, names in outputs.items()}
+
+
+def total(inputs: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
+    """Return the sum of what has come in at an entity's attribute; ``None`` where nothing has.
+
+    Raises :class:`SimulationError` for a value that is no number.
+    """
+    senders = {source: value for source, value in inputs.get(name, {}).items() if value is not None}
+    if not senders:
+        return None
+    for source, value in senders.items():
+        if not isinstance(value, int | float):
+            raise SimulationError(f"{name} from {source} is no number: {value!r}")
+    return float(sum(senders.values()))
