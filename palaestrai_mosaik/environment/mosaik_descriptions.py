@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError, SpaceError, did_you_mean
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Space
+from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Space, Tuple
 
 #: what a sensor's (an actuator's) dictionary may be called by: uid, space and value
 _SENSOR_KEYS = (("uid", "sensor_id"), ("space", "observation_space"), ("value", "sensor_value"))
@@ -25,6 +26,9 @@ _ACTUATOR_KEYS = (("uid", "actuator_id"), ("space", "action_space"), ("value", "
 
 #: how dates are written in documents and handed to worlds
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
+
+#: longer texts are shortened in messages
+_SHOWN = 100
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -47,10 +51,19 @@ def read_ticks(found: Any, name: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError
         return int(value)
-    except (SyntaxError, ValueError, ArithmeticError, RecursionError):
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        shown = repr(found)
         raise ContractError(
-            f"{name} must be a number of ticks, or a product or sum of numbers such as '15*60*96', found {found!r}"
+            f"{name} must be a number of ticks, or a product or sum of numbers such as '15*60*96', found "
+            + (shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
         ) from None
+
+
+def read_seconds(found: Any, name: str) -> float:
+    """Return the positive number of seconds ``found``; ``name``: the parameter. Raises :class:`ContractError`."""
+    if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:
+        raise ContractError(f"{name} must be a positive number of seconds, found {found!r}")
+    return float(found)
 
 
 def _evaluate(node: ast.AST) -> Any:
@@ -160,21 +173,55 @@ def _space(found: Any) -> Space:
 def readable(space: Space, uid: str) -> Callable[[Any], Any]:
     """Return what makes readings of ``space`` of an entity's values.
 
-    As in palaestrai-mosaik, a value is cast to the space's type. What is missing (``None``) is NaN.
+    As in palaestrai-mosaik, a value is cast to the space's type. What is missing (``None``) is NaN, also
+    where the type is one of whole numbers. Raises :class:`ContractError` where a value cannot be cast, is
+    beyond the type's limits or has another shape.
     """
-    missing = np.full(space.size, np.nan)
-    if space.dtype is None or space.shape is None:
-        # several spaces: a value for each of them
-        return lambda value: space.unflatten(missing) if value is None else value
-    missing = missing.reshape(space.shape)
+    if isinstance(space, Tuple):
+        return _readable_tuple(space, uid)
+    assert space.shape is not None
+    assert space.dtype is not None
+    missing, dtype = np.full(space.shape, np.nan), space.dtype
+    whole = dtype.kind in "iu"
 
     def reading(value: Any) -> Any:
         if value is None:
             return missing
         try:
-            return np.asarray(value).astype(space.dtype)
-        except (TypeError, ValueError) as error:
+            array = np.asarray(value)
+            if array.dtype.kind == "c" or (array.shape != space.shape and not array.size == space.size == 1):
+                raise ValueError(f"it has shape {array.shape} and type {array.dtype}")
+            return _whole(array, dtype) if whole and array.dtype.kind != "b" else array.astype(dtype)
+        except (TypeError, ValueError, OverflowError) as error:
             raise ContractError(f"{value!r} is no reading of sensor {uid!r}, {space}: {error}") from None
+
+    return reading
+
+
+def _whole(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return ``array`` without fractions; as floating-point numbers where some are missing (NaN)."""
+    if array.dtype.kind not in "iuf":
+        array = array.astype(np.float64)
+    limits = np.iinfo(dtype)
+    cut = np.trunc(array)
+    # numbers of 64 bits have no limit of their own as floating-point numbers, the next one is told exactly
+    if not (np.isnan(cut) | ((cut >= limits.min) & (cut < limits.max + 1))).all():
+        raise ValueError(f"{dtype} holds numbers from {limits.min} to {limits.max}")
+    return cut if np.isnan(cut).any() else cut.astype(dtype)
+
+
+def _readable_tuple(space: Tuple, uid: str) -> Callable[[Any], Any]:
+    """Return :func:`readable` for several spaces: a value for each of them."""
+    parts = [readable(one, uid) for one in space.spaces]
+
+    def reading(value: Any) -> Any:
+        if value is None:
+            return tuple(part(None) for part in parts)
+        if not isinstance(value, Sequence | np.ndarray) or len(value) != len(parts):
+            raise ContractError(
+                f"{value!r} is no reading of sensor {uid!r}, {space}: {len(parts)} values are needed"
+            )
+        return tuple(part(one) for part, one in zip(parts, value, strict=True))
 
     return reading
 

@@ -26,13 +26,14 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from palaestrai_mosaik import importing
 from palaestrai_mosaik.errors import ContractError, did_you_mean
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Space
 from palaestrai_mosaik.types.vectors import Layout
 
 from .cosimulation import ActuatorPort, CoSimulation, CoSimulationPlan, SensorPort
@@ -40,6 +41,7 @@ from .environment import EnvironmentBaseline, EnvironmentState, FloatVector
 from .mosaik_descriptions import (
     parse_date,
     read_actuators,
+    read_seconds,
     read_sensors,
     read_start,
     read_ticks,
@@ -102,7 +104,7 @@ class MosaikEnvironment(CoSimulation):
     no_extra_step : bool
         Whether the last reading is before ``end``, not at it.
     simulation_timeout : float
-        Seconds that an answer of a simulator in another process may take.
+        Seconds that an answer of a simulator in another process may take, also to the instance function.
     params : mapping, optional
         For the two functions, which also get ``meta_params`` in it: ``seed`` (another one for every
         episode), ``end`` (exclusive), ``arl_sync_freq``, ``silent`` and, where there is one,
@@ -146,9 +148,14 @@ class MosaikEnvironment(CoSimulation):
                 f"arl_sync_freq ({self.step_size}) must be at least 1 and less than the end ({self.end}), or nobody "
                 "ever acts"
             )
+        if not isinstance(params, Mapping | None):
+            raise ContractError(f"params must be a mapping of parameters by name, found {params!r}")
         self.params = dict(params or {})
-        self.timeout = float(simulation_timeout)
+        self.timeout = read_seconds(simulation_timeout, "simulation_timeout")
         self._names = (module, description_func, instance_func)
+        for name, found in zip(("module", "description_func", "instance_func"), self._names, strict=True):
+            if not isinstance(found, str):
+                raise ContractError(f"{name} must be text, found {found!r}")
         self._start, self._infer, self._silent = start_date, infer_start_date, silent
         self._terminal = (
             importing.load(terminal_condition, ours=False)
@@ -193,6 +200,8 @@ class MosaikEnvironment(CoSimulation):
         """Return how the world of the next episode is made, and what agents see and set of it."""
         rng = getattr(self, "rng", None) or np.random.default_rng(0)
         source, given, _ = self._describe(rng)
+        self._compare("sensors", self.layouts[0], self._sensors)
+        self._compare("actuators", self.layouts[1], self._actuators)
         make = self._function(source, self._names[2])
         sensors = [SensorPort(one, *_ends(one.uid)) for one in self._sensors]
         return WorldPlan(
@@ -226,7 +235,7 @@ class MosaikEnvironment(CoSimulation):
     def _classified(self, readings: FloatVector) -> tuple[bool, bool]:
         layout = self.layouts[0]
         sensors = [
-            SensorInformation(space.unflatten(readings[part]), space, uid)
+            SensorInformation(_value(space, readings[part]), space, uid)
             for uid, space, part in zip(layout.uids, layout.spaces, layout.slices, strict=True)
         ]
         assert self._terminal is not None
@@ -267,6 +276,17 @@ class MosaikEnvironment(CoSimulation):
                 raise ContractError(f"{where} describes no {kind}; an environment needs some")
         return source, given, world_state
 
+    def _compare(self, kind: str, layout: Layout, found: Sequence[Any]) -> None:
+        """Raise :class:`ContractError` where a later episode has other channels than the first."""
+        before = zip(layout.uids, layout.spaces, strict=True)
+        for i, (old, new) in enumerate(zip_longest(before, ((one.uid, one.space) for one in found))):
+            if old != new:
+                was, now = (f"{one[0]!r}, {one[1]}" if one else "nothing" for one in (old, new))
+                raise ContractError(
+                    f"{self._names[0]}.{self._names[1]} must describe the same {kind} in every episode, in the same "
+                    f"order: place {i} was {was}, is now {now}"
+                )
+
     def _source(self) -> Any:
         name = self._names[0]
         if ":" in name:
@@ -288,6 +308,12 @@ def _ends(uid: str) -> tuple[str, str]:
     """Return mosaik's full id of the entity, and the attribute."""
     entity, _, attribute = uid.rpartition(".")
     return entity, attribute
+
+
+def _value(space: Space, reading: FloatVector) -> Any:
+    """Return the value of a reading; ``None`` where whole numbers are missing, which know no NaN."""
+    missing = space.flat_integral.any() and np.isnan(reading).any()
+    return None if missing else space.unflatten(reading)
 
 
 def _plausible(sensor: SensorInformation) -> Any:

@@ -3,7 +3,8 @@
 Documents are untrusted text, so the reader works on the parser's events and builds
 plain data itself: nothing is imported or called, deep nesting cannot exhaust the stack,
 and an alias shares its value, so a "billion laughs" is counted, not expanded. Scalars
-follow the core schema of YAML 1.2 (``1e-5`` is a number, ``on`` and dates are strings).
+follow the core schema of YAML 1.2 (``1e-5`` is a number, ``on`` and dates are strings), but
+for numbers that palaestrAI's documents have besides (``1_000``, ``0b11``).
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ MAX_EXTRA_NODES = 1_000_000
 MAX_BYTES = 64 * 2**20
 
 _TAG = "tag:yaml.org,2002:"
-_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
-#: palaestrAI's reader takes these for numbers, and its documents have them; YAML 1.2 does not
-_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(_[0-9]{3})+(\.[0-9]*)?", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+#: Also what YAML 1.2 takes for text, but palaestrAI's reader (and YAML 1.1) for a number: digits with "_" among
+#: them, "0b11", and a sign before a prefix.
+_INTEGER = re.compile(
+    r"[-+]?(0b_*[01][01_]*|0o_*[0-7][0-7_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|[0-9][0-9_]*)", re.ASCII
+)
+_FLOAT = re.compile(r"[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_BASES = {"0b": 2, "0o": 8, "0x": 16}
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _WORDS |= {sign + inf: float(sign + "inf") for sign in ("", "+", "-") for inf in (".inf", ".Inf", ".INF")}
@@ -60,7 +64,7 @@ class Reading:
 
 
 def plain_scalar(text: str) -> Any:
-    """Return the value of an unquoted scalar (YAML 1.2 core schema, and ``1_000``).
+    """Return the value of an unquoted scalar (YAML 1.2 core schema, and ``1_000``, ``0b11``).
 
     Raises ``ValueError`` for a number too large to be held.
     """
@@ -68,12 +72,11 @@ def plain_scalar(text: str) -> Any:
         return _WORDS[text]
     if text[0] not in _NUMBER_START:
         return text
-    if _THOUSANDS.fullmatch(text):
-        text = text.replace("_", "")
     if _INTEGER.fullmatch(text):
-        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+        digits = text.replace("_", "")
+        return int(digits, _BASES.get(digits.lstrip("+-")[:2], 10))
     if _FLOAT.fullmatch(text):
-        value = float(text)
+        value = float(text.replace("_", ""))
         if math.isinf(value):
             raise ValueError(f"{text} is too large for a number; write .inf if infinity is meant")
         return value

@@ -115,9 +115,6 @@ class AdaptedBrain(Adapted, Brain):
             update = self.part.thinking(muscle_id, data)
         if self.filters:
             update = post_processed(self.filters, update)
-        if self.part._statistics:
-            for key, value in figures(self.part.pop_statistics()):
-                self.add_statistics(key, value, allow_overwrite=True)
         return update
 
     def pretrain(self) -> None:
@@ -158,7 +155,16 @@ class AdaptedBrain(Adapted, Brain):
 
     @contextmanager
     def _thoughts(self) -> Iterator[None]:
-        """Let the brain work with its own global generators, and raise what its dumpers could not save."""
-        with self.streams:
-            yield
+        """Let the brain work with its own global generators, and report what it tells about itself.
+
+        Raises what its dumpers could not save.
+        """
+        try:
+            with self.streams:
+                yield
+        finally:
+            # told without a row, it goes with the next one; the part may tell it again with that
+            if self.part._statistics:
+                for key, value in figures(self.part.pop_statistics()):
+                    self.add_statistics(key, value, allow_overwrite=True)
         self._dumper.check_saved()

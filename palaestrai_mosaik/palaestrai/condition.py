@@ -31,6 +31,7 @@ from palaestrai_mosaik.simulation.director import AnyBody, Director
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .state import TheirStates
+from .streams import Streams
 from .translate import their_simtime
 
 #: rows of earlier episodes that a brain's memory still has, as far as conditions see it
@@ -46,6 +47,7 @@ class AdaptedCondition(TerminationCondition):
     environment (true ends the episode). In ``run_config``: ``phase_flow_control`` is asked after
     every episode, ``evaluation_flow_control`` after evaluations if
     ``requires_evaluation_outcomes``. ``environment_flow_control`` is never asked, in palaestrAI 3.5 neither.
+    Its global generators are seeded anew for every episode.
 
     What they are given stands for palaestrAI's objects and has what conditions look at: see
     :class:`BrainView` and :class:`GovernorView`; messages are palaestrAI's own.
@@ -55,6 +57,9 @@ class AdaptedCondition(TerminationCondition):
 
     def __init__(self, **params: Any):
         self.params = params
+        self._streams = Streams(0)
+        #: its place among those of the run or of the phase
+        self._place = 0
         #: the object of palaestrAI's class that is asked about environments and phases
         self.part = self._make()
         self._of_agents: dict[str, Any] = {}
@@ -63,8 +68,13 @@ class AdaptedCondition(TerminationCondition):
         self._told: dict[str, Any] = {}
         self._episode = -1
 
+    def introduce(self, place: int) -> None:
+        """Take note of its place among the conditions of the run or of the phase."""
+        self._place = place
+
     def _make(self) -> Any:
-        return self.theirs(**deepcopy(self.params))
+        with self._streams:
+            return self.theirs(**deepcopy(self.params))
 
     @property
     def brain(self) -> bool:
@@ -79,13 +89,16 @@ class AdaptedCondition(TerminationCondition):
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         assert isinstance(view, Director)
-        flow = _CONTINUE
-        if self._has("brain_flow_control"):
-            flow = max(flow, self._ask_about_brains(view))
-        if self._has("check_termination") and any(
-            self.part.check_termination(message) for message in _messages(view)
-        ):
-            flow = max(flow, SimulationFlowControl.RESET)
+        flow, brains, messages = _CONTINUE, self._has("brain_flow_control"), self._has("check_termination")
+        whose = "run" if self.of_run else "phase"
+        self._streams.renew(view.ports[0].domain.rng, "condition", whose, self._place)
+        if not (brains or messages):
+            return flow
+        with self._streams:
+            if brains:
+                flow = max(flow, self._ask_about_brains(view))
+            if messages and any(self.part.check_termination(message) for message in _messages(view)):
+                flow = max(flow, SimulationFlowControl.RESET)
         return _CONTINUE if self.of_run else flow
 
     def _ask_about_brains(self, view: Director) -> SimulationFlowControl:
@@ -119,7 +132,8 @@ class AdaptedCondition(TerminationCondition):
         request = SimulationControllerTerminationRequest(
             worker_uid(last.worker), "run-governor", "", TheirMode[view.mode.name], flow, data
         )
-        answer = self.part.phase_flow_control(GovernorView(view), request)
+        with self._streams:
+            answer = self.part.phase_flow_control(GovernorView(view), request)
         self._told = {}
         return self._answer(answer, "phase_flow_control")[0]
 
@@ -135,7 +149,9 @@ class AdaptedCondition(TerminationCondition):
             )
             for agent in view.agents
         ]
-        return self._answer(self.part.evaluation_flow_control(GovernorView(view), outcomes), "evaluation")[0]
+        with self._streams:
+            answer = self.part.evaluation_flow_control(GovernorView(view), outcomes)
+        return self._answer(answer, "evaluation_flow_control")[0]
 
     def _answer(self, answer: Any, hook: str) -> tuple[SimulationFlowControl, Any]:
         """Return what a hook of palaestrAI's class has answered, in our words."""

@@ -25,7 +25,7 @@ from .coroutines import Coroutines
 from .reward import AdaptedReward, declared, reward_values
 from .state import TheirReadings, TheirState, plain
 from .streams import Streams
-from .translate import TheirChannels, our_actuator, our_sensor
+from .translate import TheirChannels, checked, our_actuator, our_sensor
 
 #: the seed of the object that is only looked at
 _LOOK = 0
@@ -159,14 +159,17 @@ class AdaptedEnvironment(Environment):
     def _baseline(self, found: Any) -> Any:
         """Return what ``start_environment`` gave as palaestrAI's baseline; it may be a pair."""
         theirs = palaestrai.environment.EnvironmentBaseline
-        if isinstance(found, theirs):
-            return found
         if isinstance(found, tuple) and len(found) == 2:
-            return theirs(*found)
-        raise ContractError(
-            f"environment {self.uid!r}: start_environment returned {found!r}; allowed are palaestrAI's "
-            "EnvironmentBaseline and (sensors, actuators)"
-        )
+            found = theirs(*found)
+        if not isinstance(found, theirs):
+            raise ContractError(
+                f"environment {self.uid!r}: start_environment returned {found!r}; allowed are palaestrAI's "
+                "EnvironmentBaseline and (sensors, actuators)"
+            )
+        agent, whose = palaestrai.agent, f"environment {self.uid!r}: start_environment"
+        checked(found.sensors_available, agent.SensorInformation, f"{whose}, for sensors,")
+        checked(found.actuators_available, agent.ActuatorInformation, f"{whose}, for actuators,")
+        return found
 
     def _lay_out(
         self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation]
@@ -192,14 +195,17 @@ class AdaptedEnvironment(Environment):
         part._tick += 1
         found = self._call(part.update, infos)
         theirs = palaestrai.environment.EnvironmentState
-        if isinstance(found, theirs):
-            return found
         if isinstance(found, tuple) and len(found) == 3:
-            return theirs(*found)
-        raise ContractError(
-            f"environment {self.uid!r}: update returned {found!r}; allowed are palaestrAI's EnvironmentState "
-            "and (sensors, rewards, done)"
-        )
+            found = theirs(*found)
+        if not isinstance(found, theirs):
+            raise ContractError(
+                f"environment {self.uid!r}: update returned {found!r}; allowed are palaestrAI's EnvironmentState "
+                "and (sensors, rewards, done)"
+            )
+        agent, whose = palaestrai.agent, f"environment {self.uid!r}: update"
+        checked(found.sensor_information, agent.SensorInformation, f"{whose}, for sensors,")
+        checked(found.rewards, agent.RewardInformation, f"{whose}, for rewards,")
+        return found
 
     def _ours(self, state: Any, rewards: FloatVector) -> TheirState:
         """Return our state for theirs; sensors that it leaves out keep their readings."""

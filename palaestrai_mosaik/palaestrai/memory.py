@@ -18,6 +18,7 @@ from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.types.vectors import Layout
 
+from .parts import is_known
 from .translate import TheirChannels, TheirInfos
 
 FloatVector = npt.NDArray[np.float64]
@@ -232,8 +233,7 @@ class MirroredMemory(Memory):
 
     def close(self, objective: float) -> None:
         super().close(objective)
-        value = np.array([None if objective != objective else objective])  # noqa: PLR0124 (NaN: none)
-        self.theirs.append(self.tag, objective=value)
+        self.theirs.append(self.tag, objective=np.array([objective if is_known(objective) else None]))
 
     def mark_end(
         self,
@@ -326,7 +326,7 @@ class BrainMemory(MirroredMemory):
             observations=observations,
             actions=actions,
         )
-        known = self._handed_on[muscle] = objective == objective  # noqa: PLR0124 (not NaN)
+        known = self._handed_on[muscle] = is_known(objective)
         self._newest_tag = muscle
         if known and len(readings) and len(setpoints) and len(rewards):
             sensors = TheirInfos(self._shown, readings if observations is None else observations)

@@ -10,6 +10,7 @@ import numpy as np
 import palaestrai.agent
 
 from palaestrai_mosaik.agent import BrainDumper, Muscle
+from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.incarnation import MUSCLE_MEMORY
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
@@ -108,8 +109,13 @@ class AdaptedMuscle(Adapted, Muscle):
         part = self.part
         with self.streams:
             answer = part.propose_actions(self._their_sensors(readings.vector), self._their_actuators.empty())
+        whose = f"agent {self.agent!r}: {self.theirs.__name__}.propose_actions"
+        if isinstance(answer, tuple) and len(answer) != 2:
+            raise ContractError(
+                f"{whose} gave {answer!r}; allowed are (actuators, data) and a list of actuators"
+            )
         setpoints, data = answer if isinstance(answer, tuple) else (answer, None)
-        available.vector = vector_of(available._layout, setpoints, f"agent {self.agent!r}")
+        available.vector = vector_of(available._layout, setpoints, whose)
         self._report()
         if self.filters and self.taught:
             data = Carried(data)

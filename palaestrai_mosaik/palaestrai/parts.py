@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -15,12 +16,23 @@ from palaestrai_mosaik.types import Mode
 
 from .streams import Streams
 
+#: An objective's NaN as its bits. A row that has no objective has Python's own NaN, and what is on its way to
+#: the brain has one number for both, so that the two differ in a bit of which arithmetic makes no use.
+_COMPUTED = struct.pack("<Q", 0x7FF8_0000_0000_0001)
+#: the objective of a row for which NaN was computed (a part of palaestrAI hears of it, as there)
+COMPUTED_NAN: float = struct.unpack("<d", _COMPUTED)[0]
+
 _MODES = {Mode.TRAIN: palaestrai.types.Mode.TRAIN, Mode.TEST: palaestrai.types.Mode.TEST}
 
 
 def their_mode(mode: Mode) -> Any:
     """Return palaestrAI's mode. In evaluations its parts are told that they test, and so they are here."""
     return _MODES[mode]
+
+
+def is_known(objective: float) -> bool:
+    """Whether a row has an objective: a number, or a NaN that was computed."""
+    return objective == objective or struct.pack("<d", objective) == _COMPUTED  # noqa: PLR0124 (NaN)
 
 
 class Adapted:

@@ -14,6 +14,7 @@ from palaestrai_mosaik.environment.environment import (
     EnvironmentState,
     FloatVector,
     Reward,
+    World,
 )
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
@@ -21,24 +22,30 @@ from palaestrai_mosaik.types.vectors import Layout
 
 from .state import TheirStates
 from .streams import Streams
-from .translate import TheirChannels, our_space, their_actuator, their_sensor
+from .translate import TheirChannels, checked, our_space, their_actuator, their_sensor
 
 
 class AdaptedReward(Reward):
     """Asks a reward of palaestrAI; subclasses have its class in :attr:`theirs`.
 
     One of palaestrAI's environments is given the reward and asks it in its own way. With any other
-    environment, the reward is called with palaestrAI's state of the environment.
+    environment, the reward is called with palaestrAI's state of the environment; its global generators
+    are seeded anew for every episode then.
     """
 
     theirs: ClassVar[type]
 
     def __init__(self, **params: Any):
         self.params = params
+        self._environment: World | None = None
         self._streams = Streams(0)
         #: the object of palaestrAI's class
         self.part = self.make()
         self._channels: dict[Layout, TheirChannels] = {}
+
+    def belongs_to(self, environment: World) -> None:
+        """Take note of the environment, which knows the generator of the episode."""
+        self._environment = environment
 
     def make(self) -> Any:
         """Return a new object of palaestrAI's class."""
@@ -47,16 +54,16 @@ class AdaptedReward(Reward):
 
     def ask(self, *what: Any) -> list[Any]:
         """Call the reward with ``what``; return palaestrAI's reward objects, in a list."""
+        # there is none while the environment is set up
+        rng = getattr(self._environment, "rng", None)
+        if rng is not None:
+            self._streams.renew(rng, "reward")
         with self._streams:
             found = self.part(*what)
-        infos = list(found) if isinstance(found, list | tuple) else [found]
-        for info in infos:
-            if not isinstance(info, palaestrai.agent.RewardInformation):
-                raise ContractError(
-                    f"reward {type(self).__name__} returned {info!r}; allowed are palaestrAI's RewardInformation and "
-                    "lists of them"
-                )
-        return infos
+        one = isinstance(found, palaestrai.agent.RewardInformation)
+        return checked(
+            [found] if one else found, palaestrai.agent.RewardInformation, f"reward {type(self).__name__}"
+        )
 
     def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
         self._states = TheirStates(baseline)

@@ -7,23 +7,31 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from palaestrai_mosaik.environment import EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer
+from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, World
 
 from .state import TheirReadings, TheirStates, plain
+from .streams import Streams
 
 
 class AdaptedStateTransformer(EnvironmentStateTransformer):
     """Asks a state transformer of palaestrAI; subclasses have its class in :attr:`theirs`.
 
     As its documentation says, it changes what is stored: the world's state and the readings. (In
-    palaestrAI, agents get what it has made of readings and rewards, too.)
+    palaestrAI, agents get what it has made of readings and rewards, too.) Its global generators are
+    seeded anew for every episode.
     """
 
     theirs: ClassVar[type]
 
     def __init__(self, **params: Any):
-        #: the object of palaestrAI's class
-        self.part = self.theirs(**params)
+        self._streams = Streams(0)
+        with self._streams:
+            #: the object of palaestrAI's class
+            self.part = self.theirs(**params)
+
+    def belongs_to(self, environment: World) -> None:
+        """Take note of the environment, which knows the generator of the episode."""
+        self._environment = environment
 
     def setup(self, baseline: EnvironmentBaseline) -> None:
         self._states = TheirStates(baseline)
@@ -35,7 +43,9 @@ class AdaptedStateTransformer(EnvironmentStateTransformer):
         state.sensor_information = [_twin(info) for info in state.sensor_information]
         state.rewards = [_twin(info) for info in state.rewards]
         state.world_state = deepcopy(state.world_state)
-        found = self.part(state)
+        self._streams.renew(self._environment.rng, "state_transformer")
+        with self._streams:
+            found = self.part(state)
         return replace(
             environment_state,
             readings=self._readings.read(found.sensor_information, environment_state.readings),

@@ -30,6 +30,9 @@ class Streams:
     is due to Python's generator.
     """
 
+    #: the generator of the running episode, where they are seeded from those (:meth:`renew`)
+    _episode: np.random.Generator | None = None
+
     def __init__(self, seed: int):
         self.reseed(seed)
         #: what was in place before; of nested blocks, the outermost one
@@ -43,6 +46,18 @@ class Streams:
         self._numpy: Any = np.random.MT19937(seeding.seed_sequence(seed, "numpy"))
         #: a state, once there has been a block with torch
         self._torch: Any = None
+
+    def renew(self, rng: np.random.Generator, *names: str | int) -> None:
+        """Begin anew if ``rng`` is not the one of the last call; not inside a block.
+
+        ``rng`` is what another part has for the running episode. The new seed is that of its place in
+        the tree of seeds, and of ``names``; nothing is drawn from it.
+        """
+        if rng is self._episode:
+            return
+        self._episode = rng
+        words: Any = rng.bit_generator.seed_seq
+        self.reseed(seeding.integer_seed(int(words.generate_state(1, np.uint64)[0]), *names))
 
     def __enter__(self) -> None:
         self._depth += 1

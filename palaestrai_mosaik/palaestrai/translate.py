@@ -18,7 +18,7 @@ import numpy.typing as npt
 import palaestrai.agent
 import palaestrai.types
 
-from palaestrai_mosaik.errors import ActionError, SpaceError, did_you_mean
+from palaestrai_mosaik.errors import ActionError, ContractError, SpaceError, did_you_mean
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,
@@ -139,8 +139,9 @@ class TheirChannels:
             vars(self._make(None, their_space(space), uid))
             for space, uid in zip(layout.spaces, layout.uids, strict=True)
         ]
-        #: numpy's type of each channel, if all are single numbers
-        self.kinds = [_number_type(space) for space in layout.spaces] if layout.scalar else []
+        plain = all(space.size == 1 and not isinstance(space, Tuple) for space in layout.spaces)
+        #: numpy's type of each channel, if each is one number, of whatever shape
+        self.kinds = [_number_type(space) for space in layout.spaces] if plain else []
 
     def __call__(self, vector: FloatVector) -> list[Any]:
         """Return the objects with the values of ``vector``."""
@@ -164,7 +165,7 @@ class TheirChannels:
     def values(self, vector: FloatVector) -> list[Any]:
         """Return the values alone."""
         missing = self.gaps and bool(np.isnan(vector).any())
-        if self.kinds and not missing:
+        if self.layout.scalar and not missing:
             return [kind(number) for kind, number in zip(self.kinds, vector.tolist(), strict=True)]
         layout, found = self.layout, []
         for space, part in zip(layout.spaces, layout.slices, strict=True):
@@ -206,13 +207,31 @@ class TheirInfos(Sequence[Any]):
         return self._objects is None
 
 
+def checked(infos: Any, kind: type, what: str) -> list[Any]:
+    """Return ``infos``, objects of palaestrAI's class ``kind``, as a list.
+
+    Raises :class:`ContractError` if they are something else; ``what`` says who gave them.
+    """
+    if isinstance(infos, list | tuple) and all(isinstance(info, kind) for info in infos):
+        return list(infos)
+    raise ContractError(f"{what} gave {infos!r}; allowed is a list of palaestrAI's {kind.__name__}")
+
+
 def vector_of(layout: Layout, infos: Sequence[Any], what: str) -> FloatVector:
     """Return the values of palaestrAI's objects as one vector in the order of ``layout``.
 
-    Channels without an object, or without a value, are NaN. ``what`` says whose they are. Raises
-    :class:`ActionError` for an object that is not of these channels, or given twice.
+    Channels without an object, or without a value, are NaN. ``what`` says who gave them. Raises
+    :class:`ContractError` for something else than such objects, and :class:`ActionError` for one
+    that is not of these channels, or given twice.
     """
-    if layout.scalar and tuple([str(info.uid) for info in infos]) == layout.uids:
+    try:
+        uids = tuple([str(info.uid) for info in infos])
+    except (TypeError, AttributeError):
+        raise ContractError(
+            f"{what} gave {infos!r}; allowed is a list of palaestrAI's information objects, with the ids "
+            f"{', '.join(layout.uids)}"
+        ) from None
+    if layout.scalar and uids == layout.uids:
         # None becomes NaN in a float array; what is not a plain number goes the long way
         with suppress(TypeError, ValueError):
             quick = np.array([info._value for info in infos], dtype=np.float64)
@@ -220,8 +239,7 @@ def vector_of(layout: Layout, infos: Sequence[Any], what: str) -> FloatVector:
                 return quick
     vector = np.full(layout.size, np.nan)
     seen = set()
-    for info in infos:
-        uid = str(info.uid)
+    for uid, info in zip(uids, infos, strict=True):
         place = layout.index.get(uid)
         if place is None:
             raise ActionError(f"{what} has no {uid!r}{did_you_mean(uid, layout.uids)}")

@@ -104,6 +104,10 @@ def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> 
     transformer = (
         make(spec.state_transformer, "state_transformer") if spec.state_transformer is not None else None
     )
+    parts: list[Any] = [reward, transformer]
+    for part in parts:
+        if is_adapted(type(part)):
+            part.belongs_to(domain)
     if reward is not None and domain.takes_reward(reward):
         reward = None
     try:
@@ -134,8 +138,11 @@ def make_ports(
 def make_conditions(specs: Sequence[ClassSpec], *, of_run: bool = False) -> list[TerminationCondition]:
     """Return the termination conditions in the document's order; ``of_run``: they are those of the run."""
     conditions: list[TerminationCondition] = [make(spec, "condition") for spec in specs]
-    for condition in conditions:
+    for place, condition in enumerate(conditions):
         condition.of_run = of_run
+        if is_adapted(type(condition)):
+            theirs: Any = condition
+            theirs.introduce(place)
     return conditions
 
 
@@ -232,6 +239,9 @@ def _made(spec: AgentSpec, group: Group, plan: WorkerPlan, identity: Identity) -
             seed = seeding.integer_seed(plan.seed, plan.phase.name, topic, spec.name, plan.index, *own)
             taught = spec.brain is not None and is_adapted(kind_of(spec.brain, "brain"))
             part.introduce(spec.name, seed, loads=spec.load is not None, taught=taught)
+    if is_adapted(type(objective)):
+        theirs: Any = objective
+        theirs.muscle = muscle
     return muscle, objective
 
 

@@ -12,17 +12,19 @@ import asyncio
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from mosaik.async_scenario import AsyncWorld
+from mosaik.async_scenario import AsyncWorld, Entity
 
 from palaestrai_mosaik.environment.mosaik_environment import WorldPlan
-from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
 
 from . import mosaik_internals as internals
 from . import mosaik_merge as merging
@@ -40,70 +42,170 @@ _OWN = re.compile("agents|director|agent-[0-9]+")
 
 
 async def adopt(
-    host: AsyncWorld, port: EnvironmentPort, plan: WorldPlan, taken: Collection[str], children: set[Any]
+    host: AsyncWorld,
+    port: EnvironmentPort,
+    plan: WorldPlan,
+    taken: Collection[str],
+    children: set[Any],
+    beside: Collection[str],
+    wants_end: Callable[[], bool],
 ) -> tuple[merging.Guests, Mapping[str, Any]]:
     """Let ``plan`` build its world, and make it a part of ``host``.
 
     ``taken``: ids that are not free for its simulators. The processes that were started for it are added to
-    ``children``. Returns its simulators, and mosaik's entities by the full ids that the function gave
-    them under.
+    ``children``. ``beside``: other environments with simulators. ``wants_end``: whether the user asked for
+    the end. Returns its simulators, and mosaik's entities by the full ids that the function gave them
+    under.
 
-    Raises what the user's function raises, and :class:`ContractError` where it does not return
-    what it should.
+    Raises what the user's function raises, :class:`ContractError` where it does not return what it
+    should, :class:`SimulatorError` where a simulator in another process does not answer in time, and
+    ``EndWanted``. All worlds that the function has made are then shut down.
     """
     who = f"environment {port.uid!r}"
     before = internals.children_of_this_process()
     shown = warnings.showwarning
+    made: list[AsyncWorld] = []
     try:
-        found, threaded = await _built(plan, who)
-    finally:
-        # a world that is told to configure logging replaces it for good
-        warnings.showwarning = shown
-        children |= internals.children_of_this_process() - before
-    if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Mapping):
-        raise ContractError(f"the instance function of {who} must return (world, entities), found {found!r}")
-    guest, entities = merging.world_of(found[0]), found[1]
-    if guest is None:
-        raise ContractError(
-            f"the instance function of {who} must return a mosaik.AsyncWorld, found {type(found[0]).__name__}"
-        )
-    try:
-        if merging.has_run(guest):
-            raise ContractError(
-                f"the instance function of {who} has run its world; agents could not act any more"
-            )
+        with merging.noting_worlds() as made:
+            found, threaded = await _watched(plan, who, made, wants_end)
+        guest, entities = _read(found, who)
+        if guest not in made:
+            made.append(guest)
         distant = merging.remote_sids(guest)
         if threaded and distant:
             raise ContractError(
                 f"simulator {distant[0]!r} of {who} is connected to an event loop of its own; make the instance "
                 "function asynchronous, with a mosaik.AsyncWorld"
             )
-        _check_entities(plan, entities, who)
-        merging.check_resolution(host, guest, who)
-    except ContractError:
-        await guest.shutdown()
+        _check_entities(plan, guest, entities, who)
+        merging.check_resolution(host, guest, who, beside)
+    except BaseException as error:
+        await _discard(made, error)
         raise
+    finally:
+        # a world that is told to configure logging replaces it for good
+        warnings.showwarning = shown
+        children |= internals.children_of_this_process() - before
     return merging.merge(host, guest, partial(_name, port.uid, taken)), entities
 
 
-async def _built(plan: WorldPlan, who: str) -> tuple[Any, bool]:
-    """Return what the function returns, and whether it has built its world in a thread of its own."""
+def _read(found: Any, who: str) -> tuple[AsyncWorld, Mapping[str, Any]]:
+    """Return world and entities of what the instance function has returned."""
+    if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Mapping):
+        raise ContractError(f"the instance function of {who} must return (world, entities), found {found!r}")
+    guest = merging.world_of(found[0])
+    if guest is None:
+        raise ContractError(
+            f"the instance function of {who} must return a mosaik.AsyncWorld, found {type(found[0]).__name__}"
+        )
+    if merging.has_run(guest):
+        raise ContractError(
+            f"the instance function of {who} has run its world; agents could not act any more"
+        )
+    if merging.was_shut_down(guest):
+        raise ContractError(f"the instance function of {who} has returned a world that was shut down")
+    return guest, found[1]
+
+
+async def _discard(made: Iterable[AsyncWorld], error: BaseException) -> None:
+    """Shut down the worlds that nobody runs because of ``error``."""
+    for world in made:
+        if not merging.was_shut_down(world):
+            try:
+                await internals.finalize(world, hurried=True)
+            except Exception as another:
+                error.add_note(f"When its world was shut down, there was {another!r}")
+
+
+async def _watched(
+    plan: WorldPlan, who: str, made: Sequence[AsyncWorld], wants_end: Callable[[], bool]
+) -> tuple[Any, bool]:
+    """Return what the function returns, and whether it has built its world in a thread of its own.
+
+    ``made``: the worlds that it has made until now.
+    """
+    task = asyncio.ensure_future(_built(plan, who, made))
+    #: the oldest request of each simulator, and for how long it is waiting
+    still: dict[tuple[int, str], tuple[int, float]] = {}
+    try:
+        while not task.done():
+            await asyncio.wait([task], timeout=internals.POLL)
+            if wants_end():
+                raise internals.EndWanted
+            waiting = {
+                (place, sid): number
+                for place, world in enumerate(list(made))
+                for sid, number in internals.unanswered(world).items()
+            }
+            for key, number in waiting.items():
+                before, waited = still.get(key, (None, 0.0))
+                still[key] = (number, waited + internals.POLL if number == before else 0.0)
+                if still[key][1] >= plan.timeout and not task.done():
+                    raise SimulatorError(
+                        f"simulator {key[1]!r} has not answered for {plan.timeout:g} s, while the instance function "
+                        f"of {who} built its world"
+                    )
+        return task.result()
+    except Exception as error:
+        mended = _explained(error, made)
+        if mended is error:
+            raise
+        raise mended from error
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _explained(error: Exception, made: Iterable[AsyncWorld]) -> BaseException:
+    """Return what is to be raised for ``error``: mosaik does not say much of a simulator in another process."""
+    if type(error).__name__ not in ("RemoteException", "ConnectionClosedError", "IncompleteReadError"):
+        return error
+    gone = [sid for world in made for sid in internals.disconnected(world)]
+    named = getattr(error, "source", None) or getattr(error, "simulator", None)
+    return internals.explain(gone[0] if gone else named or "?", error, remote=True)
+
+
+async def _built(plan: WorldPlan, who: str, made: Sequence[AsyncWorld]) -> tuple[Any, bool]:
     try:
         if inspect.iscoroutinefunction(plan.build):
             return await plan.build(), False
-        # mosaik.World drives an event loop, which the thread of a running one must not
-        with ThreadPoolExecutor(1) as thread:
-            found = thread.submit(plan.build).result()
+        found = await _in_thread(plan.build, made)
         if inspect.isawaitable(found):
             return await found, False
         return found, True
-    except asyncio.CancelledError:
-        raise
     except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling():  # type: ignore[union-attr]
+            raise
         mended = ordinary(error, f"the instance function of {who}")
         if mended is error:
             raise
         raise mended from error
+
+
+async def _in_thread(call: Callable[[], Any], made: Iterable[AsyncWorld]) -> Any:
+    """Return what ``call`` returns in a thread of its own, with the variables of this context.
+
+    mosaik.World drives an event loop, which the thread of a running one must not. Nobody waits for
+    a thread that hangs, with the worlds that it has ``made``: it ends with the process.
+    """
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            future.set_result(context.run(call))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=work, name="instance function", daemon=True).start()
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        for world in made if not future.done() else ():
+            # the thread still works with its simulators
+            world._shutdown_performed = True
+        raise
 
 
 def _name(uid: str, taken: Collection[str], sid: str) -> str:
@@ -113,7 +215,7 @@ def _name(uid: str, taken: Collection[str], sid: str) -> str:
     return new_sid(uid, sid, taken)
 
 
-def _check_entities(plan: WorldPlan, entities: Mapping[str, Any], who: str) -> None:
+def _check_entities(plan: WorldPlan, guest: AsyncWorld, entities: Mapping[str, Any], who: str) -> None:
     """Look whether what agents shall see and set is there."""
     for kind, ports, names in (
         ("sensor", plan.sensors, "output_attrs"),
@@ -127,6 +229,11 @@ def _check_entities(plan: WorldPlan, entities: Mapping[str, Any], who: str) -> N
                 raise ContractError(
                     f"{kind} {uid!r} of {who}: the instance function has given no entity {one.entity!r}"
                     f"{did_you_mean(one.entity, known)}"
+                )
+            if not isinstance(entity, Entity) or entity.model_mock._world is not guest:
+                raise ContractError(
+                    f"{kind} {uid!r} of {who}: what the instance function has given as {one.entity!r} is no entity "
+                    f"of its world: {entity!r}"
                 )
             attributes = getattr(entity.model_mock, names)
             if one.attribute not in attributes:

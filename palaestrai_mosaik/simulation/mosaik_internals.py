@@ -24,7 +24,8 @@ from palaestrai_mosaik.errors import SimulationError, SimulatorError
 
 #: end of a world's time that no episode reaches
 FOREVER = 2**53
-_POLL = 0.25
+#: seconds from one look at who has not answered to the next
+POLL = 0.25
 #: seconds for a remote simulator to end its step, once the user wants the end
 _GRACE = 2.0
 #: seconds for all simulators to be finalized, and after a failure or an interruption
@@ -53,12 +54,13 @@ def connect(
     """Connect one attribute of ``source`` with one of ``target`` (mosaik's entities).
 
     With ``initial_data``, also where it is not needed, the value of an attribute that comes with events
-    stays until the next one.
+    stays until the next one; an input that triggers has it whenever its simulator steps of its own accord.
     """
     with warnings.catch_warnings():
-        if "initial_data" in arguments and "time_shifted" not in arguments:
-            # that it is not needed, and that such connections are not recommended
-            warnings.simplefilter("ignore", UserWarning)
+        if "initial_data" in arguments:
+            # that it is not needed, and for values that stay, that such connections are not recommended
+            message = "Gave initial data" if "time_shifted" in arguments else ""
+            warnings.filterwarnings("ignore", message, UserWarning)
         world.connect_one(source, target, *attributes, **{**_CONNECT, **arguments})
 
 
@@ -149,8 +151,8 @@ async def answer(
     waited = 0.0
     try:
         while not task.done():
-            await asyncio.wait([task], timeout=_POLL)
-            waited += _POLL
+            await asyncio.wait([task], timeout=POLL)
+            waited += POLL
             if wants_end():
                 raise EndWanted
             if waited >= limit and not task.done():
@@ -248,7 +250,7 @@ async def _watch(
     # the loop busy, and must not look like a remote one that hangs.
     still: dict[str, tuple[Any, float]] = {}
     while not main.done():
-        await asyncio.wait([main], timeout=_POLL)
+        await asyncio.wait([main], timeout=POLL)
         if wants_end():
             return
         for runner in runners(world):
@@ -257,7 +259,7 @@ async def _watch(
                 still.pop(runner.sid, None)
                 continue
             step, waited = still.get(runner.sid, (None, 0.0))
-            waited = waited + _POLL if step == runner.current_step else 0.0
+            waited = waited + POLL if step == runner.current_step else 0.0
             still[runner.sid] = (runner.current_step, waited)
             if waited >= limit and not main.done():
                 raise SimulatorError(
@@ -270,9 +272,9 @@ async def _settle(main: asyncio.Future[Any], world: AsyncWorld, patience: float)
     tasks = [r.task for r in runners(world) if r.task is not None]
     while patience > 0 and not all(t.done() for t in tasks):
         # a remote simulator may still be computing; it ends its step, and no more
-        await asyncio.wait(tasks, timeout=_POLL)
+        await asyncio.wait(tasks, timeout=POLL)
         _cancel_idle(world)
-        patience -= _POLL
+        patience -= POLL
     for task in (*tasks, main):
         task.cancel()
     await asyncio.gather(*tasks, main, return_exceptions=True)
@@ -320,6 +322,27 @@ def explain(sid: str, error: BaseException, *, remote: bool) -> BaseException:
     return mended
 
 
+def _channels(world: AsyncWorld) -> Iterator[tuple[str, Any]]:
+    """Yield id and channel of every simulator in another process."""
+    proxies = getattr(world, "_proxies", None)  # since 3.6; empty runners would be made of them
+    found = proxies if proxies is not None else {r.sid: r._proxy for r in runners(world)}
+    for sid, proxy in list(found.items()):
+        base = base_proxy(proxy)
+        if hasattr(base, "_channel"):
+            yield sid, base._channel
+
+
+def unanswered(world: AsyncWorld) -> dict[str, int]:
+    """Return the oldest request (its number) that each simulator in another process has not answered yet."""
+    waiting = ((sid, list(channel._outgoing_request_futures)) for sid, channel in _channels(world))
+    return {sid: min(numbers) for sid, numbers in waiting if numbers}
+
+
+def disconnected(world: AsyncWorld) -> list[str]:
+    """Return the ids of simulators in other processes whose connections have been closed."""
+    return [sid for sid, channel in _channels(world) if channel._receiver_task.done()]
+
+
 def _expect_late_answers(world: AsyncWorld) -> None:
     """Let the answers to requests that nobody waits for any more arrive without harm.
 
@@ -327,16 +350,24 @@ def _expect_late_answers(world: AsyncWorld) -> None:
     cancelled, and closing the connection would wait for it without end. A request that
     could not be written as JSON would be reported when the connection is closed.
     """
-    proxies = getattr(world, "_proxies", None)  # since 3.6; empty runners would be made of them
-    found = proxies.values() if proxies is not None else [r._proxy for r in runners(world)]
-    for proxy in map(base_proxy, found):
-        if not hasattr(proxy, "_channel"):
-            continue
-        requests = proxy._channel._outgoing_request_futures
+    for _, channel in _channels(world):
+        requests = channel._outgoing_request_futures
         for number, future in list(requests.items()):
             if future.cancelled():
                 requests[number] = future = asyncio.get_running_loop().create_future()
             future.add_done_callback(lambda f: f.cancelled() or f.exception())
+
+
+async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
+    """Finalize every simulator of ``world``; see :func:`shut_down`."""
+    _expect_late_answers(world)
+    try:
+        await asyncio.wait_for(world.shutdown(), timeout=_SHUTDOWN_HURRIED if hurried else _SHUTDOWN)
+    except (TimeoutError, OSError, EOFError, RuntimeError, asyncio.IncompleteReadError):
+        pass
+    finally:
+        # silences the complaint of 3.6 that a world whose shutdown failed was not shut down
+        world._shutdown_performed = True
 
 
 async def shut_down(world: AsyncWorld, children: Iterable[psutil.Process], *, hurried: bool = False) -> None:
@@ -345,16 +376,11 @@ async def shut_down(world: AsyncWorld, children: Iterable[psutil.Process], *, hu
     ``hurried``: the run has failed or was interrupted, so that a simulator may hang.
     Problems of simulators that are gone already are not reported again.
     """
-    _expect_late_answers(world)
     failure: BaseException | None = None
     try:
-        await asyncio.wait_for(world.shutdown(), timeout=_SHUTDOWN_HURRIED if hurried else _SHUTDOWN)
-    except (TimeoutError, OSError, EOFError, RuntimeError, asyncio.IncompleteReadError):
-        pass
+        await finalize(world, hurried=hurried)
     except Exception as error:
         failure = error
-    # silences the complaint of 3.6 that a world whose shutdown failed was not shut down
-    world._shutdown_performed = True
     alive = [child for child in children if child.is_running()]
     for child in alive:
         for process in (*_descendants(child), child):

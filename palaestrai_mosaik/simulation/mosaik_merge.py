@@ -6,13 +6,20 @@ mosaik knows no worlds of several parts. What this does leans on undocumented pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import networkx
+from mosaik.adapters import Adapter
 from mosaik.async_scenario import AsyncWorld
+from mosaik.proxies import Proxy
 from mosaik.scenario import World
+from mosaik.simmanager import MosaikRemote
 
 from palaestrai_mosaik.errors import ContractError
 
@@ -33,6 +40,37 @@ class Guests:
     remote: list[str] = field(default_factory=list)
 
 
+#: where worlds are noted that are made by what runs in this context
+_made: ContextVar[list[AsyncWorld] | None] = ContextVar("_made", default=None)
+
+
+@contextmanager
+def noting_worlds() -> Iterator[list[AsyncWorld]]:
+    """Note every world that is made in this context (and in what is started with a copy of it).
+
+    Nothing else tells of a world whose maker has failed.
+    """
+    made: list[AsyncWorld] = []
+    if not hasattr(AsyncWorld.__init__, "__wrapped__"):
+        AsyncWorld.__init__ = _noted(AsyncWorld.__init__)  # type: ignore[method-assign]
+    token = _made.set(made)
+    try:
+        yield made
+    finally:
+        _made.reset(token)
+
+
+def _noted(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def noted(world: AsyncWorld, *args: Any, **kwargs: Any) -> None:
+        init(world, *args, **kwargs)
+        made = _made.get()
+        if made is not None:
+            made.append(world)
+
+    return noted
+
+
 def world_of(found: Any) -> AsyncWorld | None:
     """Return mosaik's world behind ``found``, ``None`` if it is none."""
     if isinstance(found, World):
@@ -48,6 +86,11 @@ def has_run(world: AsyncWorld) -> bool:
     return hasattr(world, "until")
 
 
+def was_shut_down(world: AsyncWorld) -> bool:
+    """Whether ``world`` has ended already (told since 3.6), or is a part of another one."""
+    return bool(getattr(world, "_shutdown_performed", False))
+
+
 def remote_sids(world: AsyncWorld) -> list[str]:
     """Return the ids of simulators of ``world`` that run outside of this process."""
     return [sid for sid, (proxy, _) in _simulators(world).items() if hasattr(base_proxy(proxy), "_channel")]
@@ -57,8 +100,9 @@ def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> Gu
     """Make all of ``guest`` a part of ``host``, which has not been run yet.
 
     ``name`` gives the id that a simulator shall have in ``host``. Entities and factories stay the
-    same objects, and what still holds ``guest`` (a simulator that asks for related entities, say)
-    sees all of ``host`` from now on.
+    same objects. Simulators know themselves and each other by the ids that they were started with, and see of
+    the entities those of ``guest`` and who is connected to them. ``guest`` keeps the attributes
+    that mosaik does not know; all others are those of ``host`` from now on.
     """
     guests = Guests(remote=remote_sids(guest))
     simulators = _simulators(guest)
@@ -70,6 +114,7 @@ def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> Gu
         for sid in renamed
         for entity in simulators[sid][1].entities.values()
     }
+    names = _Names(host, guests.sids)
     for sid, (proxy, factory) in simulators.items():
         new = guests.sids[sid]
         guests.factories[new] = factory
@@ -78,8 +123,11 @@ def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> Gu
             entity.sid = new
         base = base_proxy(proxy)
         # what the simulator asks mosaik through
-        remote = base.sim.mosaik if hasattr(base, "sim") else base._mosaik_remote
-        remote.sid = new
+        remote = _GuestRemote(guest, new, names)
+        if hasattr(base, "sim"):
+            base.sim.mosaik = remote
+        else:
+            base._mosaik_remote = remote
     graph = networkx.relabel_nodes(guest.entity_graph, ids)
     for new in renamed.values():
         for entity in guests.factories[new].entities.values():
@@ -88,10 +136,116 @@ def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> Gu
     host.max_loop_iterations = max(host.max_loop_iterations, guest.max_loop_iterations)
     if hasattr(guest, "_proxies"):
         guests.flows = _move_pending(host, guest, guests.sids)
+        for sid, new in guests.sids.items() if renamed else ():
+            host._proxies[new] = _Renaming(simulators[sid][0], names)
     else:
         guests.flows = _move_runners(host, guest, guests.sids, ids)
-    guest.__dict__ = host.__dict__
+        for sid, new in guests.sids.items() if renamed else ():
+            host.sims[new]._proxy = _Renaming(simulators[sid][0], names)
+    _make_part(host, guest)
     return guests
+
+
+class _Names:
+    """What the simulators of a guest call each other (``sids``: the id then -> now), and what they see."""
+
+    def __init__(self, host: AsyncWorld, sids: Mapping[str, str]):
+        self._host, self._now = host, sids
+        self._then = {new: sid for sid, new in sids.items()}
+        self._size: tuple[int, int] | None = None
+
+    def inward(self, full_id: str) -> str:
+        """Return the id in the world of an entity that a simulator of the guest has named."""
+        sid, dot, eid = full_id.partition(".")
+        return self._now.get(sid, sid) + dot + eid
+
+    def outward(self, full_id: str) -> str:
+        """Return what the simulators of the guest call an entity."""
+        sid, dot, eid = full_id.partition(".")
+        return self._then.get(sid, sid) + dot + eid
+
+    def graph(self) -> networkx.Graph[str]:
+        """Return the guest's entities, and those of others that are connected to them."""
+        whole = self._host.entity_graph
+        size = (whole.number_of_nodes(), whole.number_of_edges())
+        if size != self._size:
+            self._size = size
+            own = {node for node in whole if node.partition(".")[0] in self._then}
+            near = {
+                node for entity in own for node in whole[entity] if node.partition(".")[0] not in self._now
+            }
+            self._graph = networkx.relabel_nodes(
+                whole.subgraph(own | near), {node: self.outward(node) for node in own}
+            )
+            for node in map(self.outward, own):
+                self._graph.nodes[node]["sid"] = node.partition(".")[0]
+        return self._graph
+
+
+class _GuestRemote(MosaikRemote):
+    """Answers the requests of a guest's simulator, in the names that it knows."""
+
+    def __init__(self, guest: AsyncWorld, sid: str, names: _Names):
+        super().__init__(guest, sid)
+        self._names = names
+
+    async def get_related_entities(self, entities: Any = None) -> Any:
+        seen: Any = SimpleNamespace(entity_graph=self._names.graph())
+        return await MosaikRemote(seen, self.sid).get_related_entities(entities)
+
+    async def get_data(self, attrs: Mapping[str, list[str]]) -> dict[str, Any]:  # type: ignore[override]
+        found = await super().get_data({self._names.inward(uid): wanted for uid, wanted in attrs.items()})
+        return {self._names.outward(uid): values for uid, values in found.items()}
+
+    async def set_data(self, data: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
+        inward = self._names.inward
+        await super().set_data(
+            {inward(uid): {inward(to): values for to, values in told.items()} for uid, told in data.items()}
+        )
+
+
+class _Renaming(Adapter):
+    """Tells a simulator by the names that it knows whom its inputs are from."""
+
+    def __init__(self, out: Proxy, names: _Names):
+        super().__init__(out)
+        self._names = names
+
+    async def send(self, request: Any) -> Any:
+        if request[0] == "step":
+            time, inputs, *more = request[1]
+            outward = self._names.outward
+            known = {
+                eid: {
+                    attribute: {outward(source): value for source, value in sources.items()}
+                    for attribute, sources in attributes.items()
+                }
+                for eid, attributes in inputs.items()
+            }
+            request = ["step", (time, known, *more), request[2]]
+        return await self._out.send(request)
+
+
+class _Part:
+    """A world that is a part of another one: what mosaik has made of it is that of the latter."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self).get("_whole"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        whole = vars(self)["_whole"]
+        if name in vars(whole):
+            setattr(whole, name, value)
+        else:
+            super().__setattr__(name, value)
+
+
+def _make_part(host: AsyncWorld, guest: AsyncWorld) -> None:
+    for name in vars(host).keys() & vars(guest).keys():
+        delattr(guest, name)
+    # it ends with the whole
+    vars(guest).update(_whole=host, _shutdown_performed=True)
+    guest.__class__ = type(type(guest).__name__, (_Part, type(guest)), {})
 
 
 def _simulators(world: AsyncWorld) -> dict[str, tuple[Any, Any]]:
@@ -135,15 +289,18 @@ def _move_runners(host: Any, guest: Any, sids: dict[str, str], ids: dict[str, st
     ]
 
 
-def check_resolution(host: AsyncWorld, guest: AsyncWorld, who: str) -> None:
+def check_resolution(host: AsyncWorld, guest: AsyncWorld, who: str, beside: Collection[str]) -> None:
     """Let ``host`` have the resolution of its first guest; raise :class:`ContractError` if another differs.
 
-    ``who``: the guest, for the message.
+    ``who``: the guest, for the message; ``beside``: environments with simulators of their own, for which
+    one tick is one second.
     """
-    known = vars(host).setdefault("resolution_of_guests", guest.time_resolution)
-    if known != guest.time_resolution:
-        raise ContractError(
-            f"{who} has a world with a time_resolution of {guest.time_resolution:g} s, another environment one of "
-            f"{known:g} s; the environments of a phase share their ticks"
-        )
-    host.time_resolution = guest.time_resolution
+    seconds = guest.time_resolution
+    found = f"{who} has a world with a time_resolution of {seconds:g} s"
+    shared = "the environments of a phase share their ticks"
+    if beside and seconds != 1:
+        raise ContractError(f"{found}, environment {min(beside)!r} one of 1 s; {shared}")
+    known = vars(host).setdefault("resolution_of_guests", seconds)
+    if known != seconds:
+        raise ContractError(f"{found}, another environment one of {known:g} s; {shared}")
+    host.time_resolution = seconds

@@ -300,7 +300,10 @@ class WorldBuilder:
         """Let a function of the user build the world of an environment."""
         port = self.ports[e]
         plan.acting(setpoints_of(port, self.episode.director.bodies))
-        guests, entities = await adopt(self.world, port, plan, self.sids.values(), self.children)
+        beside = [other.uid for other, p in zip(self.ports, self.plans, strict=True) if p and p.simulators]
+        taken = self.sids.values()
+        wants_end = self.episode.wants_end
+        guests, entities = await adopt(self.world, port, plan, taken, self.children, beside, wants_end)
         self.sids |= {(e, uid): sid for uid, sid in guests.sids.items()}
         self.factories |= guests.factories
         self.timeouts |= dict.fromkeys(guests.remote, plan.timeout)
@@ -375,7 +378,7 @@ class WorldBuilder:
         convert: Callable[[Any], Any] | None = None,
     ) -> None:
         # attribute by attribute: mosaik puts several into a set, whose order depends on
-        # the hash seed. Initial data is for attributes that do not trigger only.
+        # the hash seed
         arguments: dict[str, Any] = {}
         if target.sid in self.timeouts:
             # what goes to another process is written as JSON
@@ -385,14 +388,12 @@ class WorldBuilder:
             arguments["transform"] = convert
         if shift:
             arguments["time_shifted"] = shift
-            if attributes[1] in target.model_mock.measurement_inputs:
-                if initial is None:
-                    raise ContractError(
-                        f"the time-shifted connection from {source.full_id}.{attributes[0]} to "
-                        f"{target.full_id}.{attributes[1]} needs an initial value"
-                    )
-                arguments["initial_data"] = initial
-        elif initial is not None:
+            if initial is None and attributes[1] in target.model_mock.measurement_inputs:
+                raise ContractError(
+                    f"the time-shifted connection from {source.full_id}.{attributes[0]} to "
+                    f"{target.full_id}.{attributes[1]} needs an initial value"
+                )
+        if initial is not None:
             arguments["initial_data"] = initial
         internals.connect(self.world, source, target, attributes, arguments)
         self.connections.append((source.full_id, target.full_id, *attributes, bool(shift)))

@@ -153,7 +153,10 @@ class Space(ABC):
         """
         from .space_text import parse_space
 
-        space = parse_space(text)
+        try:
+            space = parse_space(text)
+        except MemoryError as error:
+            raise SpaceError(f"the space {text!r} is too large for the memory: {error}") from error
         if not isinstance(space, cls):
             raise SpaceError(f"expected a {cls.__name__}, found {space}")
         return space

@@ -119,7 +119,11 @@ class SensorReadings(_Channels[SensorInformation]):
         if layout.plain:
             triples = zip(vector.tolist(), layout.spaces, layout.uids, strict=True)
         else:
-            values = [s.unflatten(vector[part]) for s, part in zip(layout.spaces, layout.slices, strict=True)]
+            # a whole number cannot be NaN: what is missing is None
+            values = [
+                None if space.flat_integral.any() and np.isnan(vector[part]).any() else space.unflatten(vector[part])
+                for space, part in zip(layout.spaces, layout.slices, strict=True)
+            ]
             triples = zip(values, layout.spaces, layout.uids, strict=True)
         self._objects = [SensorInformation(*triple) for triple in triples]
         return self._objects

@@ -15,11 +15,12 @@ from support import palaestrai_agents as parts
 from support.documents import agent, document, environment, named, phase
 from support.learning import digests
 
-from palaestrai_mosaik.errors import BrainDumpError, DocumentError
+from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError
 from palaestrai_mosaik.run import checkpoint, earlier_run, execute
 from palaestrai_mosaik.store import Store
 
 PARTS = "support.palaestrai_agents"
+ODD = "support.palaestrai_odd"
 CONSTANT = "palaestrai_mosaik.agent.library.constant:ConstantMuscle"
 
 
@@ -93,16 +94,53 @@ def test_all_that_happens_to_the_parts_of_an_agent(log):
     assert found == {"seen": 2 * [0, 1], "losses": 4 * [1.5]}
 
 
-@pytest.mark.parametrize("form", ["array", "none", "empty"])
-def test_forms_of_an_objective(log, form):
-    one = theirs(objective="Negative") | {"objective": named(f"{PARTS}:Negative", form=form)}
+@pytest.mark.parametrize(
+    ("form", "workers"), [("array", 1), ("none", 1), ("empty", 1), ("nan", 1), ("nan", 2)]
+)
+def test_forms_of_an_objective(log, form, workers):
+    one = theirs() | {"objective": named(f"{ODD}:Forms", form=form)}
     with Store() as store:
-        execute(document(phase([ladder()], [one])), store=store)
+        execute(document(phase([ladder()], [one], workers=workers)), store=store)
         found = store.steps("latest")["objective"].to_numpy()
     learned = [line for line in log if line.startswith("brain thinks")]
-    np.testing.assert_array_equal(found, [-10, -20] if form == "array" else [np.nan, np.nan])
-    # a row without a value is discarded, as palaestrAI's contract says
-    assert len(learned) == (2 if form == "array" else 0)
+    np.testing.assert_array_equal(found, [-10, -20] if form == "array" else 2 * workers * [np.nan])
+    # a row without a value is discarded, as palaestrAI's contract says; NaN is a value there
+    assert len(learned) == (0 if form in ("none", "empty") else 2 * workers)
+    assert all("20.0, -20.0]" in line or ", nan]" in line or "10.0, -10.0]" in line for line in learned)
+
+
+def test_what_a_brain_tells_without_a_row_goes_with_the_next_one():
+    one = theirs() | {"brain": named(f"{ODD}:Reporter")}
+    again = phase([ladder()], [one | {"replay": [{"phase": 0}]}])
+    with Store() as store:
+        execute(document(phase([ladder()], [one]), again), store=store)
+        told = store.statistics("latest", phase=1)
+    found = {key: rows["value"].tolist() for key, rows in told.groupby("key")}
+    assert found == {"asked": [2, 3], "first": [7], "seen": [0, 1]}
+
+
+def test_what_objectives_draw_comes_from_the_tree_of_seeds():
+    def drawn(seed, muscle):
+        one = theirs() | {"muscle": muscle, "objective": named(f"{ODD}:Drawing")}
+        del one["brain"]
+        with Store() as store:
+            result = execute(document(phase([ladder(steps=3)], [one], episodes=2), seed=seed), store=store)
+            assert result.warnings == []
+            return store.steps("latest")["objective"].tolist()
+
+    for muscle in (named(f"{PARTS}:Teller"), named(CONSTANT, values=7.0)):
+        first = drawn(1, muscle)
+        assert len(set(first)) == 6
+        assert drawn(1, muscle) == first != drawn(2, muscle)
+
+
+@pytest.mark.parametrize("form", ["none", "pair", "numbers", "three"])
+def test_a_muscle_that_gives_something_else_than_actuators(form):
+    one = theirs() | {"muscle": named(f"{ODD}:Answering", form=form)}
+    with pytest.raises(
+        ContractError, match=r"agent 'a': Answering\.propose_actions gave .*; allowed (is|are) "
+    ):
+        execute(document(phase([ladder()], [one])))
 
 
 def test_an_episode_that_is_cut_is_truncated_for_the_brain(log):
@@ -155,7 +193,8 @@ def test_a_run_that_was_cut_goes_on_as_if_nothing_had_happened(tmp_path, monkeyp
     def doc(**fault):
         ends = named("palaestrai_mosaik.simulation.conditions:EnvironmentTerminationCondition")
         breaks = named("support.learning:FailsWhile", path=path, episode=2, time=2)
-        return document(phase([ladder("l", steps=4)], [gambler()], [ends, breaks], episodes=4))
+        one = gambler(objective=named(f"{ODD}:Drawing"))
+        return document(phase([ladder("l", steps=4)], [one], [ends, breaks], episodes=4))
 
     with Store(tmp_path / "whole") as store:
         execute(doc(), store=store, checkpoint_every=0)

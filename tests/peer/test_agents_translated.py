@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("palaestrai")
 
 import palaestrai.agent as their
-from palaestrai.agent.memory import MemoryShard
+from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 
 from palaestrai_mosaik.errors import ActionError, SpaceError
 from palaestrai_mosaik.palaestrai import translate
@@ -111,9 +111,12 @@ def test_vectors_become_objects_and_objects_vectors():
 
 
 def _infos(draw, make, count, kind):
-    space = {"array": Box(0, 1, (2,)), "discrete": Discrete(4), "short": Box(0, 1, (), np.float32)}.get(
-        kind, Box(0, 1, shape=())
-    )
+    space = {
+        "array": Box(0, 1, (2,)),
+        "discrete": Discrete(4),
+        "short": Box(0, 1, (), np.float32),
+        "single": Box(0, 1, (1,), np.float32),
+    }.get(kind, Box(0, 1, shape=()))
     uids = [f"e.{i}" for i in range(count)]
     vector = np.array([draw.randrange(2) for _ in range(count * space.size)], dtype=np.float64)
     channels = translate.TheirChannels(Layout(uids, [space] * count), make)
@@ -123,7 +126,9 @@ def _infos(draw, make, count, kind):
 def _rows(seed):
     draw = random.Random(seed)
     for number in range(draw.randrange(70)):
-        kind = draw.choice(["plain", "array", "discrete", "short", "objects"]) if seed % 2 else "plain"
+        kind = (
+            draw.choice(["plain", "array", "discrete", "short", "single", "objects"]) if seed % 2 else "plain"
+        )
         row = {
             "sensor_readings": _infos(draw, their.SensorInformation, 3 if seed % 3 else 3 + number % 2, kind),
             "actuator_setpoints": _infos(draw, their.ActuatorInformation, 2, kind),
@@ -173,6 +178,19 @@ def test_the_quick_memory_shows_what_palaestrais_own_shows():
         assert len(quick) == len(slow)
         assert quick.tags == slow.tags
     assert compared[True] > 40
+
+
+def test_arrays_of_one_number_are_put_together_at_once(monkeypatch):
+    spaces = [Box(0, 9, (1,), np.float32), Discrete(9), Box(0, 9, (1, 1)), MultiDiscrete([9])]
+    channels = translate.TheirChannels(Layout("abcd", spaces), their.RewardInformation)
+    quick, slow = QuickMemory(50), their.Memory(50)
+    for i in range(4):
+        rewards = translate.TheirInfos(channels, np.arange(4.0) + i)
+        quick.append("m", rewards=rewards)
+        slow.append("m", rewards=list(rewards.channels(rewards.vector)))
+    wanted = slow.tail(3).rewards
+    monkeypatch.setattr(_MuscleMemory, "_infos_to_df", None)
+    pd.testing.assert_frame_equal(quick.tail(3).rewards, wanted)
 
 
 def test_streams_go_on_from_block_to_block_also_from_a_pickle():

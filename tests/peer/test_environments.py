@@ -108,6 +108,43 @@ def test_what_an_environment_draws_comes_from_the_tree_of_seeds():
     assert len(set(again)) == 12
 
 
+def test_what_rewards_transformers_and_conditions_draw_comes_from_the_tree_of_seeds():
+    odd = "support.palaestrai_odd"
+    drawing = {"reward": named(f"{odd}:DrawnReward"), "state_transformer": named(f"{odd}:DrawnState")}
+    one = agent(objective=named(AGGREGATE, rewards="drawn"))
+
+    def drawn(seed):
+        schedule = phase([environment() | drawing], [one], [named(f"{odd}:Capricious")], episodes=3)
+        with Store() as store:
+            result = execute(document(schedule, seed=seed), store=store)
+            assert result.warnings == []
+            states = store.environment_states("latest")
+            found = [*states["reward.myenv.drawn"], *states["state"]]
+            assert len(set(found)) == len(found) >= 6
+            return found, store.episodes("latest")["steps"].tolist()
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    # each draws its own, and each episode is another one
+    assert len({tuple(drawn(seed)[1]) for seed in range(4)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("none", r"update, for rewards, gave None; allowed is a list of palaestrAI's RewardInformation"),
+        ("one", r"update, for rewards, gave RewardInformation\(.*; allowed is a list"),
+        (
+            "sensors",
+            r"update, for sensors, gave \[0\.5\]; allowed is a list of palaestrAI's SensorInformation",
+        ),
+    ],
+)
+def test_an_environment_that_gives_something_else_than_information(form, text):
+    odd = environment("myenv", "support.palaestrai_odd:Answerless", form=form)
+    with pytest.raises(ContractError, match=f"environment 'myenv': {text}"):
+        execute(document(phase([odd], [agent()])))
+
+
 def test_an_own_reset_is_asked():
     with Store() as store:
         own = environment("myenv", f"{PARTS}:OwnReset", discrete=True, max_iter=9)
