@@ -15,7 +15,10 @@ from .located import Findings, Located
 
 #: parameters of palaestrAI's filters that do nothing here, and why
 _WITHOUT_EFFECT = {
-    ("MergeStepsFilter", "merge_actuators"): "set-points of earlier steps are not shown; palaestrAI shows none either",
+    (
+        "MergeStepsFilter",
+        "merge_actuators",
+    ): "set-points of earlier steps are not shown; palaestrAI shows none either",
     ("NormFilter", "batch_size"): "mean and deviation are here those of all readings so far",
 }
 #: what palaestrAI takes where a phase's ``phase_config`` does not say it, and how to say that

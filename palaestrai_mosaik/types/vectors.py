@@ -121,7 +121,9 @@ class SensorReadings(_Channels[SensorInformation]):
         else:
             # a whole number cannot be NaN: what is missing is None
             values = [
-                None if space.flat_integral.any() and np.isnan(vector[part]).any() else space.unflatten(vector[part])
+                None
+                if space.flat_integral.any() and np.isnan(vector[part]).any()
+                else space.unflatten(vector[part])
                 for space, part in zip(layout.spaces, layout.slices, strict=True)
             ]
             triples = zip(values, layout.spaces, layout.uids, strict=True)

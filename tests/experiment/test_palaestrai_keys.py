@@ -66,7 +66,10 @@ def test_parameters_of_filters_that_do_nothing_are_told():
         '{name: "palaestrai.agent:NormFilter", params: {batch_size: 8}}], '
     )
     told = hints(DOCUMENT.replace("&a {name: a, ", "&a {name: a, " + filters))
-    assert (10, "'batch_size' has no effect: mean and deviation are here those of all readings so far") in told
+    assert (
+        10,
+        "'batch_size' has no effect: mean and deviation are here those of all readings so far",
+    ) in told
     assert [line for line, message in told if "'merge_actuators' has no effect" in message] == [10]
 
 
