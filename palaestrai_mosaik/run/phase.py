@@ -38,6 +38,7 @@ _LASTING = (
     "conditions",
     "run_conditions",
     "history",
+    "ends",
     "evaluations",
     "active",
     "reasons",
@@ -82,6 +83,8 @@ class PhaseRunner:
         self.scalars = context.scalars.phase(phase) if context.scalars is not None else None
         #: for each worker, the agents' mean objectives in each of its training episodes
         self.history: list[list[Mapping[str, float]]] = [[] for _ in range(phase.workers)]
+        #: and the steps until the end of each of them
+        self.ends: list[list[int]] = [[] for _ in range(phase.workers)]
         #: the evaluations so far: for each, the reports that there are yet
         self.evaluations: list[list[EpisodeReport]] = []
         #: how many of them have been judged, where workers do not wait for one another
@@ -125,7 +128,8 @@ class PhaseRunner:
     def state(self) -> dict[str, Any]:
         """Return, between two rounds, all that the rest of the phase depends on; to be pickled."""
         assert self.team is not None
-        return {name: getattr(self, name) for name in _LASTING} | {"team": self.team.state()}
+        state = {name: getattr(self, name) for name in _LASTING} | {"team": self.team.state()}
+        return state | {"scalars": None if self.scalars is None else self.scalars.state()}
 
     def _set_up(self, state: Mapping[str, Any] | None) -> None:
         """Make brains and workers, or put those of a checkpoint in place, and begin to record."""
@@ -137,6 +141,8 @@ class PhaseRunner:
                 setattr(self, name, state[name])
             for name, learner in self.learners.items():
                 learner.brain._dumpers = Dumpers([self.keepers[name]])
+            if self.scalars is not None and state["scalars"] is not None:
+                self.scalars.restore(state["scalars"])
         else:
             instance = context.recorder.uid if context.recorder is not None else None
             standpoint = Standpoint(context.document, phase, instance)
@@ -303,8 +309,10 @@ class PhaseRunner:
         outcome = report.outcome()
         means = {name: outcome.mean_objective(name) for name in report.objectives}
         self.history[report.worker].append(means)
+        ends = self.ends[report.worker]
+        ends.append(report.steps + (ends[-1] if ends else 0))
         if self.scalars is not None:
-            self.scalars.episode(report)
+            self.scalars.episode(report, ends)
         self.context.progress.episode(report.worker, report.number, report.steps, means)
 
     def _judge(self, report: EpisodeReport) -> Verdict | None:
@@ -337,7 +345,7 @@ class PhaseRunner:
         phase, reports = self.phase, self.evaluations[number]
         if self.scalars is not None:
             for report in reports:
-                self.scalars.episode(report)
+                self.scalars.episode(report, self.ends[report.worker])
         metrics: dict[str, dict[str, float]] = {}
         for spec in phase.agents:
             metrics[spec.name] = metrics_of(spec.name, reports)

@@ -188,6 +188,9 @@ class _Phases:
         if checkpoints is None or recorder is None or not checkpoints.due:
             return
         started = time.monotonic()
+        if self.context.scalars is not None:
+            # what the checkpoint has is not run, so not told again
+            self.context.scalars.commit()
         try:
             inside = None if runner is None else runner.state()
             state = {"phase": phase, "inside": inside, "results": self.result.phases}

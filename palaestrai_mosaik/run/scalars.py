@@ -1,8 +1,9 @@
 """Scalars of a run while it goes on, for programs that draw them: TensorBoard, Weights & Biases, plain JSON lines.
 
 What is written is told by :class:`PhaseScalars`. It is a copy: the results are in the store, so a sink
-that fails is given up with a warning, and the run goes on. A run that is resumed writes no episode
-twice: how far it has written stands in the folder of its instance.
+that fails is given up with a warning, and the run goes on. A run that is resumed leaves no episode out and
+writes none twice: sinks have all of an episode before a checkpoint has it, and how far they were written
+stands in the folder of its instance.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class RunName(NamedTuple):
 
 
 class JsonLines:
-    """Appends one JSON object a line to a file: the fields of :class:`Point`, and ``run``."""
+    """Appends one JSON object a line to a file: the fields of :class:`Point`, and ``run``.
+
+    JSON has no infinite numbers: such a value is ``null``.
+    """
 
     def __init__(self, path: str, run: RunName):
         self._run = run.instance or run.document
@@ -67,7 +71,8 @@ class JsonLines:
 
     def write(self, points: Sequence[Point]) -> None:
         for point in points:
-            self._file.write(json.dumps({"run": self._run, **point._asdict()}) + "\n")
+            value = point.value if math.isfinite(point.value) else None
+            self._file.write(json.dumps({"run": self._run, **point._asdict(), "value": value}) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -166,17 +171,16 @@ class Scalars:
         """Return what writes the scalars of a phase."""
         return PhaseScalars(self, spec)
 
-    def add(self, key: str, progress: tuple[int, int], points: Sequence[Point]) -> None:
-        """Write the points of an episode, at most once a second; ``progress`` is its number and steps."""
-        self._written[key] = list(progress)
+    def add(self, key: str, number: int, points: Sequence[Point]) -> None:
+        """Write the points of episode ``number``, at most once a second."""
+        self._written[key] = number
         self._points += points
         if time.monotonic() - self._committed >= INTERVAL:
             self.commit()
 
-    def written(self, key: str) -> tuple[int, int]:
-        """Return the last episode under ``key`` that was written (-1: none), and the steps until then."""
-        number, steps = self._written.get(key, (-1, 0))
-        return number, steps
+    def written(self, key: str) -> int:
+        """Return the last episode under ``key`` that was written; -1: none."""
+        return self._written.get(key, -1)
 
     def commit(self) -> None:
         """Hand everything to the sinks, and note how far they are."""
@@ -246,19 +250,26 @@ class PhaseScalars:
         sums[0] += value
         sums[1] += 1
 
-    def episode(self, report: EpisodeReport) -> None:
-        """Hear of the end of an episode."""
+    def state(self) -> Any:
+        """Return, for a checkpoint, what was heard and is not told yet."""
+        return self._told, self._at
+
+    def restore(self, state: Any) -> None:
+        """Go on from a checkpoint."""
+        self._told, self._at = state
+
+    def episode(self, report: EpisodeReport, ends: Sequence[int]) -> None:
+        """Hear of the end of an episode.
+
+        ``ends``: the steps of its worker until the end of each of its training episodes.
+        """
         self._tell_statistics(report.worker)
         whose = (report.worker, report.number, report.evaluation)
-        before, steps = self._scalars.written(self._key(whose))
         at = report.number
         if report.evaluation:
             at = (report.number + 1) * (self._spec.evaluate_every or 1)
-            _, steps = self._scalars.written(self._key((report.worker, 0, False)))
-        elif report.number > before:
-            steps += report.steps
-        self._at[whose] = (at, steps)
-        if report.number <= before:
+        self._at[whose] = (at, ends[at - 1 if report.evaluation else at])
+        if report.number <= self._scalars.written(self._key(whose)):
             return  # the process that was stopped has written it
         values: dict[str, float] = {"steps": report.steps}
         if report.duration > 0:
@@ -268,7 +279,7 @@ class PhaseScalars:
                 values[f"{agent}/objective_{moment}"] = outcome["objective"][moment]
                 for name, moments in outcome["rewards"].items():
                     values[f"{agent}/reward/{name}_{moment}"] = moments[moment]
-        self._scalars.add(self._key(whose), (report.number, steps), self._points(whose, values))
+        self._scalars.add(self._key(whose), report.number, self._points(whose, values))
 
     def finish(self) -> None:
         """The phase is over: write what is left."""
@@ -280,9 +291,9 @@ class PhaseScalars:
         """Write what was told in the episodes of a worker that have ended."""
         for whose in [one for one in self._at if one[0] == worker]:
             key, told = self._key(whose) + "/statistics", self._told.pop(whose, {})
-            if whose[1] > self._scalars.written(key)[0]:
+            if whose[1] > self._scalars.written(key):
                 means = {tag: total / count for tag, (total, count) in told.items()}
-                self._scalars.add(key, (whose[1], self._at[whose][1]), self._points(whose, means))
+                self._scalars.add(key, whose[1], self._points(whose, means))
             del self._at[whose]
 
     def _key(self, whose: _Whose) -> str:
@@ -324,14 +335,14 @@ class _Recording:
         self._tell(agent, (worker, episode, evaluation), key, value)
 
 
-def _read_written(file: Path | None) -> dict[str, list[int]]:
+def _read_written(file: Path | None) -> dict[str, int]:
     if file is None or not file.exists():
         return {}
     try:
-        found: dict[str, list[int]] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return {str(key): int(number) for key, number in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise PalaestraiMosaikError(f"cannot read how far scalars were written: {file}: {error}") from error
-    return found
 
 
 def _file_name(name: str) -> str:

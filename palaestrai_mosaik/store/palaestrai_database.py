@@ -6,6 +6,7 @@ over time. It is opened to read only, and read as it was at one moment.
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,8 +49,8 @@ _JSON = frozenset(
         "statistics",
     }
 )
-#: rows that are in memory at once
-_ROWS = 1000
+#: rows that are in memory at once, and values of an IN (...): databases limit how many there may be
+_ROWS, _TOGETHER = 1000, 10_000
 
 
 class PalaestraiDatabase:
@@ -102,32 +103,40 @@ class PalaestraiDatabase:
         """
         found = self._tables[table]
         columns = [sa.cast(one, sa.Text).label(one.name) if one.name in _JSON else one for one in found.c]
-        question = sa.select(*columns).order_by(found.c.id).execution_options(yield_per=_ROWS)
-        if values is not None:
-            question = question.where(found.c[column].in_(list(values)))
-        with self._told("read"):
-            yield from self._connection.execute(question)
+        question = sa.select(*columns).order_by(found.c.id)
+        if values is None:
+            return self._asked(question, _ROWS)
+        parts = [self._asked(question.where(found.c[column].in_(some)), _ROWS) for some in _chunks(values)]
+        return heapq.merge(*parts, key=lambda row: row.id)
+
+    def ids(self, table: str, column: str) -> list[tuple[Any, Any]]:
+        """Return the id of each row of ``table``, oldest first, and what it has in ``column``; no more is read."""
+        found = self._tables[table].c
+        question = sa.select(found.id, found[column]).order_by(found.id)
+        return [(row[0], row[1]) for row in self._asked(question, _ROWS)]
 
     def count(self, table: str, column: str, values: Sequence[Any]) -> int:
         """Return how many rows of ``table`` have one of the ``values`` in ``column``."""
         found = self._tables[table]
-        question = sa.select(sa.func.count()).select_from(found).where(found.c[column].in_(list(values)))
-        with self._told("read"):
-            return int(self._connection.scalar(question) or 0)
+        question = sa.select(sa.func.count()).select_from(found)
+        parts = (self._asked(question.where(found.c[column].in_(some)), 1) for some in _chunks(values))
+        return sum(int(row[0]) for part in parts for row in part)
 
     def newest_brains(self, agents: Sequence[int]) -> Iterator[Any]:
         """Yield the newest state of each tag of these agents: ``agent_id``, ``tag``, ``state``, ``states`` (how many there are)."""
         found = self._tables["brain_states"]
-        newest = (
-            sa.select(sa.func.max(found.c.id).label("id"), sa.func.count().label("states"))
-            .where(found.c.agent_id.in_(list(agents)), found.c.state.is_not(None))
-            .group_by(found.c.agent_id, found.c.tag)
-            .subquery()
-        )
-        columns = (found.c.agent_id, found.c.tag, found.c.state, newest.c.states)
-        question = sa.select(*columns).join(newest, newest.c.id == found.c.id).order_by(found.c.id)
-        with self._told("read"):
-            yield from self._connection.execute(question.execution_options(yield_per=1))
+        parts = []
+        for some in _chunks(agents):
+            newest = (
+                sa.select(sa.func.max(found.c.id).label("id"), sa.func.count().label("states"))
+                .where(found.c.agent_id.in_(some), found.c.state.is_not(None))
+                .group_by(found.c.agent_id, found.c.tag)
+                .subquery()
+            )
+            columns = (found.c.id, found.c.agent_id, found.c.tag, found.c.state, newest.c.states)
+            question = sa.select(*columns).join(newest, newest.c.id == found.c.id).order_by(found.c.id)
+            parts.append(self._asked(question, 1))
+        return heapq.merge(*parts, key=lambda row: row.id)
 
     def rows_if_there(self, table: str, column: str, value: Any) -> list[Any]:
         """Return rows of a table that only some releases have."""
@@ -136,6 +145,10 @@ class PalaestraiDatabase:
                 return []
             found = sa.Table(table, sa.MetaData(), autoload_with=self._connection)
             return list(self._connection.execute(sa.select(found).where(found.c[column] == value)))
+
+    def _asked(self, question: sa.Select[Any], together: int) -> Iterator[Any]:
+        with self._told("read"):
+            yield from self._connection.execute(question.execution_options(yield_per=together))
 
     def _reflected(self) -> dict[str, sa.Table]:
         there = set(sa.inspect(self._connection).get_table_names())
@@ -165,10 +178,10 @@ class PalaestraiDatabase:
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """Tell errors of the database as one line, without passwords."""
+        """Tell errors of the database as one line, without passwords; also where a date or number is none."""
         try:
             yield
-        except (SQLAlchemyError, ImportError) as error:
+        except (SQLAlchemyError, ImportError, ValueError, TypeError, OverflowError) as error:
             said = " ".join(str(getattr(error, "orig", None) or error).split())
             said = without_passwords(said, self._url)
             raise StoreError(f"cannot {what} the database {masked(self._url)}: {said}") from None
@@ -196,3 +209,7 @@ def _read_only(url: sa.URL) -> sa.URL:
 
 def _some(names: Sequence[str], kind: str) -> str:
     return f"the {kind}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[list[Any]]:
+    return (list(values[first : first + _TOGETHER]) for first in range(0, len(values), _TOGETHER))

@@ -3,7 +3,8 @@
 An object is written as ``{"py/object": CLASS, "py/state": {...}}``, one that was written before as
 ``{"py/id": N}``, and a numpy value with its type. Nothing is imported and no object is made: only
 what palaestrAI's sensors, actuators and rewards consist of is read
-(https://jsonpickle.github.io, 4.0).
+(https://jsonpickle.github.io, 4.0). How deep and how large it may be is limited, so that no
+text, however it came into the database, takes all memory or time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
+import reprlib
 import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,6 +25,11 @@ from palaestrai_mosaik.errors import StoreError
 _OBJECT, _STATE, _ID, _TUPLE = "py/object", "py/state", "py/id", "py/tuple"
 #: how long what cannot be read is shown
 _SHOWN = 60
+#: lists and objects in one another, and values of one text with those that it refers to
+_DEEPEST, _MOST = 100, 10_000_000
+#: the kinds of numbers that arrays have, as numpy writes them; ``numpy.dtype`` would evaluate others
+_DTYPE = re.compile(r"[<>|=]?[fiub][1248]|bool|u?int(8|16|32|64)|float(16|32|64)")
+_INT64 = 2**63
 
 
 class Information(NamedTuple):
@@ -47,30 +55,58 @@ def informations(text: str | None) -> list[Information]:
     return [_information(item) for item in data]
 
 
+def mapping(text: str | None, what: str) -> dict[str, Any]:
+    """Return what :func:`plain` does, which must be a mapping; an empty one where there is no text."""
+    found = plain(text)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise _unreadable(found, f"expected is {what}, a mapping")
+    return found
+
+
 def plain(text: str | None) -> Any:
     """Return other data of palaestrAI as plain data: objects are their state. ``None`` where there is none."""
     data = _parsed(text)
     return None if data is None else _plain(_Objects().restored(data))
 
 
-def numbers(value: Any) -> Iterator[float]:
+def as_float(value: Any, what: str = "a number") -> float:
+    """Return a number as a float. Raises :class:`StoreError` for what is none, or larger than a float."""
+    if not isinstance(value, int | float):
+        raise _unreadable(value, f"expected is {what}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise _unreadable(value, f"{what} of 64 bits cannot be so large") from None
+
+
+def as_int(value: Any, what: str) -> int:
+    """Return a whole number of 64 bits. Raises :class:`StoreError` for what is none."""
+    if not isinstance(value, int | float) or not -_INT64 <= value < _INT64 or value != int(value):
+        raise _unreadable(value, f"expected is {what}, a whole number")
+    return int(value)
+
+
+def numbers(value: Any, depth: int = 0) -> Iterator[float]:
     """Yield the numbers that a value consists of, in order; NaN for what is missing.
 
-    Raises :class:`StoreError` for what is no number.
+    Raises :class:`StoreError` for what is no number. ``depth``: how many lists it is in.
     """
+    _check_depth(value, depth)
     if isinstance(value, int | float):
-        yield float(value)
+        yield as_float(value)
     elif value is None:
         yield math.nan
     elif isinstance(value, list):
         for item in value:
-            yield from numbers(item)
+            yield from numbers(item, depth + 1)
     elif isinstance(value, dict) and "value" in value:
-        yield from numbers(value["value"])
+        yield from numbers(value["value"], depth + 1)
     elif isinstance(value, dict) and "values" in value:
-        yield from numbers(_array(value))
+        yield from numbers(_array(value), depth + 1)
     elif isinstance(value, dict) and _TUPLE in value:
-        yield from numbers(value[_TUPLE])
+        yield from numbers(value[_TUPLE], depth + 1)
     else:
         raise _unreadable(value, "expected is a number, a list of numbers, or a value of numpy")
 
@@ -80,16 +116,26 @@ def _parsed(text: str | None) -> Any:
         return None
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise _unreadable(text, str(error)) from error
+    except RecursionError:
+        raise _unreadable(text, f"more than {_DEEPEST} lists and objects are in one another") from None
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise _unreadable(value, f"more than {_DEEPEST} lists and objects are in one another")
 
 
 def _information(item: Any) -> Information:
     try:
         state = item[_STATE]
-        return Information(str(state["uid"]), state["value"], str(state["space"]))
-    except (KeyError, TypeError):
+        uid, value, space = state["uid"], state["value"], state["space"]
+    except (KeyError, TypeError, IndexError):
         raise _unreadable(item, "expected is an object with uid, value and space") from None
+    if not isinstance(uid, str | int) or not isinstance(space, str):
+        raise _unreadable(item, "expected is an object whose uid and space are text")
+    return Information(str(uid), value, space)
 
 
 def _array(data: dict[str, Any]) -> Any:
@@ -97,27 +143,40 @@ def _array(data: dict[str, Any]) -> Any:
     values = data["values"]
     if not isinstance(values, str):
         return values
+    dtype, shape = str(data.get("dtype")), data.get("shape")
+    if not _DTYPE.fullmatch(dtype):
+        raise _unreadable(data, f"{dtype[:_SHOWN]} is no type of numbers")
+    sizes: list[Any] = shape if isinstance(shape, list) else [shape]
+    if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) > _MOST:
+        raise _unreadable(data, f"expected is a shape of at most {_MOST:,} numbers")
     try:
-        array = np.frombuffer(zlib.decompress(base64.b64decode(values)), dtype=np.dtype(data["dtype"]))
+        kind = np.dtype(dtype)
+        size = math.prod(sizes) * kind.itemsize
+        # (no more than one byte more, whatever it would become)
+        unpacked = zlib.decompressobj().decompress(base64.b64decode(values), size + 1)
+        if len(unpacked) != size:
+            raise _unreadable(data, f"it does not have the {size} bytes of its shape")
+        array = np.frombuffer(unpacked, dtype=kind)
         if data.get("byteorder") == "S":
             array = array.byteswap()
-        return array.reshape(data["shape"], order=data.get("order", "C")).tolist()
-    except (ValueError, TypeError, KeyError, zlib.error) as error:
+        return array.reshape(sizes, order=data.get("order", "C")).tolist()
+    except (ValueError, TypeError, zlib.error) as error:
         raise _unreadable(data, str(error)) from error
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
+    _check_depth(value, depth)
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_plain(item, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     if _TUPLE in value:
-        return _plain(value[_TUPLE])
+        return _plain(value[_TUPLE], depth + 1)
     if _STATE in value:
-        return _plain(value[_STATE])
+        return _plain(value[_STATE], depth + 1)
     if str(value.get(_OBJECT, "")).startswith("numpy."):
         return _array(value) if "values" in value else value.get("value")
-    return {key: _plain(item) for key, item in value.items() if key != _OBJECT}
+    return {key: _plain(item, depth + 1) for key, item in value.items() if key != _OBJECT}
 
 
 class _Objects:
@@ -125,30 +184,51 @@ class _Objects:
 
     def __init__(self) -> None:
         self._known: list[Any] = []
+        #: how many values each of them has, with those that it refers to; 0 while it is being read
+        self._sizes: list[int] = []
+        self._size = 0
 
-    def restored(self, data: Any) -> Any:
-        if isinstance(data, list):
-            # (the list that stands for it is filled while what is in it is read)
-            items: list[Any] = []
-            self._known.append(items)
-            items.extend(self.restored(item) for item in data)
-            return items
-        if not isinstance(data, dict):
+    def restored(self, data: Any, depth: int = 0) -> Any:
+        """Return ``data`` with all that it refers to. Raises :class:`StoreError` where something contains itself."""
+        _check_depth(data, depth)
+        self._grow(1)
+        if not isinstance(data, list | dict):
             return data
-        if _ID in data:
-            try:
-                return self._known[data[_ID]]
-            except (IndexError, TypeError):
-                raise _unreadable(data, f"{len(self._known)} objects stand before it") from None
-        if _TUPLE in data:
-            return [self.restored(item) for item in data[_TUPLE]]
-        found: dict[str, Any] = {}
-        self._known.append(found)
-        for key, item in data.items():
-            found[key] = self.restored(item)
+        if _ID in data and isinstance(data, dict):
+            return self._referred(data)
+        if _TUPLE in data and isinstance(data, dict):
+            items = data[_TUPLE]
+            if not isinstance(items, list):
+                raise _unreadable(data, "expected is a list of what is in it")
+            return [self.restored(item, depth + 1) for item in items]
+        # (what stands for it is there while what is in it is read)
+        place, before = len(self._known), self._size
+        self._known.append(None)
+        self._sizes.append(0)
+        found: Any
+        if isinstance(data, list):
+            found = [self.restored(item, depth + 1) for item in data]
+        else:
+            found = {key: self.restored(item, depth + 1) for key, item in data.items()}
+        self._known[place], self._sizes[place] = found, self._size - before + 1
         return found
+
+    def _referred(self, data: dict[str, Any]) -> Any:
+        place = data[_ID]
+        if type(place) is not int or not 0 <= place < len(self._known):
+            raise _unreadable(data, f"{len(self._known)} objects stand before it")
+        if not self._sizes[place]:
+            raise _unreadable(data, "it refers to what it is in")
+        self._grow(self._sizes[place])
+        return self._known[place]
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > _MOST:
+            raise StoreError(f"cannot read more than {_MOST:,} values in one text")
 
 
 def _unreadable(data: Any, why: str) -> StoreError:
-    shown = str(data)
+    # (not the whole of it, which may be large, or too deep to be written)
+    shown = data if isinstance(data, str) else reprlib.repr(data)
     return StoreError(f"cannot read {shown[:_SHOWN]}{'...' if len(shown) > _SHOWN else ''}: {why}")

@@ -6,12 +6,23 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from .palaestrai_database import PalaestraiDatabase
-from .palaestrai_json import Information, informations, plain
-from .palaestrai_rows import EVALUATE, Channels, Cuts, Layout, Muscles, Widened, ends_of, tick_of, workers_of
+from .palaestrai_json import Information, as_float, as_int, informations, mapping, plain
+from .palaestrai_rows import (
+    EVALUATE,
+    Channels,
+    Cuts,
+    Layout,
+    Muscles,
+    Widened,
+    ends_of,
+    moment,
+    tick_of,
+    workers_of,
+)
 from .phase_recorder import PhaseRecorder
 from .recorder import InstanceRecorder
 from .records import AgentRecord, BodyRecord, EnvironmentRecord
@@ -80,12 +91,12 @@ class PhaseImport:
         notes: Counter[str],
         read: Callable[[int], None],
     ):
-        self.number = int(phases[0].number)
+        self.number = as_int(phases[0].number, "the number of a phase")
         #: by number of the row of palaestrAI's phase: whether it is an evaluation
         self._evaluates = {row.id: row.mode == EVALUATE for row in phases}
         first = next((row for row in phases if row.mode != EVALUATE), phases[0])
         self.name, self.mode = str(first.uid), "test" if first.mode == "test" else "train"
-        self._config = plain(first.configuration) or {}
+        self._config = mapping(first.configuration, f"the configuration of phase {self.name!r}")
         self._database, self._layout, self._notes, self._read = database, layout, notes, read
         ids = list(self._evaluates)
         self._agents = _by(database.rows("agents", "experiment_run_phase_id", ids), "name")
@@ -110,14 +121,14 @@ class PhaseImport:
     def record(self, recorder: InstanceRecorder, controller: str, reason: str) -> None:
         """Record the phase. Raises :class:`Widened` where it must be done again with more columns."""
         self._look()
-        workers = self._config.get("workers", self._config.get("worker", 1))
+        workers = self._config.get("workers", self._config.get("worker"))
         episodes = self._config.get("episodes")
         self._recorder = recorder.begin_phase(
             self.number,
             self.name,
             mode=self.mode,
-            workers=workers if isinstance(workers, int) else 1,
-            episodes=episodes if isinstance(episodes, int) else None,
+            workers=as_int(workers, "the number of workers") if isinstance(workers, int) else 1,
+            episodes=as_int(episodes, "the number of episodes") if isinstance(episodes, int) else None,
             controller=controller,
             environments=[self._environment(uid) for uid in self._environments],
             agents=[self._agent(name) for name in self._agents],
@@ -193,16 +204,17 @@ class PhaseImport:
         for row in self._rows("world_states", "environment_id", rows):
             worker, evaluation = workers[row.environment_id]
             tick, done = row.simtime_ticks, bool(row.done)
+            tick = None if tick is None else as_int(tick, "the time of a world state")
             number, step = cuts.place((worker, evaluation), row.episode, tick, done)
-            time = step + 1 if tick is None else int(tick)
+            time = step + 1 if tick is None else tick
             readings = channels.vector(informations(row.state_dump))
-            stamp = getattr(row, "simtime_timestamp", None)
+            stamp, walltime = getattr(row, "simtime_timestamp", None), moment(row.walltime)
             state = None if stamp is None else {"simtime_timestamp": stamp.isoformat()}
             stream = self._recorder.environment(uid, evaluation)
             # (the state before the first step is not recorded there)
             stream.append(worker, number, step + 1, time, readings, (), done, False, state)
-            episode = self._episode(EpisodeKey(worker, number, evaluation), row.walltime)
-            episode.saw(_aware(row.walltime), time, done)
+            episode = self._episode(EpisodeKey(worker, number, evaluation), walltime)
+            episode.saw(walltime, time, done)
             episode.states[uid] += 1
 
     def _record_actions(self, name: str, rows: Sequence[Any]) -> None:
@@ -229,8 +241,8 @@ class PhaseImport:
                 proposed if applied in (None, "null", wished) else actuators.vector(informations(applied))
             )
             rewards = told.vector(self._rewards(row))
-            objective = _NAN if row.objective is None else float(row.objective)
-            walltime = _aware(row.walltime)
+            objective = _NAN if row.objective is None else as_float(row.objective, "an objective")
+            walltime = moment(row.walltime)
             wall = (walltime - walls[key]).total_seconds() if key in walls else _NAN
             walls = {one: at for one, at in walls.items() if one.worker != worker} | {key: walltime}
             self._recorder.agent(name, evaluation).append(
@@ -240,7 +252,7 @@ class PhaseImport:
                 wall,
                 proposed=proposed if proposing else None,
             )
-            episode = self._episode(key, row.walltime)
+            episode = self._episode(key, walltime)
             episode.saw(walltime, time, done)
             episode.rows[name] += 1
             fresh = (_Moments(), {reward: _Moments() for reward in rewards_of})
@@ -252,8 +264,8 @@ class PhaseImport:
 
     def _record_statistics(self, name: str, key: EpisodeKey, step: int, row: Any) -> None:
         assert self._recorder is not None
-        found = plain(getattr(row, "statistics", None)) or {}
-        for what, value in found.items() if isinstance(found, dict) else ():
+        found = mapping(getattr(row, "statistics", None), "what an agent tells about itself")
+        for what, value in found.items():
             figure = _figure(value)
             if figure is None:
                 self._notes[f"statistic {what!r} of agent {name!r} that is no number"] += 1
@@ -290,7 +302,7 @@ class PhaseImport:
     def _episode(self, key: EpisodeKey, walltime: datetime) -> _Episode:
         found = self.episodes.get(key)
         if found is None:
-            found = self.episodes[key] = _Episode(_aware(walltime), _aware(walltime))
+            found = self.episodes[key] = _Episode(walltime, walltime)
         return found
 
     def _first(self, table: str, column: str, owners: Sequence[Any]) -> Any:
@@ -315,14 +327,15 @@ def _figure(value: Any) -> float | None:
     """Return a statistic as one number: of several, their mean."""
     several = list(value.values()) if isinstance(value, dict) else value
     several = several if isinstance(several, list) else [several]
-    if several and all(isinstance(one, int | float) for one in several):
+    if not several or not all(isinstance(one, int | float) for one in several):
+        return None
+    try:
         return math.fsum(several) / len(several)
-    return None
+    except ValueError:  # of both infinities
+        return _NAN
+    except OverflowError:
+        return None
 
 
 def _class(part: Any) -> str | None:
     return str(part["name"]) if isinstance(part, dict) and part.get("name") else None
-
-
-def _aware(walltime: datetime) -> datetime:
-    return walltime if walltime.tzinfo is not None else walltime.replace(tzinfo=UTC)

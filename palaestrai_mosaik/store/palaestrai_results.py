@@ -1,7 +1,7 @@
 """Bringing results of palaestrAI into a store, beside our own.
 
-Each instance is first recorded in a store of its own, beside the results, and then put in place as
-:mod:`.merge` does it: whole, or not at all. It has the same uid every time, so importing a database
+Each instance is first recorded in a store of its own, beside the results, and then put in place
+(:mod:`.palaestrai_place`): whole, or not at all. It has the same uid every time, so importing a database
 again brings only what is new or has changed. An imported run has the uid of its run document, but the
 hash of another: no run of ours is taken for it, or it for one of ours.
 """
@@ -10,30 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import socket
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 from sqlalchemy import bindparam, select, update
 
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping
 
-from .merge import StoreReader, copy_rows, lock, place_files, remove_folder, remove_rows
 from .models import Base, Episode, Instance, Phase, to_json
 from .palaestrai_database import PalaestraiDatabase
-from .palaestrai_json import plain
+from .palaestrai_json import as_int, mapping
 from .palaestrai_phase import PhaseImport
-from .palaestrai_rows import Layout, Widened
+from .palaestrai_place import exchange, settle, staging
+from .palaestrai_rows import Layout, Widened, moment
+from .palaestrai_times import zone_of
 from .parts import write_text
 from .recorder import InstanceRecorder, Status
 from .store import Store, document_id, experiment_id
@@ -44,9 +39,6 @@ ORIGIN = "origin.json"
 _STATUS: Mapping[str, Status] = {"finished": "finished", "error": "failed"}
 #: what begins the name of an experiment that palaestrAI made up for a run without one
 _NO_EXPERIMENT = "Dummy Experiment record"
-#: palaestrAI's dates have no zone, and not all are of the same; zones differ by such steps
-_ZONES = timedelta(minutes=15)
-_PREFIX = ".import-"
 
 #: keeps a brain: folder of the instance, run, phase, agent, dump, tag
 KeepBrain = Callable[[Path, str, str, str, bytes, str], None]
@@ -88,8 +80,9 @@ def import_results(
     release, or has no such run.
     """
     with PalaestraiDatabase(location) as database:
-        _remove_left(store.directory)
-        sources = list(_sources(database, experiment_run))
+        settle(store)
+        sources, unreadable = _sources(database, experiment_run)
+        yield from unreadable
         with store.database.reading() as session:
             known = set(session.scalars(select(Instance.uid)))
         there = {source.uid for source in sources if source.uid in known and source.is_in(store)}
@@ -121,12 +114,13 @@ class _Source:
     def __init__(self, database: PalaestraiDatabase, run: Any, instance: Any, experiment: str | None):
         self.database, self.run, self.instance, self.experiment = database, run, instance, experiment
         self.document = str(run.uid)
-        self.created: datetime = instance.created_at or datetime.fromtimestamp(0)
+        self.dated = instance.created_at is not None
+        self.created = moment(instance.created_at if self.dated else datetime(1970, 1, 1))
         digest = hashlib.sha256(str(instance.uid).encode()).hexdigest()
         #: sorts by time, as those of our own instances do
         self.uid = f"{self.created:%Y%m%dT%H%M%S%f}-{digest[:8]}"
         found = database.rows("experiment_run_phases", "experiment_run_instance_id", [instance.id])
-        self.phases = sorted(found, key=lambda row: (row.number, row.id))
+        self.phases = sorted(found, key=lambda row: (as_int(row.number, "the number of a phase"), row.id))
         ids = [row.id for row in self.phases]
         agents = [row.id for row in database.rows("agents", "experiment_run_phase_id", ids)]
         worlds = [row.id for row in database.rows("environments", "experiment_run_phase_id", ids)]
@@ -155,7 +149,8 @@ class _Source:
         return isinstance(found, dict) and found | {"database": ""} == self.origin | {"database": ""}
 
 
-def _sources(database: PalaestraiDatabase, wanted: str | None) -> Iterator[_Source]:
+def _sources(database: PalaestraiDatabase, wanted: str | None) -> tuple[list[_Source], list[Imported]]:
+    """Return the instances that there are, and those of which not even that can be read."""
     experiments = {row.id: str(row.name) for row in database.rows("experiments", "id")}
     runs = list(database.rows("experiment_runs", "id"))
     if wanted is not None:
@@ -166,13 +161,21 @@ def _sources(database: PalaestraiDatabase, wanted: str | None) -> Iterator[_Sour
                 f"{database.name} has no experiment run {wanted!r}{hint}; it has: {', '.join(uids) or 'none'}"
             )
         runs = [run for run in runs if str(run.uid) == wanted]
+    found, failed = list[_Source](), list[Imported]()
     by_id = {run.id: run for run in runs}
-    for instance in list(database.rows("experiment_run_instances", "experiment_run_id", list(by_id))):
-        run = by_id[instance.experiment_run_id]
+    for row, owner in database.ids("experiment_run_instances", "experiment_run_id"):
+        if owner not in by_id:
+            continue
+        run = by_id[owner]
         name = experiments.get(run.experiment_id)
-        yield _Source(
-            database, run, instance, None if name is None or name.startswith(_NO_EXPERIMENT) else name
-        )
+        experiment = None if name is None or name.startswith(_NO_EXPERIMENT) else name
+        try:
+            # one by one, so that one that cannot be read keeps no other from being imported
+            (instance,) = database.rows("experiment_run_instances", "id", [row])
+            found.append(_Source(database, run, instance, experiment))
+        except StoreError as error:
+            failed.append(Imported(f"instance {row}", str(run.uid), "failed", problem=str(error)))
+    return found, failed
 
 
 def _import(
@@ -180,29 +183,13 @@ def _import(
 ) -> Imported:
     layout = Layout()
     while True:
-        with _staging(store.directory) as folder, Store(folder) as staged:
+        with staging(store) as folder, Store(folder) as staged:
             try:
                 found = _Recording(source, staged, layout, keep_brain, read).record()
             except Widened:
                 continue
             staged.database.close()
-            reader = StoreReader()
-            directory = staged.instance_directory(source.uid)
-            try:
-                if renew:
-                    with store.database.writing() as session:
-                        remove_rows(session, source.uid)
-                    remove_folder(store.instance_directory(source.uid))
-                place_files(directory, store.instance_directory(source.uid))
-            except OSError as error:
-                raise StoreError(f"cannot write to {store.directory}: {error}") from error
-            with ExitStack() as stack:
-                stack.callback(reader.close)
-                own = stack.enter_context(reader.reading(folder))
-                session = stack.enter_context(store.database.writing())
-                lock(session)
-                if session.scalar(select(Instance.id).where(Instance.uid == source.uid)) is None:
-                    copy_rows(own, directory, session, source.uid)
+            exchange(staged, store, source.uid)
         found.outcome = "renewed" if renew else "imported"
         return found
 
@@ -222,6 +209,8 @@ class _Recording:
         self.keep_brain, self.read = keep_brain, read
         self.notes: Counter[str] = Counter()
         self.phases: list[PhaseImport] = []
+        #: when phases ended, by their numbers
+        self.ended: dict[int, datetime | None] = {}
 
     def record(self) -> Imported:
         """Record it. Raises :class:`Widened` where it must be done again."""
@@ -229,17 +218,18 @@ class _Recording:
         document, hashed, text = self._document()
         version = str(document.get("version") or "")
         recorder = self._begin(document, hashed, text, version)
-        schedule = [config for entry in document.get("schedule", ()) for config in entry.values()]
-        reasons = self._reasons()
+        controllers = _controllers(document)
+        ends = self._ends()
         for number in dict.fromkeys(row.number for row in source.phases):
             rows = [row for row in source.phases if row.number == number]
             phase = PhaseImport(source.database, rows, self.layout, self.notes, self.read)
-            simulation = schedule[number].get("simulation") or {} if number < len(schedule) else {}
-            phase.record(recorder, str(simulation.get("name", "")), reasons.get(number, "not recorded"))
+            controller = controllers[number] if 0 <= number < len(controllers) else ""
+            reason, self.ended[number] = ends.get(number, ("not recorded", None))
+            phase.record(recorder, controller, reason)
             self.phases.append(phase)
             self._keep_brains(recorder.directory, phase)
-        notes, status = self._notes(), self._status(len(schedule))
-        notes += [] if status in ("finished", "failed") else [self._doubt(len(schedule))]
+        notes, status = self._notes(), self._status(len(controllers))
+        notes += [] if status in ("finished", "failed") else [self._doubt(len(controllers))]
         for note in notes:
             recorder.warning(note)
         recorder.finish(status)
@@ -249,9 +239,9 @@ class _Recording:
     def _document(self) -> tuple[dict[str, Any], str, str]:
         """Return the canonical form of the run document, its hash, and its text."""
         run = self.source.run
-        data = plain(run.document_json)
-        if not isinstance(data, dict):
-            raise StoreError(f"the run document of {run.uid!r} cannot be read: it is no mapping")
+        data = mapping(run.document_json, f"the run document of {run.uid!r}")
+        if not data:
+            raise StoreError(f"the run document of {run.uid!r} is not there")
         # (who started it is no part of a document)
         data = {key: value for key, value in data.items() if key != "user"}
         text = str(getattr(run, "document", None) or dumps(data))
@@ -260,6 +250,9 @@ class _Recording:
         except DocumentError as error:
             self.notes[f"run document that is not sound here ({error.problems[0]}); kept as it was"] += 1
             canonical = data
+        seed = canonical.get("seed")
+        if not isinstance(seed, int | None):
+            raise StoreError(f"the seed {seed!r} of the run document of {run.uid!r} is no whole number")
         origin = f"palaestrAI {canonical_json(canonical)}"
         return canonical, hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest(), text
 
@@ -273,10 +266,10 @@ class _Recording:
                 uid=source.uid,
                 run_document_id=document_id(session, source.document, document, text, hashed),
                 experiment_id=source.experiment and experiment_id(session, source.experiment),
-                seed=int(document.get("seed") or 0),
+                seed=document.get("seed") or 0,
                 version=version,
                 status="running",
-                started=source.created.replace(tzinfo=UTC),
+                started=source.created,
                 host=source.database.name,
                 pid=0,
                 pid_started=0.0,
@@ -287,19 +280,27 @@ class _Recording:
             row_id = instance.id
         return InstanceRecorder(self.store.database, row_id, source.uid, hashed, directory)
 
-    def _reasons(self) -> dict[int, str]:
+    def _ends(self) -> dict[int, tuple[str, datetime | None]]:
+        """Return why and when phases ended, by their numbers."""
         found = self.source.database.rows_if_there(
             "phase_termination_events", "experiment_run_instance_uid", self.source.instance.uid
         )
-        return {int(row.experiment_run_phase): str(row.reason) for row in found}
+        return {
+            as_int(row.experiment_run_phase, "the number of a phase"): (
+                str(row.reason),
+                moment(row.terminated_at),
+            )
+            for row in found
+        }
 
     def _keep_brains(self, directory: Path, phase: PhaseImport) -> None:
         names = phase.agent_ids
         for row in self.source.database.newest_brains(list(names)):
             name = names[row.agent_id]
-            self.keep_brain(
-                directory, self.source.document, phase.name, name, bytes(row.state), row.tag or ""
-            )
+            if not isinstance(row.state, bytes | bytearray | memoryview):
+                raise StoreError(f"a state of the brain of agent {name!r} cannot be read: it is no bytes")
+            dump, tag = bytes(row.state), str(row.tag or "")
+            self.keep_brain(directory, self.source.document, phase.name, name, dump, tag)
             if row.states > 1:
                 self.notes["older state of a brain (the newest is)"] += row.states - 1
 
@@ -338,14 +339,20 @@ class _Recording:
     def _set_times(self, recorder: InstanceRecorder) -> None:
         """Put the times of palaestrAI in place of those of the import."""
         episodes = [(phase, key, one) for phase in self.phases for key, one in phase.episodes.items()]
-        started = self.source.created.replace(tzinfo=UTC)
+        started = self.source.created
         first = min((one.first for _, _, one in episodes), default=started)
-        # the zone of the rows' times is not recorded: a run's first row is less than a step of zones after its start
-        shift = (first - started) // _ZONES * _ZONES
+        ends = [
+            (max(one.last for one in phase.episodes.values()), ended)
+            for phase in self.phases
+            if phase.episodes and (ended := self.ended[phase.number]) is not None
+        ]
+        # (without its date nothing can be said of the zone)
+        shift = zone_of(started, first, ends) if self.source.dated else timedelta(0)
+        started = started if self.source.dated else first
         with self.store.database.writing() as session:
             owner = Instance.uid == recorder.uid
             ended = max((one.last for _, _, one in episodes), default=first) - shift
-            session.execute(update(Instance).where(owner).values(ended=ended))
+            session.execute(update(Instance).where(owner).values(started=started, ended=ended))
             for phase in self.phases:
                 own = phase.episodes.values()
                 times = {
@@ -370,22 +377,15 @@ class _Recording:
                 session.connection().execute(update(table).where(one).values(ended=bindparam("at")), rows)
 
 
-@contextmanager
-def _staging(directory: Path) -> Iterator[Path]:
-    """Give a folder beside the results, so that files can be moved; it is removed afterwards."""
-    prefix = f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot make {directory}: {error}") from error
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=directory, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-def _remove_left(directory: Path) -> None:
-    """Remove what imports have left that were killed on this host."""
-    begin = f"{_PREFIX}{socket.gethostname()}-"
-    for folder in directory.glob(f"{_PREFIX}*"):
-        pid = folder.name.removeprefix(begin).partition("-")[0]
-        if folder.name.startswith(begin) and pid.isdecimal() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
+def _controllers(document: Mapping[str, Any]) -> list[str]:
+    """Return the names of the simulation controllers of the phases of a run document's schedule."""
+    schedule = document.get("schedule", [])
+    if not isinstance(schedule, list) or not all(isinstance(entry, dict) for entry in schedule):
+        raise StoreError("the run document cannot be read: its schedule is no list of phases")
+    found = []
+    for config in (config for entry in schedule for config in entry.values()):
+        simulation = (config.get("simulation") or {}) if isinstance(config, dict) else None
+        if not isinstance(simulation, dict):
+            raise StoreError("the run document cannot be read: a phase of its schedule is no mapping")
+        found.append(str(simulation.get("name", "")))
+    return found

@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from palaestrai_mosaik.errors import SpaceError
+from palaestrai_mosaik.errors import SpaceError, StoreError
 from palaestrai_mosaik.types import Space
 
-from .palaestrai_json import Information, numbers, plain
+from .palaestrai_json import Information, as_float, as_int, mapping, numbers, plain
 from .records import ChannelRecord
 
 #: the mode of an evaluation
 EVALUATE = "evaluate"
+_EARLIEST, _LATEST = datetime.min + timedelta(days=2), datetime.max - timedelta(days=2)
 #: whose channels: phase, what it is of, name of the agent or uid of the environment, kind
 _Owner = tuple[int, str, str, str]
 
@@ -64,7 +66,7 @@ class Channels:
         for one in found:
             place, value = self._places.get(one.uid), one.value
             if place is not None and type(value) in (int, float) and place.stop - place.start == 1:
-                result[place.start] = value
+                result[place.start] = value if type(value) is float else as_float(value)
                 continue
             flat = list(numbers(value))
             if place is None or len(flat) > place.stop - place.start:
@@ -149,9 +151,21 @@ def workers_of(rows: Iterable[Any], evaluates: Mapping[int, bool]) -> dict[int, 
 
 def tick_of(simtimes: str | None) -> int | None:
     """Return the time of the environment that is the furthest; ``None`` where none tells one."""
-    found = plain(simtimes)
-    times = [one.get("simtime_ticks") for one in found.values()] if isinstance(found, dict) else []
-    return max((int(time) for time in times if time is not None), default=None)
+    times = []
+    for uid, one in mapping(simtimes, "the times of the environments").items():
+        if not isinstance(one, dict):
+            raise StoreError(f"the time of environment {uid!r} cannot be read: it is no mapping")
+        if one.get("simtime_ticks") is not None:
+            times.append(as_int(one["simtime_ticks"], f"the time of environment {uid!r}"))
+    return max(times, default=None)
+
+
+def moment(date: Any) -> datetime:
+    """Return a date of a row with a zone; where it has none, UTC. Raises :class:`StoreError` for what is none."""
+    # (a day at both ends is for zones)
+    if not isinstance(date, datetime) or not _EARLIEST <= date.replace(tzinfo=None) <= _LATEST:
+        raise StoreError(f"cannot read {date!r}: expected is a date")
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
 def ends_of(row: Any, done: bool) -> tuple[bool, bool]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +17,11 @@ from support.learning import HERE, Own, digests, learner, track, write
 
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.experiment import load
 from palaestrai_mosaik.run import checkpoint, earlier_run, execute, scalars
 from palaestrai_mosaik.store import Store
+
+ROOT = Path(__file__).parents[2]
 
 
 def learning(*, workers: int = 1, broken: Path | None = None, **keys: Any) -> Any:
@@ -121,6 +128,68 @@ def test_a_resumed_run_writes_nothing_twice(
     assert len(set(points_of(file))) == len(points_of(file))
     ends = {tag.rpartition("/")[2] for tag, *_ in before}
     assert ("worker-1" in ends) is (workers == 2)
+
+
+#: kills itself at the end of the last training episode, with a checkpoint after each one before
+KILLED = """
+import os, signal, sys
+from palaestrai_mosaik.experiment import load
+from palaestrai_mosaik.run import checkpoint, execute
+from palaestrai_mosaik.run.progress import Progress
+from palaestrai_mosaik.store import Store
+
+class Dying(Progress):
+    def episode(self, worker, number, steps, means):
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+checkpoint._SHARE = 1e9
+path, folder, sink = sys.argv[1:]
+with Store(folder) as store:
+    execute(load(path), store=store, progress=Dying(), checkpoint_every=1e-9, scalars=[sink])
+"""
+
+
+def test_a_killed_run_loses_nothing(tmp_path: Path) -> None:
+    whole, file, path = tmp_path / "whole.jsonl", tmp_path / "points.jsonl", tmp_path / "run.yml"
+    doc = load(write(path, learning()))
+    with Store(tmp_path / "plain") as store:
+        execute(doc, store=store, scalars=[f"jsonl:{whole}"])
+    command = [sys.executable, "-c", KILLED, str(path), str(tmp_path / "s"), f"jsonl:{file}"]
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    assert subprocess.run(command, check=False, env=os.environ | paths).returncode == -9
+    # all that the last checkpoint has, though it took less than the second that points may wait
+    assert {episode for _, _, episode, _ in points_of(file)} >= {0, 1, 2}
+    with Store(tmp_path / "s") as store:
+        execute(doc, store=store, resume=earlier_run(doc, store).instance, scalars=[f"jsonl:{file}"])
+    assert sorted(points_of(file)) == sorted(points_of(whole))
+
+
+def test_a_run_that_goes_on_with_scalars_has_the_steps_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
+    whole, file, broken = tmp_path / "whole.jsonl", tmp_path / "points.jsonl", tmp_path / "broken"
+    doc = learning(broken=broken)
+    with Store(tmp_path / "plain") as store:
+        execute(doc, store=store, scalars=[f"jsonl:{whole}"])
+    broken.touch()
+    with Store(tmp_path / "s") as store:
+        with pytest.raises(Own, match="not mended yet"):
+            execute(doc, store=store, checkpoint_every=1e-9)
+        broken.unlink()
+        execute(doc, store=store, resume=earlier_run(doc, store).instance, scalars=[f"jsonl:{file}"])
+    last = [point for point in points_of(whole) if point[2] >= 3]
+    assert sorted(points_of(file)) == sorted(last)
+
+
+def test_json_lines_are_json(tmp_path: Path) -> None:
+    """Which has no infinite numbers."""
+    sink = scalars.JsonLines(str(tmp_path / "points.jsonl"), scalars.RunName("run", ""))
+    sink.write([scalars.Point("gain", value, 0, 5, 1.0) for value in (2.5, math.inf, -math.inf)])
+    sink.close()
+    lines = (tmp_path / "points.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line, parse_constant=pytest.fail)["value"] for line in lines] == [2.5, None, None]
 
 
 def test_a_sink_that_fails_ends_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

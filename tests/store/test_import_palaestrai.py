@@ -12,9 +12,13 @@ import json
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +32,11 @@ from palaestrai_mosaik.cli import arsenai
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run.imported_brains import keep_brain
-from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store import Store, palaestrai_database
+from palaestrai_mosaik.store.palaestrai_database import PalaestraiDatabase
 from palaestrai_mosaik.store.palaestrai_json import informations, numbers, plain
 from palaestrai_mosaik.store.palaestrai_results import Imported, import_results
+from palaestrai_mosaik.store.palaestrai_times import zone_of
 from palaestrai_mosaik.store.verify import verify
 from tests.support import postgresql
 
@@ -226,7 +232,7 @@ def test_an_import_that_is_cut_off_leaves_nothing_half(peer: Path, store: Store)
         bring(peer, store, progress=stop)
     assert store.runs()["document"].tolist() == ["evaluated"]
     assert len(list((store.directory / "instances").iterdir())) == 1
-    assert not list(store.directory.glob(".import-*"))
+    assert not list(store.directory.rglob(".import-*"))
     assert [one.outcome for one in bring(peer, store)] == ["known", "imported", "imported"]
 
 
@@ -252,6 +258,170 @@ def test_what_cannot_be_read_is_told_and_the_rest_imported(
         main(["plot", "evaluated", "--learning", "--store", results, "--output", str(tmp_path / "a.svg")])
         == 0
     )
+
+
+#: a table, its column, a value in a row of the second run, and what is said of it
+UNREADABLE = [
+    ("experiment_runs", "document_json", None, "the run document of 'two workers' is not there"),
+    ("experiment_runs", "document_json", '{"seed": "abc", "schedule": []}', "seed 'abc'"),
+    ("experiment_runs", "document_json", '{"schedule": null}', "its schedule is no list"),
+    ("experiment_runs", "document_json", '{"schedule": ["a"]}', "its schedule is no list"),
+    ("experiment_runs", "document_json", '{"schedule": [{"a": null}]}', "a phase of its schedule"),
+    ("experiment_run_phases", "configuration", "[1]", "the configuration of phase 'learn', a mapping"),
+    ("experiment_run_phases", "number", "first", "the number of a phase"),
+    ("agents", "configuration", '{"a": {"py/id": 0}}', "it refers to what it is in"),
+    ("muscle_actions", "simtimes", '{"a": 5}', "the time of environment 'a'"),
+    ("muscle_actions", "simtimes", '{"a": {"simtime_ticks": "x"}}', "the time of environment 'a'"),
+    ("muscle_actions", "objective", "abc", "an objective"),
+    ("muscle_actions", "rewards", "[" * 20_000 + "]" * 20_000, "in one another"),
+    ("muscle_actions", "statistics", '["loss"]', "a mapping"),
+    ("muscle_actions", "walltime", "0001-01-01 00:00:00.000000", "expected is a date"),
+    ("brain_states", "state", 5, "it is no bytes"),
+    ("experiment_run_instances", "created_at", "yesterday", "yesterday"),
+]
+
+
+def test_what_cannot_be_read_ends_the_import_of_its_run_only(peer: Path, store: Store) -> None:
+    phases = "(select id from experiment_run_phases where experiment_run_instance_id = 2)"
+    agents = f"(select id from agents where experiment_run_phase_id in {phases})"
+    of_second = {
+        "experiment_runs": "id = 2",
+        "experiment_run_instances": "id = 2",
+        "experiment_run_phases": f"id in {phases}",
+        "agents": f"id in {agents}",
+        "muscle_actions": f"agent_id in {agents}",
+        "brain_states": f"agent_id in {agents}",
+    }
+    with closing(sqlite3.connect(peer)) as connection:
+        for table, column, written, said in UNREADABLE:
+            order = "desc" if table == "brain_states" else "asc"  # (only the newest is read)
+            of = f"from {table} where {of_second[table]} order by id {order} limit 1"
+            row, before = connection.execute(f"select id, {column} {of}").fetchone()
+            with connection:
+                connection.execute(f"update {table} set {column} = ? where id = ?", (written, row))
+            (one,) = bring(peer, store, experiment_run="two workers")
+            assert one.outcome == "failed" and said in str(one.problem), (column, written, one)
+            if column != "created_at":
+                with connection:
+                    connection.execute(f"update {table} set {column} = ? where id = ?", (before, row))
+    # the last date was left: it is read before anything is imported, and keeps no other from it
+    assert [one.outcome for one in bring(peer, store)] == ["failed", "imported", "imported"]
+    assert not list(store.directory.rglob(".import-*"))
+
+
+#: kills itself at a step of bringing a run up to date, in processes that share one start
+KILLED = """
+import os, shutil, signal, sys
+from palaestrai_mosaik.run.imported_brains import keep_brain
+from palaestrai_mosaik.store import Store, palaestrai_place, palaestrai_results
+
+def dying(owner, name, calls, after):
+    real, left = getattr(owner, name), [calls]
+    def call(*given, **named):
+        left[0] -= 1
+        result = real(*given, **named) if after or left[0] else None
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    setattr(owner, name, call)
+
+peer, folder = sys.argv[1:]
+for step, how in enumerate([
+    (palaestrai_place, "remove_rows", 1, True),  # nothing is committed
+    (os, "rename", 1, False),  # the files are as they were
+    (os, "rename", 1, True),  # the old ones are set aside
+    (os, "rename", 2, True),  # the new ones are in their place
+    (shutil, "rmtree", 1, False),  # and the rows are, too
+]):
+    child = os.fork()
+    if not child:
+        dying(*how)
+        with Store(f"{folder}/{step}") as store:
+            list(palaestrai_results.import_results(peer, store, keep_brain))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_renewal_that_is_killed_keeps_the_old_results_or_has_the_new(peer: Path, tmp_path: Path) -> None:
+    ask(peer, "delete from experiment_run_instances where id != 3")
+    with Store(tmp_path / "old") as store:
+        (one,) = bring(peer, store)
+        old = digests(store, one.run)
+    ask(peer, "update muscle_actions set objective = 100")
+    ask(peer, "update brain_states set tag = 'another'")
+    ask(peer, "delete from brain_states where id = (select max(id) from brain_states)")
+    with Store(tmp_path / "new") as store:
+        bring(peer, store)
+        new = digests(store, one.run)
+    assert old != new
+    for step in range(5):
+        shutil.copytree(tmp_path / "old", tmp_path / str(step))
+    command = [sys.executable, "-c", KILLED, str(peer), str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["-9"] * 5
+    whole = ask(peer, "select document_json from experiment_runs where id = 3")[0][0]
+    for step in range(5):
+        with Store(tmp_path / str(step)) as store:
+            # one that cannot be imported any more takes nothing away
+            ask(peer, "update experiment_runs set document_json = '[]'")
+            (failed,) = bring(peer, store)
+            assert failed.outcome == ("failed" if step < 4 else "known")
+            assert digests(store, one.run) == (old if step < 4 else new)
+            assert not verify(store, one.run).damage
+            ask(peer, f"update experiment_runs set document_json = '{whole}'")
+            assert bring(peer, store)[0].outcome == ("renewed" if step < 4 else "known")
+            assert digests(store, one.run) == new
+            assert not verify(store, one.run).damage
+            names = [path.name for path in (store.directory / "instances").iterdir()]
+            assert names == [one.run]
+
+
+def test_many_values_are_asked_for_in_parts(peer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def everything() -> list[Any]:
+        with PalaestraiDatabase(str(peer)) as database:
+            phases = [row.id for row in database.rows("experiment_run_phases", "id")]
+            agents = [row.id for row in database.rows("agents", "experiment_run_phase_id", phases)]
+            return [
+                agents,
+                list(database.rows("muscle_actions", "agent_id", agents)),
+                database.count("muscle_actions", "agent_id", agents),
+                list(database.newest_brains(agents)),
+            ]
+
+    found = everything()
+    assert found[2] == ask(peer, "select count(*) from muscle_actions")[0][0]
+    monkeypatch.setattr(palaestrai_database, "_TOGETHER", 1)
+    assert everything() == found
+
+
+def test_the_zone_of_rows() -> None:
+    start = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    late = timedelta(minutes=50)
+
+    def hours(zone: float) -> timedelta:
+        return timedelta(hours=zone)
+
+    for zone in (-9.5, -5, 0, 2, 9.5):
+        # the end of a phase tells, however late the first row came; without it, zones in use
+        first = start + late + hours(zone)
+        ended = (first + timedelta(minutes=3), start + late + timedelta(minutes=3, seconds=1))
+        assert zone_of(start, first + hours(3), [(ended[0], ended[1])]) == hours(zone)
+        assert zone_of(start, start + timedelta(minutes=20) + hours(zone), []) == hours(zone)
+    assert zone_of(start, start + late + hours(2), []) == hours(2)
+
+
+def test_durations_where_the_first_row_came_late(peer: Path, store: Store) -> None:
+    """Two hours of a zone, and 50 minutes between the instance and its first row (and so its end)."""
+    ask(peer, "delete from experiment_run_instances where id != 1")
+    for table in ("muscle_actions", "world_states"):
+        ask(peer, f"update {table} set walltime = datetime(walltime, '+170 minutes') || '.000000'")
+    terminated = "strftime('%Y-%m-%d %H:%M:%f', terminated_at, '+50 minutes') || '000'"
+    ask(peer, f"update phase_termination_events set terminated_at = {terminated}")
+    bring(peer, store)
+    (row,) = store.runs().to_dict("records")
+    assert 50 * 60 < row["duration"] < 52 * 60
+    assert str(row["started"])[:19] == ask(peer, "select created_at from experiment_run_instances")[0][0]
 
 
 def test_what_no_importable_database_is(peer: Path, store: Store, tmp_path: Path) -> None:
@@ -450,3 +620,43 @@ def test_objects_written_once_and_arrays() -> None:
         list(numbers("x"))
     with pytest.raises(StoreError, match="1 objects stand before it"):
         informations(json.dumps([{"py/id": 7}]))
+
+
+def packed_array(size: int, **keys: Any) -> dict[str, Any]:
+    values = base64.b64encode(zlib.compress(bytes(size), 9)).decode()
+    return {"py/object": "numpy.ndarray", "dtype": "float64", "values": values, "shape": [4], **keys}
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (10**400, "cannot be so large"),
+        (packed_array(32, dtype="(1,"), "is no type of numbers"),
+        (packed_array(32, dtype="O"), "is no type of numbers"),
+        (packed_array(32, shape=[-1]), "expected is a shape"),
+        (packed_array(32, shape=[10**9, 10**9]), "expected is a shape"),
+        (packed_array(31), "does not have the 32 bytes"),
+        (json.loads("[" * 200 + "]" * 200), "in one another"),
+    ],
+    ids=["large", "tuple", "object", "negative", "huge", "short", "deep"],
+)
+def test_values_that_are_none(value: Any, why: str) -> None:
+    with pytest.raises(StoreError, match=re.escape(why)):
+        list(numbers(value))
+
+
+def test_what_would_become_too_large() -> None:
+    bomb = packed_array(100_000_000)
+    tracemalloc.start()
+    with pytest.raises(StoreError, match="does not have the 32 bytes"):
+        list(numbers(bomb))
+    # (10 lists of the 10 lists before them, and so on: 10**12 numbers)
+    nested: list[Any] = [[1] * 10]
+    nested += [[{"py/id": place}] * 10 for place in range(1, 12)]
+    with pytest.raises(StoreError, match="more than 10,000,000 values"):
+        plain(json.dumps(nested))
+    (_, most) = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 5_000_000
+    with pytest.raises(StoreError, match="it refers to what it is in"):
+        informations('[{"py/object": "x", "py/state": {"uid": "r", "space": "s", "value": {"py/id": 2}}}]')
