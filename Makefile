@@ -1,6 +1,7 @@
 # make run    the main job: agents in a medium-voltage grid for one day
 # make test   the test suite; make test-slow: the tests that it leaves out, because they take long
-# Both make the virtual environment .venv on first use; pip is all that needs a network.
+# make race   this package beside palaestrAI, about 25 minutes (docs/race.md)
+# All make the virtual environment .venv on first use; pip is all that needs a network.
 # PYTHON=/path/to/python3.12 chooses the interpreter that .venv is made with.
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: run test test-slow test-peer lint docs bench clean
+.PHONY: run test test-slow test-peer lint docs bench race clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -50,6 +51,9 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/session_pool.py
 	$(THREADS) $(BIN)/python tests/benchmarks/store_rows.py
 	$(THREADS) $(BIN)/python tests/benchmarks/store_writers.py
+
+race: .venv/ready-run
+	$(THREADS) $(BIN)/python tests/benchmarks/race/__main__.py
 
 clean:
 	rm -rf .venv .venv-peer docs/_build build dist .pytest_cache .mypy_cache .ruff_cache

@@ -293,17 +293,7 @@ class PhaseRunner:
         if not report.evaluation:
             self.steps += report.steps
         if self.recorder is not None:
-            self.recorder.episode(
-                report.worker,
-                report.number,
-                steps=report.steps,
-                ticks=report.ticks,
-                ended_by=report.ended_by,
-                flow=report.flow.name,
-                duration=report.duration,
-                agents=report.outcomes,
-                evaluation=report.evaluation,
-            )
+            report.record(self.recorder)
 
     def _remember(self, report: EpisodeReport) -> None:
         outcome = report.outcome()

@@ -59,6 +59,20 @@ class EpisodeReport:
     objectives: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     interrupted: bool = False
 
+    def record(self, recorder: Any) -> None:
+        """Write it down with the store's recorder of the phase."""
+        recorder.episode(
+            self.worker,
+            self.number,
+            steps=self.steps,
+            ticks=self.ticks,
+            ended_by=self.ended_by,
+            flow=self.flow.name,
+            duration=self.duration,
+            agents=self.outcomes,
+            evaluation=self.evaluation,
+        )
+
     def outcome(self) -> EpisodeOutcome:
         """Return what conditions may know about the episode."""
         return EpisodeOutcome(self.worker, self.number, self.steps, self.flow, self.ended_by, self.objectives)

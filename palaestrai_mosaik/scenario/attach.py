@@ -270,17 +270,7 @@ class Agents:
             report.ended_by = "ends" if self._port.terminated else "until"
             report.flow = SimulationFlowControl.CONTINUE
         if self._recording is not None:
-            self._recording.episode(
-                0,
-                report.number,
-                steps=report.steps,
-                ticks=report.ticks,
-                ended_by=report.ended_by,
-                flow=report.flow.name,
-                duration=report.duration,
-                agents=report.outcomes,
-                evaluation=report.evaluation,
-            )
+            report.record(self._recording)
 
     def _named(self, agent: str | None) -> str:
         names = list(self._rows.tables)
