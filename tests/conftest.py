@@ -10,6 +10,8 @@ Tests marked ``slow`` run with ``--slow`` only; ``make test-slow`` runs just the
 from __future__ import annotations
 
 import os
+import re
+import signal
 import tempfile
 from collections.abc import Generator
 from hashlib import sha256
@@ -51,6 +53,9 @@ def _required() -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # a job in the background of a shell ignores Ctrl-C, which tests send to themselves
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # what is in the developer's own configuration file is no part of any test
     os.environ["PALAESTRAI_MOSAIK_CONFIG"] = ""
     # and tests leave nothing in the home (one key for all processes, which inherit this)
@@ -68,7 +73,8 @@ def _refuse_skip(report: Any) -> None:
         return
     reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
     for part in _required():
-        if any(word in reason.lower() for word in PARTS[part]):
+        # (mosaik_pandapower is no pandapower)
+        if any(re.search(rf"(?<!\w){re.escape(word)}", reason.lower()) for word in PARTS[part]):
             report.outcome = "failed"
             report.longrepr = f"{report.nodeid}: {VARIABLE} asks for {part}, but: {reason}"
 
