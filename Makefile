@@ -27,7 +27,7 @@ test-slow: .venv/ready-test
 # beside palaestrAI, MIDAS and components of mosaik, which need other releases of some packages
 test-peer: .venv-peer/ready
 	PALAESTRAI_MOSAIK_TEST_PEER_SOURCES=$(CURDIR)/.venv-peer/sources \
-	    $(THREADS) .venv-peer/bin/python -m pytest -q -n 2 tests/peer tests/scenario/test_components.py
+	    $(THREADS) .venv-peer/bin/python -m pytest -q -n 2 --slow tests/peer tests/scenario/test_components.py
 
 lint: .venv/ready-lint
 	$(BIN)/ruff check
