@@ -8,13 +8,13 @@ from collections import Counter
 from dataclasses import fields
 from datetime import datetime
 
-import gymnasium.spaces
 import numpy as np
 import pandas as pd
 import pytest
 
 pytest.importorskip("palaestrai")
 
+import gymnasium.spaces
 import palaestrai.agent as their
 from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 

@@ -22,6 +22,8 @@ import pytest
 from support.documents import agent, document, environment, named, phase
 from support.engine import Adder, Counter
 
+pytest.importorskip("gymnasium")
+
 from palaestrai_mosaik import make_vec
 from palaestrai_mosaik.agent.batch import BatchObjective
 from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError, StoreError
