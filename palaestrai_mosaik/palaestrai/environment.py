@@ -158,15 +158,8 @@ class AdaptedEnvironment(Environment):
 
     def _baseline(self, found: Any) -> Any:
         """Return what ``start_environment`` gave as palaestrAI's baseline; it may be a pair."""
-        theirs = palaestrai.environment.EnvironmentBaseline
-        if isinstance(found, tuple) and len(found) == 2:
-            found = theirs(*found)
-        if not isinstance(found, theirs):
-            raise ContractError(
-                f"environment {self.uid!r}: start_environment returned {found!r}; allowed are palaestrAI's "
-                "EnvironmentBaseline and (sensors, actuators)"
-            )
         agent, whose = palaestrai.agent, f"environment {self.uid!r}: start_environment"
+        found = _formed(found, palaestrai.environment.EnvironmentBaseline, whose, ("sensors", "actuators"))
         checked(found.sensors_available, agent.SensorInformation, f"{whose}, for sensors,")
         checked(found.actuators_available, agent.ActuatorInformation, f"{whose}, for actuators,")
         return found
@@ -193,16 +186,13 @@ class AdaptedEnvironment(Environment):
             places = self._actuators.slices
             infos = [info for info, place in zip(infos, places, strict=True) if not unset[place].any()]
         part._tick += 1
-        found = self._call(part.update, infos)
-        theirs = palaestrai.environment.EnvironmentState
-        if isinstance(found, tuple) and len(found) == 3:
-            found = theirs(*found)
-        if not isinstance(found, theirs):
-            raise ContractError(
-                f"environment {self.uid!r}: update returned {found!r}; allowed are palaestrAI's EnvironmentState "
-                "and (sensors, rewards, done)"
-            )
         agent, whose = palaestrai.agent, f"environment {self.uid!r}: update"
+        found = _formed(
+            self._call(part.update, infos),
+            palaestrai.environment.EnvironmentState,
+            whose,
+            ("sensors", "rewards", "done"),
+        )
         checked(found.sensor_information, agent.SensorInformation, f"{whose}, for sensors,")
         checked(found.rewards, agent.RewardInformation, f"{whose}, for rewards,")
         return found
@@ -214,3 +204,14 @@ class AdaptedEnvironment(Environment):
         return TheirState(
             readings, rewards, done and not truncated, truncated, plain(state.world_state), state
         )
+
+
+def _formed(found: Any, theirs: type, whose: str, parts: tuple[str, ...]) -> Any:
+    """Return what a method of theirs gave as an object of ``theirs``; it may be a tuple of its ``parts``."""
+    if isinstance(found, tuple) and len(found) == len(parts):
+        found = theirs(*found)
+    if not isinstance(found, theirs):
+        raise ContractError(
+            f"{whose} returned {found!r}; allowed are palaestrAI's {theirs.__name__} and ({', '.join(parts)})"
+        )
+    return found
