@@ -229,6 +229,18 @@ class MirroredMemory(Memory):
             observations=observations,
             actions=actions,
         )
+        self._mirror(readings, setpoints, rewards, objective, muscle, observations)
+
+    def _mirror(
+        self,
+        readings: FloatVector,
+        setpoints: FloatVector,
+        rewards: FloatVector,
+        objective: float,
+        muscle: str,
+        observations: FloatVector | None,
+    ) -> None:
+        """Hand on the row that was appended; its objective comes with :meth:`close`."""
         self._hand_on(self.tag, TheirInfos(self._sensors, readings), setpoints, rewards, None)
 
     def close(self, objective: float) -> None:
@@ -303,29 +315,15 @@ class BrainMemory(MirroredMemory):
         """Whether the newest row was handed on."""
         return self._handed_on[self._newest_tag]
 
-    def append(  # noqa: PLR0913 (one argument per column)
+    def _mirror(
         self,
         readings: FloatVector,
         setpoints: FloatVector,
         rewards: FloatVector,
-        data: Any = None,
-        objective: float = np.nan,
-        *,
-        muscle: str = "",
-        observations: FloatVector | None = None,
-        actions: FloatVector | None = None,
+        objective: float,
+        muscle: str,
+        observations: FloatVector | None,
     ) -> None:
-        Memory.append(
-            self,
-            readings,
-            setpoints,
-            rewards,
-            data,
-            objective,
-            muscle=muscle,
-            observations=observations,
-            actions=actions,
-        )
         known = self._handed_on[muscle] = is_known(objective)
         self._newest_tag = muscle
         if known and len(readings) and len(setpoints) and len(rewards):
