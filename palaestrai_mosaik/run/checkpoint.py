@@ -32,7 +32,7 @@ FOLDER = "checkpoints"
 #: seconds between two checkpoints, unless told otherwise
 INTERVAL = 60.0
 _STATE, _MANIFEST = "state.pickle", "manifest.json"
-_FORMAT = 2
+_FORMAT = 3
 _KEPT = 2
 #: writing may take this share of the time at most
 _SHARE = 0.05
