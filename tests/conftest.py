@@ -1,16 +1,15 @@
-"""What holds for all tests: parts that must not be skipped, and services that tests share.
-
-``PALAESTRAI_MOSAIK_REQUIRE=postgresql,grid`` says that these parts have been set up: a
-test that is skipped for the lack of one of them then fails. Continuous integration sets
-it, so that a part that is missing by accident cannot go unnoticed.
+"""What holds for all tests: options, and services that tests share.
 
 Tests marked ``slow`` run with ``--slow`` only; ``make test-slow`` runs just them.
+
+A test whose part (PostgreSQL, Slurm, a browser, an extra) is missing is skipped with the reason.
+``--outcomes`` and ``--unrun`` (:mod:`tests.support.outcomes`) see to it that continuous integration runs
+each of them somewhere.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import tempfile
 from collections.abc import Generator
@@ -19,37 +18,46 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.outcomes import Outcomes
 
-VARIABLE = "PALAESTRAI_MOSAIK_REQUIRE"
 #: holds the URL of a PostgreSQL that tests may empty
 POSTGRESQL = "PALAESTRAI_MOSAIK_TEST_POSTGRESQL"
-#: part -> words of which one stands in the reason of a skip for the lack of it
-PARTS = {
-    "postgresql": ("postgresql", "psycopg"),
-    "grid": ("pandapower", "simbench", "lightsim2grid", "numba", "grid"),
-    "rl": ("stable-baselines3", "stable_baselines3", "gymnasium", "'rl'"),
-    "browser": ("browser", "selenium"),
-    "parsl": ("parsl",),
-    "palaestrai": ("'palaestrai",),
-    "midas": ("'midas",),
-    "components": ("'mosaik_", "'pysimmods"),
-    "slurm": ("slurm",),
-}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run tests that are marked slow")
+    parser.addoption("--outcomes", type=Path, metavar="FILE", help="append to FILE which tests ran")
+    parser.addoption(
+        "--unrun", action="store_true", help="leave out the tests that ran before, by the FILE of --outcomes"
+    )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("unrun"):
+        ran = Outcomes.read(config.getoption("outcomes")).ran
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in ran])
+        items[:] = [item for item in items if item.nodeid not in ran]
     if not config.getoption("slow"):
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(pytest.mark.skip(reason="takes long: --slow runs it, or make test-slow"))
 
 
-def _required() -> list[str]:
-    return [part.strip() for part in os.environ.get(VARIABLE, "").split(",") if part.strip()]
+class OutcomesWriter:
+    """Writes :class:`Outcomes` when all tests are done, in the process that hears of all of them."""
+
+    def __init__(self, path: Path):
+        self.path, self.outcomes = path, Outcomes()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.outcomes.add(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.outcomes.add(report)
+
+    def pytest_sessionfinish(self) -> None:
+        self.outcomes.append_to(self.path)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,34 +71,11 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-tests-")
         os.environ["PALAESTRAI_MOSAIK_KEY"] = os.path.join(folder.name, "checkpoint.key")
         config.add_cleanup(folder.cleanup)
-    unknown = sorted(set(_required()) - set(PARTS))
-    if unknown:
-        raise pytest.UsageError(f"{VARIABLE}: unknown part {unknown[0]!r}; allowed are {', '.join(PARTS)}")
-
-
-def _refuse_skip(report: Any) -> None:
-    if not report.skipped or hasattr(report, "wasxfail"):
-        return
-    reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
-    for part in _required():
-        # (mosaik_pandapower is no pandapower)
-        if any(re.search(rf"(?<!\w){re.escape(word)}", reason.lower()) for word in PARTS[part]):
-            report.outcome = "failed"
-            report.longrepr = f"{report.nodeid}: {VARIABLE} asks for {part}, but: {reason}"
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    report = yield
-    _refuse_skip(report)
-    return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    report = yield
-    _refuse_skip(report)
-    return report
+    if config.getoption("unrun") and not config.getoption("outcomes"):
+        raise pytest.UsageError("--unrun needs --outcomes FILE")
+    # (workers of xdist report to the process that started them)
+    if config.getoption("outcomes") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(OutcomesWriter(config.getoption("outcomes").absolute()))
 
 
 def _shares_postgresql(item: pytest.Item) -> bool:

@@ -61,8 +61,9 @@ from palaestrai_mosaik.environment.grid.joint import JointSimulator
 from palaestrai_mosaik.environment.grid.simulators import Shell
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
 from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.run.brains import BrainKeeper
 from palaestrai_mosaik.run.inspect import Inspection
-from palaestrai_mosaik.run.parts import Agent
+from palaestrai_mosaik.run.parts import WorkerPlan, make_bodies
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import AgentsSimulator
 from palaestrai_mosaik.simulation.graph import world_graph
@@ -144,8 +145,10 @@ class Loop:
         self.wiring = {name: (np.array(put), np.array(take)) for name, (put, take) in self.wiring.items()}
         self.n_readings = len(plan.sensors)
         self.agents = []
+        keepers = {spec.name: BrainKeeper([], []) for spec in phase.agents}
+        plan_of_worker = WorkerPlan(phase, (), 0, 0, keepers)
         for spec in phase.agents:
-            body = Agent(spec, phase, 0, None).body(0, [self.port])
+            (body,) = make_bodies(spec, plan_of_worker, [self.port], None)
             seen = np.array([self.port.sensors.index[uid] for uid in spec.sensors])
             owned = np.array([plan.actuators[self.port.actuators.index[uid]].index for uid in spec.actuators])
             self.agents.append((body, body.actuators.bound(np.random.default_rng(0)), seen, owned))

@@ -1,6 +1,6 @@
 """What recording the rows of many bodies costs: microseconds per tick, with all parts written.
 
-    python tests/benchmarks/store_rows.py
+    python tests/benchmarks/store_rows.py [--rows 400000]
 
 Prints for each batch size what one call of ``append_rows`` takes at most times (the median), and
 what it takes on average, where writing the parts is included (CPU time).
@@ -8,6 +8,7 @@ what it takes on average, where writing the parts is included (CPU time).
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
@@ -18,7 +19,6 @@ from palaestrai_mosaik.store import BodyRecord, ChannelRecord
 from palaestrai_mosaik.store.streams import AgentStream
 from palaestrai_mosaik.types.rows import AgentRows
 
-ROWS = 400_000
 SHAPES = ((1, 10, 5), (8, 10, 5), (64, 3, 1), (64, 10, 5), (512, 3, 1))
 
 
@@ -26,8 +26,11 @@ def channels(count: int) -> list[ChannelRecord]:
     return [ChannelRecord(f"e.{{body}}.{i}", "", 1) for i in range(count)]
 
 
-def measure(batch: int, readings: int, setpoints: int) -> tuple[float, float]:
-    """Return the median of a call, and the mean with all parts, in microseconds."""
+def measure(rows: int, batch: int, readings: int, setpoints: int) -> tuple[float, float]:
+    """Return the median of a call, and the mean with all parts, in microseconds.
+
+    ``rows`` of bodies are recorded, and at least one tick.
+    """
     rng = np.random.default_rng(0)
     record = BodyRecord(
         count=batch, sensors=channels(readings), actuators=channels(setpoints), rewards=["e.{body}.r"]
@@ -41,7 +44,7 @@ def measure(batch: int, readings: int, setpoints: int) -> tuple[float, float]:
         )
         for tick in range(50)
     ]
-    calls = max(1, min(20_000, ROWS // batch))
+    calls = max(1, min(20_000, rows // batch))
     taken = np.empty(calls)
     with tempfile.TemporaryDirectory() as folder:
         stream = AgentStream(Path(folder) / "agent-a", Path(folder) / "wall-a", record, {}, lambda: None)
@@ -55,8 +58,15 @@ def measure(batch: int, readings: int, setpoints: int) -> tuple[float, float]:
     return float(np.median(taken)) * 1e6, whole / calls * 1e6
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rows", type=int, default=400_000, help="of all bodies together")
+    arguments = parser.parse_args()
     print("bodies  readings  set-points  append_rows (us)  with parts (us)")
     for shape in SHAPES:
-        call, whole = measure(*shape)
+        call, whole = measure(arguments.rows, *shape)
         print(f"{shape[0]:6}  {shape[1]:8}  {shape[2]:10}  {call:16.1f}  {whole:15.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,15 +1,16 @@
 """How many runs a second can be recorded by several processes in one store.
 
-    python tests/benchmarks/store_writers.py
+    python tests/benchmarks/store_writers.py [--runs 60] [--rows 100] [--writers 1 2 4]
 
 A run here is one phase of 100 rows and one episode, with all that the store writes about it; nothing is
 simulated. Each writer is a process of its own that records runs one after the other. Prints runs per
 second in a folder (SQLite) and, where PALAESTRAI_MOSAIK_TEST_POSTGRESQL holds a URL, in a database of its
-own on that server, with 1, 2 and 4 writers: with the files, and (in brackets) the database's part alone.
+own on that server, by number of writers: with the files, and (in brackets) the database's part alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import sys
@@ -34,9 +35,6 @@ from palaestrai_mosaik.store import (
     Store,
 )
 
-RUNS = 60
-ROWS = 100
-WRITERS = (1, 2, 4)
 #: seconds within which all writers must be done; one that has died is not waited for any longer
 PATIENCE = 300.0
 SPACE = "Box(low=0.0, high=1.0, shape=(1,), dtype=float64)"
@@ -73,13 +71,13 @@ def record(store: Store, number: int, rows: int) -> None:
     run.finish("finished")
 
 
-def write(place: tuple[str, str | None], first: int, rows: int, barrier: Barrier) -> None:
+def write(place: tuple[str, str | None], first: int, runs: int, rows: int, barrier: Barrier) -> None:
     """Record some runs; the clock runs between the two barriers."""
     try:
         with Store(place[0], directory=place[1]) as store:
             record(store, first, rows)
             barrier.wait()
-            for number in range(RUNS):
+            for number in range(runs):
                 record(store, first + 1 + number, rows)
             barrier.wait()
     except BaseException:
@@ -88,14 +86,14 @@ def write(place: tuple[str, str | None], first: int, rows: int, barrier: Barrier
         raise
 
 
-def measure(place: tuple[str, str | None], writers: int, rows: int) -> float:
-    """Return runs per second."""
+def measure(place: tuple[str, str | None], writers: int, runs: int, rows: int) -> float:
+    """Return runs per second, where each writer records ``runs`` runs of ``rows`` rows."""
     with Store(place[0], directory=place[1]):
         pass
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(writers + 1, timeout=PATIENCE)
     processes = [
-        context.Process(target=write, args=(place, (RUNS + 1) * writer, rows, barrier))
+        context.Process(target=write, args=(place, (runs + 1) * writer, runs, rows, barrier))
         for writer in range(writers)
     ]
     for process in processes:
@@ -108,8 +106,8 @@ def measure(place: tuple[str, str | None], writers: int, rows: int) -> float:
         process.join()
     with Store(place[0], directory=place[1]) as store:
         recorded = int((store.runs()["status"] == "finished").sum())
-    assert recorded == writers * (RUNS + 1), f"{recorded} runs are recorded"
-    return writers * RUNS / taken
+    assert recorded == writers * (runs + 1), f"{recorded} runs are recorded"
+    return writers * runs / taken
 
 
 @contextmanager
@@ -132,20 +130,27 @@ def on_postgresql() -> Iterator[tuple[str, str | None]]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--runs", type=int, default=60, help="of each writer")
+    parser.add_argument("--rows", type=int, default=100, help="of each run")
+    parser.add_argument("--writers", type=int, nargs="+", default=[1, 2, 4])
+    arguments = parser.parse_args()
     places: dict[str, Any] = {"SQLite": on_sqlite}
     if os.environ.get("PALAESTRAI_MOSAIK_TEST_POSTGRESQL"):
         places["PostgreSQL"] = on_postgresql
     else:
         print("PALAESTRAI_MOSAIK_TEST_POSTGRESQL holds no URL: SQLite alone", file=sys.stderr)
-    print(f"runs per second ({ROWS} rows each; in brackets: without rows, so without files of them)")
+    print(
+        f"runs per second ({arguments.rows} rows each; in brackets: without rows, so without files of them)"
+    )
     print("writers  " + "  ".join(f"{name:>15}" for name in places))
-    for writers in WRITERS:
+    for writers in arguments.writers:
         cells = []
         for open_place in places.values():
             rates = []
-            for rows in (ROWS, 0):
+            for rows in (arguments.rows, 0):
                 with open_place() as place:
-                    rates.append(measure(place, writers, rows))
+                    rates.append(measure(place, writers, arguments.runs, rows))
             cells.append(f"{rates[0]:6.0f} ({rates[1]:6.0f})")
         print(f"{writers:>7}  " + "  ".join(f"{cell:>15}" for cell in cells), flush=True)
 

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from support.documents import VANILLA_RUN, named, phase
@@ -158,6 +157,7 @@ def test_warnings_of_documents_are_told_once(here: Path, capsys: pytest.CaptureF
 
 
 def test_schema(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
     jsonschema.validate(yaml.safe_load(Path(written()).read_text()), schema)

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-import jsonschema
 import pandas as pd
 import pytest
 import yaml
@@ -224,6 +223,7 @@ def test_warnings_go_to_standard_error(workplace, capsys):
 
 
 def test_the_schema_is_a_schema_that_the_dummy_document_keeps(capsys):
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
     validator = jsonschema.validators.validator_for(schema)

@@ -46,8 +46,6 @@ from palaestrai_mosaik.design import vocabulary as design_vocabulary
 from palaestrai_mosaik.design.execution import EXECUTION, PARSL, SLURM
 from palaestrai_mosaik.design.methods import METHODS
 from palaestrai_mosaik.design.samplers import SAMPLERS
-from palaestrai_mosaik.environment.grid.channels import ACTUATOR_GROUPS, SENSOR_GROUPS
-from palaestrai_mosaik.environment.grid.rewards import _TERMS
 from palaestrai_mosaik.execution import RunStatus, Settings
 from palaestrai_mosaik.execution.cluster.settings import ParslSettings, SlurmSettings
 from palaestrai_mosaik.experiment import loads, vocabulary
@@ -56,6 +54,11 @@ from palaestrai_mosaik.run import inspect
 from palaestrai_mosaik.simulation import conditions
 from palaestrai_mosaik.store.models import Base
 from tests.support import postgresql
+
+pytest.importorskip("pandapower", reason="pages need the extra 'grid'")
+
+from palaestrai_mosaik.environment.grid.channels import ACTUATOR_GROUPS, SENSOR_GROUPS
+from palaestrai_mosaik.environment.grid.rewards import _TERMS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,7 +7,6 @@ import copy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import (
@@ -24,7 +23,9 @@ from palaestrai_mosaik.experiment import (
 from palaestrai_mosaik.experiment.names import canonical_name
 from palaestrai_mosaik.types import Mode
 
-VALIDATOR = Draft202012Validator(json_schema())
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
+
+VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 REPLAY = {
     "agent_name": "defender",
     "experiment_id": "other",

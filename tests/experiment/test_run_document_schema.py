@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from palaestrai_mosaik.experiment import from_mapping, json_schema, vocabulary
 
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
+
 SCHEMA = json_schema()
-VALIDATOR = Draft202012Validator(SCHEMA)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 def test_it_is_a_schema_and_plain_json() -> None:
-    Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert json.loads(json.dumps(SCHEMA)) == SCHEMA
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from palaestrai_mosaik.experiment import (
     ClassSpec,
@@ -19,6 +18,8 @@ from palaestrai_mosaik.experiment import (
 )
 from palaestrai_mosaik.experiment.yaml_text import read
 from palaestrai_mosaik.types import Mode
+
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
 
 DOCUMENTS = Path(__file__).parents[1] / "data" / "documents"
 NAMES = (
@@ -40,7 +41,7 @@ def document(name: str) -> RunDocument:
 def test_they_load_validate_and_load_again_from_their_canonical_form(name: str) -> None:
     loaded = document(name)
     assert from_mapping(loaded.canonical).hash == loaded.hash
-    validator = Draft202012Validator(json_schema())
+    validator = jsonschema.Draft202012Validator(json_schema())
     validator.validate(read(loaded.text, name).value)
     validator.validate(loaded.canonical)
     for phase in loaded.phases:

@@ -9,10 +9,11 @@ from typing import Any
 
 import mosaik
 import mosaik_api_v3
-import pandapower as pp
 import pytest
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
+
+pp = pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
 
 Answer = Callable[[int, dict[str, Any]], Mapping[str, Any]]
 

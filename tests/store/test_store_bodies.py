@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -346,6 +345,7 @@ def test_states_are_found_by_incarnation_or_by_who_sits_there(recorded):
 
 def test_each_episode_of_each_body_is_one_row(recorded):
     """By hand: in 12 ticks, episodes of 2, 3, 3, 4 and 6 steps; DuckDB says the same of all rows."""
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (extra 'test')")
     found = recorded.body_episodes("latest", agent="learner")
     swarm_rows = found[found["body"] < BATCH]
     assert swarm_rows.groupby("body").size().tolist() == [6, 4, 4, 3, 2]

@@ -7,7 +7,6 @@ import resource
 import warnings
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -219,6 +218,7 @@ def test_hostile_names_are_recorded_and_found(store, helpers):
 
 
 def test_duckdb_reads_a_whole_folder(store, small_run):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (extra 'test')")
     pattern = store.instance_directory(small_run) / "trajectories" / "phase-*" / "agent-*" / "part-*.parquet"
     query = f"SELECT sum(\"setpoint.myenv.0\"), count(*), max(objective) FROM read_parquet('{pattern}')"
     # by hand: (0 + 10 + 20) + (0 + 20 + 40), twice
@@ -226,6 +226,7 @@ def test_duckdb_reads_a_whole_folder(store, small_run):
 
 
 def test_half_written_files_are_not_seen(store, small_run):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (extra 'test')")
     folder = store.instance_directory(small_run) / "trajectories" / "phase-0" / "agent-a"
     (folder / "part-000001.parquet.tmp").write_bytes(b"PAR1 half")
     assert len(store.steps(small_run, agent="a")) == 6

@@ -11,13 +11,13 @@ import sqlite3  # noqa: F401  (else each process would import them)
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
 import alembic.command  # noqa: F401
-import psycopg  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 import sqlalchemy as sa
 from sqlalchemy.orm import configure_mappers
@@ -26,6 +26,9 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.database import Database
 from palaestrai_mosaik.store.store import package_versions
+
+with suppress(ImportError):  # only the extra 'postgresql' brings it
+    import psycopg  # noqa: F401
 
 #: transactions of each process
 ROUNDS = 10

@@ -1,0 +1,81 @@
+"""Every benchmark program runs through, with its smallest arguments. Nothing is timed here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "tests" / "benchmarks"
+
+GRID = ("pandapower", "simbench", "lightsim2grid", "numba")
+RL = ("stable_baselines3", "torch", "gymnasium")
+
+#: a case: program, its smallest arguments, what its output has, modules that it needs
+CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
+    ("batch_grid.py", "cigre_mv --batches 1 2 --repeat 1", "cigre_mv", GRID),
+    ("batch_learning.py", "curves cartpole-ppo --bodies 2 --seeds 1 --scale 0.001", "parts: ", RL),
+    ("batch_learning.py", "speed --steps 64 --repeat 1", "DummyVecEnv", RL),
+    ("batch_learning.py", "parts", "SB3Brain, PPO", RL),
+    ("batches.py", "--sizes 1 2 --steps 20 --repeat 1 --worlds 1 --processes 1", "1 repeats", ()),
+    ("cluster.py", "--runs 10 --seconds 0.01 --jobs 1 --only ideal", "ideal", ()),
+    ("engine.py", "--steps 20 --repeat 1", "bare mosaik", ()),
+    ("execution.py", "--runs 10 --steps 5 --jobs 1 --repeat 1", "at the same time", ()),
+    ("flagship.py", "--steps 8 --repeat 1", "ms/step with store, of which", GRID),
+    ("generate.py", "--documents 160 --repeat 1", "documents", ()),
+    ("grid_solver.py", "cigre_mv --steps 8", "cigre_mv", GRID),
+    ("gymnasium_env.py", "--steps 20 --repeat 1", "environment steps/s", RL),
+    ("memory.py", "--sizes 10 --repeat 1 --steps 2000 --limit 500", "with a limit of 500 rows", ()),
+    ("rl.py", "curves cartpole-ppo --seeds 1 --scale 0.001", "parts: ", RL),
+    ("rl.py", "speed --steps 64 --repeat 1", "document, store", RL),
+    ("session_pool.py", "--sessions 8 --ticks 4 --numbers 2 --batch 2 --repeat 1", "peak RSS", ()),
+    ("store_rows.py", "--rows 1000", "append_rows", ()),
+    ("store_writers.py", "--runs 2 --rows 5 --writers 2", "SQLite", ()),
+    ("workers.py", "--milliseconds 0.1 --workers 1 --steps 20 --repeat 1", "worker", ()),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "printed", "needed"), CASES, ids=[f"{c[0]} {c[1].split()[0]}" for c in CASES]
+)
+def test_a_program_runs_with_its_smallest_arguments(
+    program: str, arguments: str, printed: str, needed: tuple[str, ...], tmp_path: Path
+) -> None:
+    for module in needed:
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / program), *arguments.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_program_is_run_and_described() -> None:
+    programs = {path.name for path in BENCHMARKS.glob("*.py")}
+    assert {case[0] for case in CASES} == programs
+    described = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+    assert programs - set(re.findall(r"^\| `(\w+\.py)` \|", described, re.MULTILINE)) == set()
+
+
+def test_what_make_bench_calls_is_there() -> None:
+    called = re.findall(r"tests/benchmarks/(\S+\.py)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert len(called) > 10
+    assert [name for name in called if not (BENCHMARKS / name).is_file()] == []
+
+
+def test_nothing_is_left_out_for_want_of_a_misspelt_module() -> None:
+    """A module that nothing brings would skip its programs everywhere."""
+    extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    names = {module.replace("_", "-") for case in CASES for module in case[3]}
+    assert [name for name in names if name not in extras] == []
