@@ -10,8 +10,6 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import networkx
-
 from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import AgentsSimulator, Shell, guarded
@@ -53,7 +51,7 @@ class GuestBuilder(WorldBuilder):
         self.world.sim_config = config
         await self._build_agents(links, watching)
         if self.scenario.can_end:
-            _hold_back(self.world, self.lead)
+            internals.keep_in_step(self.world, self.lead)
 
     async def _start_ours(self, sid: str, shell: Shell) -> Any:
         shell.failures = self.failures
@@ -83,21 +81,6 @@ class GuestBuilder(WorldBuilder):
             internals.stop(self.world)
 
 
-def _hold_back(world: Any, lead: str) -> None:
-    """Keep simulators that are not connected with the agents from running ahead of them to ``until``."""
-    runners = {runner.sid: runner for runner in internals.runners(world)}
-    graph: networkx.Graph[str] = networkx.Graph()
-    graph.add_nodes_from(runners)
-    for sid, runner in runners.items():
-        graph.add_edges_from((sid, follower.sid) for follower in runner.successors)
-    near = networkx.node_connected_component(graph, lead)
-    # mosaik's factories, which it keeps elsewhere in 3.5 than in 3.6
-    factories = {sid: runner.check_outputs.__self__ for sid, runner in runners.items()}
-    for sid in runners:
-        if sid not in near:
-            internals.hold_back(world, factories[sid], factories[lead])
-
-
 async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any], run: Run) -> None:
     """Build the agents into ``world`` (mosaik's asynchronous one), and run it to its end.
 
@@ -106,10 +89,11 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
     """
     builder = GuestBuilder(episode, world, entities)
     await builder.build()
+    internals.count_current_steps(world)
     main = asyncio.ensure_future(run())
     patience = _HURRIED
     try:
-        await _until_done(main, builder)
+        await asyncio.wait([main])
         if builder.failures:
             raise builder.failures[0]
         if not builder.ended_early:
@@ -119,14 +103,6 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
         await _settle(main, world, patience)
     if not episode.director.over:
         raise _cause(world)
-
-
-async def _until_done(main: asyncio.Future[Any], builder: GuestBuilder) -> None:
-    while not main.done():
-        await asyncio.wait([main], timeout=_POLL if builder.ended_early else None)
-        if builder.ended_early:
-            # those that were in the middle of a step then
-            internals.stop(builder.world)
 
 
 async def _settle(main: asyncio.Future[Any], world: Any, patience: float) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isfunction, signature
+from subprocess import Popen
 from typing import Any
 
 import mosaik_api_v3
@@ -30,6 +31,8 @@ POLL = 0.25
 _GRACE = 2.0
 #: seconds for all simulators to be finalized, and after a failure or an interruption
 _SHUTDOWN, _SHUTDOWN_HURRIED = 10.0, 2.0
+#: seconds from one look at whether a process has ended to the next
+_LOOK = 0.01
 
 
 class EndWanted(Exception):
@@ -115,9 +118,13 @@ def base_proxy(proxy: Any) -> Any:
 
 
 def stop(world: AsyncWorld) -> None:
-    """End a running world: cancel every runner that is not in the middle of a request."""
-    loop = asyncio.get_running_loop()
-    loop.call_soon(_cancel_idle, world)
+    """End a running world from within a step of the director.
+
+    Nobody else makes another step. With :func:`keep_in_step`, each has made all that were due by then.
+    """
+    _cancel_idle(world)
+    # the director itself, once its step has ended
+    asyncio.get_running_loop().call_soon(_cancel_idle, world)
 
 
 def _cancel_idle(world: AsyncWorld) -> None:
@@ -126,16 +133,50 @@ def _cancel_idle(world: AsyncWorld) -> None:
             runner.task.cancel()
 
 
-def hold_back(world: AsyncWorld, simulator: Any, lead: Any) -> None:
-    """Make ``simulator`` wait for ``lead`` (mosaik's factories), without any data flow.
+def keep_in_step(world: AsyncWorld, lead: str, agents: Collection[str] = ()) -> bool:
+    """Let no simulator be ahead of the director (``lead``, mosaik's id) or behind it.
 
-    One that is connected to nothing would step to the end of all time, and never let
-    anybody else step.
+    When the director steps at some time, which may turn out to be the end, every other simulator has made
+    all its steps up to this time, with all their inputs, and none beyond it: what mosaik does where ``until``
+    is this time plus one. ``agents``: ids of the simulators of agents, which act after the director.
+
+    Where a simulator feeds the director, and is fed by it or by agents (one tick later), this is so
+    anyway. Returns whether there are others.
     """
-    with warnings.catch_warnings():
-        # mosaik prefers connections; here is no attribute that could be connected
-        warnings.simplefilter("ignore", DeprecationWarning)
-        world.connect_async_requests(simulator, lead)
+    known = {runner.sid: runner for runner in runners(world)}
+    acting = {lead, *agents}
+    free = []
+    for sid, runner in known.items():
+        told = any(source.sid in acting for source in runner.input_delays)
+        if sid not in acting and not (told and runner in known[lead].input_delays):
+            free.append(sid)
+    # mosaik's factories, which it keeps elsewhere in 3.5 than in 3.6
+    factories = {sid: runner.check_outputs.__self__ for sid, runner in known.items()}
+    for sid in free:
+        with warnings.catch_warnings():
+            # mosaik prefers connections; here is no attribute that could be connected
+            warnings.simplefilter("ignore", DeprecationWarning)
+            world.connect_async_requests(factories[sid], factories[lead])
+    return bool(free)
+
+
+def count_current_steps(world: AsyncWorld) -> None:
+    """Let no simulator go past a time for which a step in progress may still trigger it.
+
+    mosaik looks at the steps that are planned, not at one that another process is just making. It then
+    takes a simulator that waits for the outcome to be done: it loses events, or fails ("cannot progress
+    backwards").
+    """
+    triggers = [found for runner in runners(world) for found in runner.triggers.values()]
+    # 3.5 works out the ancestors of each when the world runs
+    for runner in {target for found in triggers for target, _ in found}:
+        runner.progress.set = partial(_set_progress, runner, runner.progress.set)
+
+
+def _set_progress(runner: Any, set_progress: Callable[[Any], None], time: Any) -> None:
+    ancestors = runner.triggering_ancestors.items()
+    coming = [delay.earliest_sum(a.current_step) for a, delay in ancestors if a.current_step is not None]
+    set_progress(min([time, *coming]))
 
 
 async def answer(
@@ -194,6 +235,7 @@ async def run(
     remote simulator that raised, died, or did not answer in time. When it returns or
     raises, no task of the world is left.
     """
+    count_current_steps(world)
     if timeouts:
         _limit_setup(world, timeouts)
     main = asyncio.ensure_future(world.run(until=FOREVER, lazy_stepping=lazy_stepping))
@@ -205,13 +247,7 @@ async def run(
             await asyncio.wait([main])
     except BaseException as error:
         failure = error
-    patience = 0.0
-    if failure is None and not failures:
-        if over():
-            patience = max(timeouts.values(), default=1.0)
-        elif wants_end():
-            patience = _GRACE
-    await _settle(main, world, patience)
+    await _settle(main, world, _GRACE if failure is None and not failures and wants_end() else 0.0)
     if failure is not None:
         raise failure
     if failures:
@@ -322,25 +358,25 @@ def explain(sid: str, error: BaseException, *, remote: bool) -> BaseException:
     return mended
 
 
-def _channels(world: AsyncWorld) -> Iterator[tuple[str, Any]]:
-    """Yield id and channel of every simulator in another process."""
+def _remote(world: AsyncWorld) -> Iterator[tuple[str, Any]]:
+    """Yield id and mosaik's proxy of every simulator in another process."""
     proxies = getattr(world, "_proxies", None)  # since 3.6; empty runners would be made of them
     found = proxies if proxies is not None else {r.sid: r._proxy for r in runners(world)}
     for sid, proxy in list(found.items()):
         base = base_proxy(proxy)
         if hasattr(base, "_channel"):
-            yield sid, base._channel
+            yield sid, base
 
 
 def unanswered(world: AsyncWorld) -> dict[str, int]:
     """Return the oldest request (its number) that each simulator in another process has not answered yet."""
-    waiting = ((sid, list(channel._outgoing_request_futures)) for sid, channel in _channels(world))
+    waiting = ((sid, list(proxy._channel._outgoing_request_futures)) for sid, proxy in _remote(world))
     return {sid: min(numbers) for sid, numbers in waiting if numbers}
 
 
 def disconnected(world: AsyncWorld) -> list[str]:
     """Return the ids of simulators in other processes whose connections have been closed."""
-    return [sid for sid, channel in _channels(world) if channel._receiver_task.done()]
+    return [sid for sid, proxy in _remote(world) if proxy._channel._receiver_task.done()]
 
 
 def _expect_late_answers(world: AsyncWorld) -> None:
@@ -350,8 +386,8 @@ def _expect_late_answers(world: AsyncWorld) -> None:
     cancelled, and closing the connection would wait for it without end. A request that
     could not be written as JSON would be reported when the connection is closed.
     """
-    for _, channel in _channels(world):
-        requests = channel._outgoing_request_futures
+    for _, proxy in _remote(world):
+        requests = proxy._channel._outgoing_request_futures
         for number, future in list(requests.items()):
             if future.cancelled():
                 requests[number] = future = asyncio.get_running_loop().create_future()
@@ -370,15 +406,55 @@ async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
         world._shutdown_performed = True
 
 
-async def shut_down(world: AsyncWorld, children: Iterable[psutil.Process], *, hurried: bool = False) -> None:
+def _take_processes(world: AsyncWorld) -> dict[str, Popen[str]]:
+    """Return the processes that mosaik has started for simulators, and keep it from ending them.
+
+    It would 0.1 s after it has told them to finalize, whether they have done so or not.
+    """
+    taken = {}
+    for sid, proxy in _remote(world):
+        if proxy._process is not None:
+            taken[sid] = proxy._process[0]
+            proxy._process = taken[sid], False
+    return taken
+
+
+async def _ended(processes: Mapping[str, Popen[str]], limit: float, wants_end: Callable[[], bool]) -> None:
+    """Wait until simulators have finalized, and their ``processes`` have ended."""
+    waited = 0.0
+    for sid, process in processes.items():
+        while process.poll() is None:
+            if wants_end():
+                return
+            if waited >= limit:
+                raise SimulatorError(f"simulator {sid!r} has not ended {limit:g} s after the episode")
+            await asyncio.sleep(_LOOK)
+            waited += _LOOK
+        if process.returncode and not wants_end():
+            raise SimulatorError(
+                f"simulator {sid!r} ended with exit status {process.returncode} after the episode; did its finalize fail?"
+            )
+
+
+async def shut_down(
+    world: AsyncWorld,
+    children: Iterable[psutil.Process],
+    *,
+    hurried: bool = False,
+    limit: float = _SHUTDOWN,
+    wants_end: Callable[[], bool] = lambda: False,
+) -> None:
     """Finalize every simulator and end the processes that were started for them.
 
-    ``hurried``: the run has failed or was interrupted, so that a simulator may hang.
+    ``hurried``: the run has failed or was interrupted, so that a simulator may hang. Without it,
+    processes have ``limit`` seconds to end by themselves, unless the user wants the end (``wants_end``).
     Problems of simulators that are gone already are not reported again.
     """
     failure: BaseException | None = None
+    processes = {} if hurried else _take_processes(world)
     try:
         await finalize(world, hurried=hurried)
+        await _ended(processes, limit, wants_end)
     except Exception as error:
         failure = error
     alive = [child for child in children if child.is_running()]

@@ -34,8 +34,6 @@ class Guests:
     sids: dict[str, str] = field(default_factory=dict)
     #: mosaik's factories, by the id now
     factories: dict[str, Any] = field(default_factory=dict)
-    #: who feeds whom (ids now)
-    flows: list[tuple[str, str]] = field(default_factory=list)
     #: those that run outside of this process (ids now)
     remote: list[str] = field(default_factory=list)
 
@@ -135,11 +133,11 @@ def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> Gu
     host.entity_graph.update(graph)
     host.max_loop_iterations = max(host.max_loop_iterations, guest.max_loop_iterations)
     if hasattr(guest, "_proxies"):
-        guests.flows = _move_pending(host, guest, guests.sids)
+        _move_pending(host, guest, guests.sids)
         for sid, new in guests.sids.items() if renamed else ():
             host._proxies[new] = _Renaming(simulators[sid][0], names)
     else:
-        guests.flows = _move_runners(host, guest, guests.sids, ids)
+        _move_runners(host, guest, guests.sids, ids)
         for sid, new in guests.sids.items() if renamed else ():
             host.sims[new]._proxy = _Renaming(simulators[sid][0], names)
     _make_part(host, guest)
@@ -256,8 +254,8 @@ def _simulators(world: AsyncWorld) -> dict[str, tuple[Any, Any]]:
     return {sid: (r._proxy, r.check_outputs.__self__) for sid, r in world.sims.items()}  # type: ignore[attr-defined]
 
 
-def _move_pending(host: Any, guest: Any, sids: dict[str, str]) -> list[tuple[str, str]]:
-    """Move what 3.6 keeps until it makes the runners; return the flows."""
+def _move_pending(host: Any, guest: Any, sids: dict[str, str]) -> None:
+    """Move what 3.6 keeps until it makes the runners."""
     for sid, new in sids.items():
         host._proxies[new] = guest._proxies[sid]
         host._factories[new] = guest._factories[sid]
@@ -270,12 +268,10 @@ def _move_pending(host: Any, guest: Any, sids: dict[str, str]) -> list[tuple[str
     for sid, time in guest._pending_initial_events.items():
         host._pending_initial_events[sids[sid]] = time
     host._sims_cache = None
-    flows = [(c.src_entity.sid, c.dest_entity.sid) for c in guest._pending_connections]
-    return list(dict.fromkeys([*flows, *asynchronous]))
 
 
-def _move_runners(host: Any, guest: Any, sids: dict[str, str], ids: dict[str, str]) -> list[tuple[str, str]]:
-    """Move the runners, which 3.5 makes at once; return the flows."""
+def _move_runners(host: Any, guest: Any, sids: dict[str, str], ids: dict[str, str]) -> None:
+    """Move the runners, which 3.5 makes at once."""
     for sid, new in sids.items():
         runner = host.sims[new] = guest.sims[sid]
         runner.sid = new
@@ -284,9 +280,6 @@ def _move_runners(host: Any, guest: Any, sids: dict[str, str], ids: dict[str, st
         for attributes in runner.persistent_inputs.values():
             for attribute, sources in attributes.items():
                 attributes[attribute] = {ids.get(source, source): value for source, value in sources.items()}
-    return [
-        (host.sims[new].sid, follower.sid) for new in sids.values() for follower in host.sims[new].successors
-    ]
 
 
 def check_resolution(host: AsyncWorld, guest: AsyncWorld, who: str, beside: Collection[str]) -> None:

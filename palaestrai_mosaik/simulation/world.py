@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import networkx
 import numpy as np
 from mosaik.async_scenario import AsyncWorld
 
@@ -116,11 +115,12 @@ class WorldBuilder:
         #: (environment index, entity uid) -> mosaik entity; "" is the environment itself
         self.entities: dict[tuple[int, str], Any] = {}
         self.connections: list[tuple[str, str, str, str, bool]] = []
-        #: (source, target) of connections that users' functions have made, by mosaik's ids
-        self.flows: list[tuple[str, str]] = []
-        #: mosaik's factories of all simulators by id, and the id of the director's
+        #: mosaik's factories of all simulators by id, the id of the director's, and those of agents of their own
         self.factories: dict[str, Any] = {}
         self.lead = ""
+        self.agents: list[str] = []
+        #: whether some simulator has to be kept from running ahead
+        self.lazy = False
 
     async def build(self) -> None:
         """Start all simulators, create all entities and connect them."""
@@ -146,10 +146,7 @@ class WorldBuilder:
             else:
                 await self._build_cosimulation(e, plan)
         await self._build_agents(links, watching)
-        near = networkx.node_connected_component(self._flow().to_undirected(), self.lead)
-        for sid, factory in self.factories.items():
-            if sid not in near:
-                internals.hold_back(self.world, factory, self.factories[self.lead])
+        self.lazy = internals.keep_in_step(self.world, self.lead, self.agents)
 
     def _prepare(self) -> tuple[list[Any], list[Link]]:
         """Begin the episode in all objects of ours; return the agents' and director's links."""
@@ -182,24 +179,6 @@ class WorldBuilder:
             for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
                 self.sids[e, uid] = new_sid(f"{e}-{self.ports[e].uid}", uid, self.sids.values())
         return links, watching
-
-    def lazy(self) -> bool:
-        """Whether simulators must wait for those that they feed.
-
-        They need not where every one of them waits for the agents anyway, because it is
-        fed by them, directly or through others.
-        """
-        graph = self._flow()
-        return not ({self.lead} | networkx.descendants(graph, self.lead)).issuperset(graph)
-
-    def _flow(self) -> networkx.DiGraph[str]:
-        """Return which simulator (by mosaik's id) feeds which."""
-        graph: networkx.DiGraph[str] = networkx.DiGraph()
-        graph.add_nodes_from(self.factories)
-        for source, target, *_ in self.connections:
-            graph.add_edge(source.split(".", 1)[0], target.split(".", 1)[0])
-        graph.add_edges_from(self.flows)
-        return graph
 
     def _director_wires(self) -> tuple[list[Sequence[InputWire]], list[Link]]:
         wires: list[Sequence[InputWire]] = []
@@ -307,7 +286,6 @@ class WorldBuilder:
         self.sids |= {(e, uid): sid for uid, sid in guests.sids.items()}
         self.factories |= guests.factories
         self.timeouts |= dict.fromkeys(guests.remote, plan.timeout)
-        self.flows += guests.flows
         self.entities |= {(e, uid): entity for uid, entity in entities.items()}
 
     async def _build_agents(self, links: Sequence[Any], watching: Sequence[Link]) -> None:
@@ -335,6 +313,7 @@ class WorldBuilder:
             for i, (name, bodies) in enumerate(director.agents.items()):
                 shell = AgentSimulator(name, bodies, sorted({*targets, *sources}))
                 factory = await self._start_ours(f"agent-{i}", shell)
+                self.agents.append(f"agent-{i}")
                 for body in bodies:
                     agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
@@ -406,7 +385,7 @@ async def _run(episode: Episode) -> None:
         await builder.build()
         await internals.run(
             builder.world,
-            lazy_stepping=builder.lazy(),
+            lazy_stepping=builder.lazy,
             over=lambda: director.over,
             wants_end=episode.wants_end,
             timeouts=builder.timeouts,
@@ -417,4 +396,10 @@ async def _run(episode: Episode) -> None:
     finally:
         if hasattr(builder, "world"):
             hurried = bool(builder.failures) or not director.over or episode.wants_end()
-            await internals.shut_down(builder.world, builder.children, hurried=hurried)
+            await internals.shut_down(
+                builder.world,
+                builder.children,
+                hurried=hurried,
+                limit=max([LEAST_START, *builder.timeouts.values()]),
+                wants_end=episode.wants_end,
+            )

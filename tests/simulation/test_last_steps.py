@@ -1,0 +1,165 @@
+"""What simulators have done when an episode ends: all that mosaik does until then, and nothing beyond."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import mosaik
+import pytest
+from support.documents import agent, document, environment, phase
+
+from palaestrai_mosaik import attach_agents
+from palaestrai_mosaik.agent.library.dummy import DummyMuscle
+from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.scenario import Agent
+from palaestrai_mosaik.types import Box
+
+SIMULATORS = Path(__file__).parents[1] / "simulators"
+DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
+#: the last time, at which the episode is over
+END = 40
+#: uid: class, params; who feeds whom
+WORLD: dict[str, tuple[str, dict[str, Any]]] = {
+    "gauge": ("Gauge", {"step_size": 10}),
+    "free": ("Counter", {}),
+    "relay": ("Relay", {}),
+    "events": ("Recorder", {}),
+    "samples": ("Recorder", {"step_size": 3}),
+    "follower": ("Recorder", {"step_size": 4}),
+}
+FLOWS = [("free", "relay"), ("relay", "events"), ("gauge", "follower")]
+RECORDERS = [uid for uid, (name, _) in WORLD.items() if name == "Recorder"]
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(SIMULATORS))
+
+
+def start(name: str, remote: bool) -> dict[str, Any]:
+    if remote:
+        return {"cmd": f"{sys.executable} {SIMULATORS / 'counting_sim.py'} {name} %(addr)s"}
+    return {"python": f"counting_sim:{name}"}
+
+
+def folders(path: Path) -> dict[str, Path]:
+    """Return a new folder for each recorder."""
+    found = {uid: path / uid for uid in RECORDERS}
+    for folder in found.values():
+        folder.mkdir(parents=True)
+    return found
+
+
+def written(folder: Path) -> list[Any]:
+    """Return what was written in ``folder``, oldest first."""
+    return [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
+
+
+def native(path: Path) -> dict[str, Any]:
+    """Return what each recorder writes where mosaik runs the world until ``END``, included."""
+    into = folders(path)
+    world = mosaik.World(
+        {uid: start(name, False) for uid, (name, _) in WORLD.items()},
+        skip_greetings=True,
+        configure_logging=False,
+    )
+    entities = {}
+    for uid, (name, params) in WORLD.items():
+        keep = {"folder": str(into[uid])} if uid in into else {}
+        entities[uid] = getattr(world.start(uid, **params, **keep), name)()
+    for source, target in FLOWS:
+        world.connect(entities[source], entities[target], ("out", "in"))
+    world.run(until=END + 1, print_progress=False)
+    return {uid: written(folder)[0] for uid, folder in into.items()}
+
+
+def described(into: dict[str, Path], remote: tuple[str, ...] = (), **more: dict[str, Any]) -> dict[str, Any]:
+    simulators = {}
+    for uid, (name, params) in WORLD.items():
+        keep = {"folder": str(into[uid])} if uid in into else {}
+        simulators[uid] = {
+            **start(name, uid in remote),
+            "params": {**params, **keep, **more.get(uid, {})},
+        }
+    return environment(
+        "co",
+        DESCRIBED,
+        step_size=10,
+        end=END,
+        simulators=simulators,
+        entities=[{"uid": uid, "simulator": uid, "model": name} for uid, (name, _) in WORLD.items()],
+        connections=[{"from": a, "to": b, "attributes": [["out", "in"]]} for a, b in FLOWS],
+        sensors=[{"uid": "level", "entity": "gauge", "attribute": "out", "space": "Box(0, 99, ())"}],
+    )
+
+
+def watching(name: str = "w") -> dict[str, Any]:
+    return agent(name, sensors=["co.level"], actuators=[], brain=None)
+
+
+@pytest.mark.parametrize("bridge", ["agents", "per_agent"])
+@pytest.mark.parametrize(
+    "remote", [(), ("events",), ("free", "events", "samples")], ids=["here", "one", "three"]
+)
+def test_every_simulator_makes_the_steps_that_mosaik_makes_until_the_end(tmp_path, bridge, remote):
+    """Also those that no agent waits for, and those that wait for no agent; in 10 of 10 episodes."""
+    expected = native(tmp_path / "native")
+    assert [len(rows) for rows in expected.values()] == [END + 1, 14, 11]
+    into = folders(tmp_path / "ours")
+    doc = document(phase([described(into, remote)], [watching()], bridge=bridge, episodes=10))
+    execute(doc)
+    for uid, folder in into.items():
+        assert written(folder) == [expected[uid]] * 10
+
+
+def test_with_turns_and_workers_the_steps_are_the_same(tmp_path):
+    expected = native(tmp_path / "native")
+    into = folders(tmp_path / "ours")
+    turns = phase(
+        [described(into)], [watching("w"), watching("v")], controller="taking_turns", episodes=2, workers=2
+    )
+    execute(document(turns))
+    for uid, folder in into.items():
+        assert written(folder) == [expected[uid]] * 4
+
+
+def test_two_processes_at_once_do_not_make_mosaik_forget_whom_they_feed(tmp_path):
+    """mosaik takes who waits for a step in progress to be done, wherever another simulator ends its step."""
+    expected = native(tmp_path / "native")
+    into = folders(tmp_path / "ours")
+    slow = described(into, ("free", "gauge"), free={"delay": 0.005})
+    execute(document(phase([slow], [watching()])))
+    assert written(into["events"]) == [expected["events"]]
+
+
+def test_a_simulator_in_another_process_has_the_time_to_finalize(tmp_path):
+    expected = native(tmp_path / "native")
+    into = folders(tmp_path / "ours")
+    slow = described(into, ("events",), events={"writing": 1.0})
+    execute(document(phase([slow], [watching()])))
+    assert written(into["events"]) == [expected["events"]]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_world_of_a_script_that_ends_early_is_complete_until_then(tmp_path, remote):
+    expected = native(tmp_path / "native")
+    into = folders(tmp_path / "ours")
+    config = {uid: start(name, remote and uid == "events") for uid, (name, _) in WORLD.items()}
+    world = mosaik.World(config, skip_greetings=True, configure_logging=False)
+    entities = {}
+    for uid, (name, params) in WORLD.items():
+        keep = {"folder": str(into[uid])} if uid in into else {}
+        entities[uid] = getattr(world.start(uid, **params, **keep), name)()
+    for source, target in FLOWS:
+        world.connect(entities[source], entities[target], ("out", "in"))
+    gauge = entities["gauge"]
+    watcher = Agent("w", DummyMuscle(), sensors={gauge: {"out": Box(0.0, 99.0)}})
+    with attach_agents(
+        world, watcher, step_size=10, ends=lambda seen: seen[gauge, "out"] > END / 10
+    ) as agents:
+        world.run(until=1000, print_progress=False)
+        assert agents.result.ended_by == "ends"
+    assert {uid: written(folder)[0] for uid, folder in into.items()} == expected
