@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.errors import PalaestraiMosaikError, listed
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.lookup import INSTANCES
@@ -14,46 +16,70 @@ from palaestrai_mosaik.store.verify import verify as verify_run
 from .common import FAILED, FINISHED, say
 from .tables import count
 
+# Of runs without files, so many are named.
+_LISTED = 5
+
 
 def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False) -> int:
     """Tell what is damaged of ``runs``, or of all in the ``store``; return the exit code.
 
-    ``mark``: finished runs that are damaged are recorded as failed. Where ``store`` is a database, its folder
-    of files must have those of some of the runs.
+    ``mark``: finished runs that are damaged are recorded as failed. A run without a folder is not: its files
+    may be elsewhere, as those of the other folders are that share a database. Some run must have one.
     """
     if everything == bool(runs):
         raise PalaestraiMosaikError("say which runs are to be verified: name them, or --all")
-    damaged = marked = rows = 0
+    damaged = marked = rows = unread = 0
+    absent: list[str] = []
     with store.open() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
         _check_files(opened, runs, of_database=store.folder is None)
         for run in runs:
             found = verify_run(opened, run)
             rows += found.rows
-            for line in found.damage:
+            for line in (*found.damage, *(() if found.absent else found.unread)):
                 say(f"{found.run} ({found.document}): {line}", error=True)
             if found.damage:
                 damaged += 1
                 marked += mark and mark_failed(opened, found)
-    say(f"{count(len(runs), 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
+            elif found.absent:
+                absent.append(found.run)
+            else:
+                unread += bool(found.unread)
+        folder = opened.directory / INSTANCES
+    read = len(runs) - len(absent) - unread
+    say(f"{count(read, 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
+    if unread:
+        say(f"{count(unread, 'run')} could not be read: nothing is known of them", error=True)
+    of_others = everything and store.folder is None
+    if absent:
+        _tell_absent(folder, absent, of_others=of_others)
     if marked:
         say(f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs")
         say("(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)")
     elif damaged and not mark:
         say("to have them executed again: the same with --mark-failed, then arsenai resume FOLDER")
-    return FAILED if damaged else FINISHED
+    return FAILED if damaged or unread or (absent and not of_others) else FINISHED
+
+
+def _tell_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:
+    """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
+    say(f"not read: {count(len(runs), 'run')} of which {folder} has no files", error=not of_others)
+    if of_others:
+        say("(those of another folder that shares the database: the same with --files OTHER/results)")
+        return
+    say(f"  {listed(runs, _LISTED)}", error=True)
+    say(
+        "where they are lost: make such a folder, empty, and verify it with --mark-failed; then its run is damaged",
+        error=True,
+    )
 
 
 def _check_files(store: Store, runs: Sequence[str], *, of_database: bool) -> None:
-    """Refuse to call runs damaged because their files are looked for in the wrong place."""
-    folder = store.directory / INSTANCES
-    there = folder.is_dir()
-    if there and of_database:
-        there = any(store.instance_directory(run).is_dir() for run in runs)
-    if runs and not there:
+    """Refuse to look for files in a place that has none of these runs."""
+    if runs and not any(os.path.isdir(store.instance_directory(run)) for run in runs):
         hint = (
             "say where they are: --files FOLDER/results"
             if of_database
             else "was it moved, or is it not mounted?"
         )
-        raise PalaestraiMosaikError(f"{folder} has no files of these runs; {hint}")
+        raise PalaestraiMosaikError(f"{store.directory / INSTANCES} has no files of these runs; {hint}")

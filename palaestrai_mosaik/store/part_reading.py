@@ -7,6 +7,7 @@ database tells, see :mod:`.verify`.)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,17 +21,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class UnreadableError(StoreError):
+    """A file or folder could not be read, because of rights or a file system that does not answer: it may be whole."""
+
+
 def whole_parts(folder: Path, count: Any = None) -> list[Path]:
     """Return all parts of a stream, in order.
 
     ``count``: how many the database says there are; no number, as long as the phase has not ended.
-    Raises :class:`StoreError` where one is missing.
+    Raises :class:`StoreError` where one is missing, :class:`UnreadableError` where nobody can tell.
     """
     there = part_files(folder)
     # (pandas' and numpy's integers are none of int)
     known = int(count) if hasattr(count, "__index__") else len(there)
     paths = [part_path(folder, number) for number in range(known)]
     if there[:known] != paths:
+        _refuse_unreadable(folder)
         have = set(there)
         raise StoreError(f"{next(path for path in paths if path not in have)} is missing")
     return paths
@@ -39,18 +45,32 @@ def whole_parts(folder: Path, count: Any = None) -> list[Path]:
 def open_part(path: Path, ask: Callable[[Any], Any]) -> Any:
     """Return what ``ask`` makes of the part, a :class:`pyarrow.parquet.ParquetFile`.
 
-    Raises :class:`StoreError` where it is missing or damaged.
+    Raises :class:`StoreError` where it is missing or damaged, :class:`UnreadableError` where nobody can tell.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise StoreError(f"{path} is missing")
     try:
+        if not path.is_file():
+            _refuse_unreadable(path.parent)
+            raise StoreError(f"{path} is missing")
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return ask(file)
     except (OSError, pa.ArrowException) as error:
+        # (what pyarrow finds wrong in a file has no number of the system's)
+        if getattr(error, "errno", None) is not None:
+            raise UnreadableError(f"{path} cannot be read: {error}") from error
         raise StoreError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+
+
+def _refuse_unreadable(folder: Path) -> None:
+    """Raise :class:`UnreadableError` where a folder is there, but what is in it cannot be listed."""
+    try:
+        os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise UnreadableError(f"{folder} cannot be read: {error.strerror}") from error
 
 
 def open_parts(paths: Sequence[Path]) -> Any:

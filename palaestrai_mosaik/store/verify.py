@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ from .models import (
     to_json,
     utc_now,
 )
-from .part_reading import columns_of, read_parts, whole_parts
+from .part_reading import UnreadableError, columns_of, read_parts, whole_parts
 from .parts import wall_folder, write_text
 from .phase_recorder import digests_of
 from .query import status_of
@@ -64,7 +65,8 @@ class Verified:
 
     ``run`` is its uid, ``document`` that of its document, ``status`` as in :meth:`Store.runs`.
     ``rows`` of all its streams were read. ``damage``: a sentence for each thing that is not as it was
-    recorded, with its file.
+    recorded, with its file. ``unread``: a sentence for each thing of which nobody can tell, because it could
+    not be read. ``absent``: its folder is not there, so nothing is known of its files, which may be elsewhere.
     """
 
     run: str
@@ -72,6 +74,8 @@ class Verified:
     status: str
     rows: int
     damage: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    absent: bool = False
 
 
 def verify(store: Store, run: str, *, outcomes: bool = True) -> Verified:
@@ -85,15 +89,19 @@ def verify(store: Store, run: str, *, outcomes: bool = True) -> Verified:
     with store.database.reading() as session:
         where = select(Instance, RunDocument.uid).join(RunDocument).where(Instance.uid == uid)
         instance, document = session.execute(where).one()
-        status, damage = status_of(instance), []
+        status = status_of(instance)
+        damage: list[str] = []
         brains = select(KeptBrain.agent, KeptBrain.phase, KeptBrain.sha256, KeptBrain.dump)
         for agent, phase, digest, dump in session.execute(brains.where(KeptBrain.instance_id == instance.id)):
             if hashlib.sha256(dump).hexdigest() != digest:
                 damage.append(f"a dump of the brain of {agent!r} in phase {phase} is damaged")
     directory = store.instance_directory(uid)
+    if not os.path.isdir(directory):
+        return Verified(uid, document, status, 0, tuple(damage), (f"{directory} is not there",), absent=True)
     table = store.streams(uid)
     streams = table[table["kind"] != "wall"][["folder", "kind", "rows", "parts", "digest"]]
     total = 0
+    unread: list[str] = []
     told: dict[str, dict[str, Any]] = {}
     for folder, kind, rows, parts, digest in streams.itertuples(index=False):
         told[folder] = {"rows": rows, "digest": digest}
@@ -102,16 +110,25 @@ def verify(store: Store, run: str, *, outcomes: bool = True) -> Verified:
             continue
         try:
             total += _read(directory / folder, kind, (int(rows), parts, digest) if ended else None)
+        except UnreadableError as error:
+            unread.append(str(error))
         except StoreError as error:
             damage.append(str(error))
     if status == "finished":
-        wrong = marker_damage(directory / MARKER, uid, digests_of(told))
-        damage += [] if wrong is None else [wrong]
+        try:
+            wrong = marker_damage(directory / MARKER, uid, digests_of(told))
+            damage += [] if wrong is None else [wrong]
+        except UnreadableError as error:
+            unread.append(str(error))
     if status != "running":
-        damage += _damaged_dumps(directory)
-    if outcomes and status == "finished" and not damage:
+        for path in _dumps(directory):
+            try:
+                damage += _damage_of_dump(path)
+            except OSError as error:
+                unread.append(f"{path} cannot be read: {error.strerror}")
+    if outcomes and status == "finished" and not (damage or unread):
         damage += _other_outcomes(store, uid)
-    return Verified(uid, document, status, total, tuple(damage))
+    return Verified(uid, document, status, total, tuple(damage), tuple(unread))
 
 
 def _read(folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None) -> int:
@@ -142,7 +159,7 @@ def _read(folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None)
 def marker_damage(path: Path, uid: str, digests: dict[str, str]) -> str | None:
     """Return what is wrong with the marker of the finished instance ``uid``, if anything.
 
-    ``digests`` are those of its streams in the database.
+    ``digests`` are those of its streams in the database. Raises :class:`UnreadableError` where nobody can tell.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -151,25 +168,25 @@ def marker_damage(path: Path, uid: str, digests: dict[str, str]) -> str | None:
             return None
     except FileNotFoundError:
         return f"{path} is missing"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
         return f"{path} is damaged: {type(error).__name__}: {error}"
     other = "digests than the database" if as_written else "instance, or another end than the database"
     return f"{path} names {'other' if as_written else 'another'} {other}"
 
 
-def _damaged_dumps(directory: Path) -> Iterator[str]:
-    """Yield a sentence for each file of a brain's dump that is not as it was written."""
-    for path in sorted(directory.glob("brains/**/brain*.bin")):
-        if "." in path.parent.name:  # one that was about to take the place of another
-            continue
-        try:
-            head, _, dump = path.read_bytes().partition(b"\n")
-        except OSError as error:
-            yield f"{path} cannot be read: {error}"
-            continue
-        written = _DUMP_HEAD.fullmatch(head)
-        if written is None or hashlib.sha256(dump).hexdigest() != written[1].decode():
-            yield f"{path} is damaged: it does not have the SHA-256 with which a brain's dump begins"
+def _dumps(directory: Path) -> list[Path]:
+    """Return the files of brains' dumps, but for those that were about to take the place of another."""
+    return sorted(path for path in directory.glob("brains/**/brain*.bin") if "." not in path.parent.name)
+
+
+def _damage_of_dump(path: Path) -> Iterator[str]:
+    """Yield a sentence where the file of a brain's dump is not as it was written. Raises ``OSError``."""
+    head, _, dump = path.read_bytes().partition(b"\n")
+    written = _DUMP_HEAD.fullmatch(head)
+    if written is None or hashlib.sha256(dump).hexdigest() != written[1].decode():
+        yield f"{path} is damaged: it does not have the SHA-256 with which a brain's dump begins"
 
 
 #: whose value in which episode: phase, agent, whether an evaluation, worker, episode, column of the steps

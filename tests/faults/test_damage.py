@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import shutil
 import sqlite3
 from contextlib import closing
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,6 +21,8 @@ from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import DocumentError, StoreError
+from palaestrai_mosaik.execution import Settings, run_folder
+from palaestrai_mosaik.store import Store
 
 
 def cut(path):
@@ -187,6 +193,85 @@ def test_files_in_another_place_are_no_damage(folder, capsys, tmp_path, monkeypa
     assert "was it moved" in capsys.readouterr().err
     (tmp_path / "moved").rename(folder.path / "results" / "instances")
     assert statuses(folder.path) == ["finished"] * 3
+
+
+def test_runs_of_another_folder_that_shares_the_database_are_not_damaged(tmp_path, capsys):
+    """Each folder has its files, and both their rows in one database: what is elsewhere is nobody's to condemn."""
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    mine, others = (
+        make_folder(tmp_path / name, what) for name, what in (("a", ["well"] * 2), ("b", ["slow"] * 3))
+    )
+    for folder in (mine, others):
+        assert run_folder(folder, store=url, settings=Settings(executor="inline")).whole
+    verifying = ["verify", "--store", url, "--files", str(mine.path / "results")]
+    assert main([*verifying, "--all", "--mark-failed"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("2 runs with ")
+    assert "not read: 3 runs of which" in told.out
+    assert told.err == ""
+    # damage of one's own is marked, and nothing else
+    with Store(url, directory=mine.path / "results") as store:
+        runs = store.runs()
+        assert set(runs["status"]) == {"finished"}
+        own, foreign = runs["run"].iloc[0], runs["run"].iloc[-1]
+        delete(next(store.instance_directory(own).glob("trajectories/phase-0/agent-a/part-*")))
+    assert main([*verifying, "--all", "--mark-failed"]) == 1
+    assert "is missing" in capsys.readouterr().err
+    # not even where it is named, beside one that is there
+    assert main([*verifying, "--mark-failed", own, foreign]) == 1
+    assert (
+        f"not read: 1 run of which {mine.path / 'results' / 'instances'} has no files"
+        in capsys.readouterr().err
+    )
+    with Store(url, directory=mine.path / "results") as store:
+        runs = store.runs().set_index("run")["status"]
+    assert runs[own] == "failed"
+    assert set(runs.drop(own)) == {"finished"}
+
+
+def test_a_folder_of_a_run_that_is_not_there_is_told_and_not_marked(folder, capsys):
+    with results(folder) as store:
+        uid = store.find_run("batch-1-r0")
+        lost = store.instance_directory(uid)
+    shutil.rmtree(lost)
+    code, lines, _ = verified(capsys, folder, "--all", "--mark-failed")
+    assert (code, uid in "".join(lines)) == (1, True)
+    assert statuses(folder.path) == ["finished"] * 3
+    # who knows that it is lost says so
+    lost.mkdir()
+    assert verified(capsys, folder, "--all", "--mark-failed")[0] == 1
+    assert statuses(folder.path) == ["finished", "lost", "finished"]
+
+
+@pytest.mark.parametrize("what", ["trajectories/phase-0/agent-a", "complete.json"])
+def test_what_may_not_be_read_is_not_damaged(folder, capsys, monkeypatch, what):
+    """Such as the files of a colleague, or of a server that does not answer: nobody has looked at them."""
+    with results(folder) as store:
+        place = store.instance_directory(store.find_run("batch-1-r0")) / what
+    forbid(monkeypatch, place)
+    code, lines, last = verified(capsys, folder, "--all", "--mark-failed")
+    assert (code, "cannot be read: Permission denied" in lines[0]) == (1, True), lines
+    assert last[0].startswith("2 runs with ") and last[0].endswith(" 0 damaged")
+    monkeypatch.undo()
+    assert statuses(folder.path) == ["finished"] * 3
+
+
+def forbid(monkeypatch, place):
+    """Let the system refuse to read what is at ``place`` (root would be let in whatever its mode is)."""
+    before = {name: getattr(os, name) for name in ("listdir", "scandir")}
+    opened = io.open
+
+    def refusing(original):
+        def call(path, *arguments, **options):
+            if isinstance(path, str | os.PathLike) and Path(path).is_relative_to(place):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return original(path, *arguments, **options)
+
+        return call
+
+    for name, original in before.items():
+        monkeypatch.setattr(os, name, refusing(original))
+    monkeypatch.setattr(io, "open", refusing(opened))
 
 
 def test_runs_must_be_named_or_all(folder, capsys):

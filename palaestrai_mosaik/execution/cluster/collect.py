@@ -273,9 +273,11 @@ class _Collecting:
             return
         with Store(own.path, create=False) as store:
             for uid in uids:
-                damage = verify(store, uid).damage
-                if damage:
-                    raise DamagedStore(f"damaged like its copy in the results: {damage[0]}")
+                found = verify(store, uid)
+                if found.damage:
+                    raise DamagedStore(f"damaged like its copy in the results: {found.damage[0]}")
+                if found.unread:
+                    raise StoreError(found.unread[0])
 
     def _states(self, own: _Own) -> list[InstanceState]:
         """Return the states of the instances in the store of a run."""
@@ -336,9 +338,9 @@ class _Collecting:
             raise StoreError(f"{self._target.directory} does not have all of it")
         for uid in own.uids:
             # (the sums of the database have just been there with the steps, or were before)
-            damage = verify(self._target, uid, outcomes=False).damage
-            if damage:
-                raise StoreError(damage[0])
+            found = verify(self._target, uid, outcomes=False)
+            if found.damage or found.unread:
+                raise StoreError((*found.damage, *found.unread)[0])
         gone = own.path.with_name(f".{own.path.name}{_REMOVED}")
         os.rename(own.path, gone)
         for folder, _, names in os.walk(gone):
