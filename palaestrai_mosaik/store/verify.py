@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlalchemy import and_, select, update
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .kept import count_rows, read_kept
+from .lookup import inside
 from .models import (
     Agent,
     Episode,
@@ -101,7 +103,7 @@ def verify(store: Store, run: str, *, outcomes: bool = True) -> Verified:
         if not ended and status == "running":
             continue
         try:
-            total += _read(directory / folder, kind, (int(rows), parts, digest) if ended else None)
+            total += _read(inside(directory, folder), kind, (int(rows), parts, digest) if ended else None)
         except StoreError as error:
             damage.append(str(error))
     if status == "finished":
@@ -145,7 +147,7 @@ def marker_damage(path: Path, uid: str, digests: dict[str, str]) -> str | None:
     ``digests`` are those of its streams in the database.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(files.read_text(path))
         as_written = (found["uid"], found["status"]) == (uid, "finished")
         if as_written and found["digests"] == digests:
             return None
@@ -163,7 +165,7 @@ def _damaged_dumps(directory: Path) -> Iterator[str]:
         if "." in path.parent.name:  # one that was about to take the place of another
             continue
         try:
-            head, _, dump = path.read_bytes().partition(b"\n")
+            head, _, dump = files.read_bytes(path).partition(b"\n")
         except OSError as error:
             yield f"{path} cannot be read: {error}"
             continue
@@ -230,7 +232,7 @@ def _sums_of_steps(store: Store, uid: str) -> dict[_Value, tuple[float, float, f
     streams = store.streams(uid)
     agents = streams[streams["kind"] == "agent"][["phase", "name", "evaluation", "folder", "parts"]]
     for phase, agent, evaluation, folder, parts in agents.itertuples(index=False):
-        for path in whole_parts(store.instance_directory(uid) / folder, parts):
+        for path in whole_parts(inside(store.instance_directory(uid), folder), parts):
             wanted = [
                 name for name in columns_of([path]) if name == "objective" or name.startswith("reward.")
             ]
@@ -277,7 +279,7 @@ def mark_failed(store: Store, verified: Verified) -> bool:
         session.add(Failure(instance_id=row, kind=DAMAGED, message=told, traceback=told, time=utc_now()))
     marker = store.instance_directory(verified.run) / MARKER
     try:
-        found = json.loads(marker.read_text(encoding="utf-8"))
+        found = json.loads(files.read_text(marker))
     except (OSError, ValueError):
         return True
     if isinstance(found, dict):
