@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shutil
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -18,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import BrainDumpError, did_you_mean
 
 #: file systems allow 255 bytes; a prefix and an ending are added
@@ -87,6 +86,7 @@ class FileBrainDumper(BrainDumper):
 
     def __init__(self, base: str | Path, experiment_run: str, phase: str, agent: str, snapshot: str = ""):
         self.base = Path(base)
+        files.add_root(self.base)
         self._place: tuple[tuple[str, str], ...] = (
             ("experiment run", experiment_run),
             ("phase", phase),
@@ -100,35 +100,27 @@ class FileBrainDumper(BrainDumper):
         self._is_snapshot = bool(snapshot)
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / _file(tag)
-        content = _with_head(dump.read())
-        temporary = path.with_suffix(f".tmp{os.getpid()}")
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        files.make_folder(self.directory, parents=True)
+        files.write_bytes(self.directory / _file(tag), _with_head(dump.read()), durable=False)
 
     def save_all(self, dumps: Mapping[str, bytes]) -> None:
         if not self._is_snapshot:
             # this folder holds the snapshots, too
             super().save_all(dumps)
             return
-        new, old = self.directory.with_name(f"{self.directory.name}.new{os.getpid()}"), self._old
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
+        new, old = files.aside(self.directory), self._old
+        files.make_folder(new, parents=True)
         try:
             for tag, dump in dumps.items():
-                (new / _file(tag)).write_bytes(_with_head(dump))
+                files.write_bytes(new / _file(tag), _with_head(dump), durable=False)
             if self.directory.is_dir():
                 # what an earlier process may have left, which was killed after the next line
-                shutil.rmtree(old, ignore_errors=True)
-                self.directory.replace(old)
-            new.replace(self.directory)
+                files.discard_tree(old)
+                files.move(self.directory, old)
+            files.move(new, self.directory)
         finally:
-            shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+            files.discard_tree(new)
+        files.discard_tree(old)
 
     def load(self, tag: str = "") -> BinaryIO:
         folder = self.directory
@@ -138,7 +130,7 @@ class FileBrainDumper(BrainDumper):
         path = folder / _file(tag)
         if not path.is_file():
             raise BrainDumpError(f"no brain dump {str(path)!r}: {self._what_exists(tag)}")
-        head, _, content = path.read_bytes().partition(b"\n")
+        head, _, content = files.read_bytes(path).partition(b"\n")
         found = _HEAD.fullmatch(head)
         if found is None:
             raise self._damaged(path, f"it begins with {head[:20]!r} instead of {_MAGIC!r} and a SHA-256")

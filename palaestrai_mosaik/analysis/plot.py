@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean, harmless
 from palaestrai_mosaik.store import BodyChoice
 
@@ -139,7 +140,8 @@ def _save(panels: Sequence[Panel], title: str, path: Path) -> Path:
     with mpl.rc_context(_RC):
         figure = draw_panels(panels, title)
         try:
-            figure.savefig(path, dpi=200, metadata=_metadata(path))
+            with files.writing(path) as stream:
+                figure.savefig(stream, format=path.suffix[1:].lower(), dpi=200, metadata=_metadata(path))
         except OSError as error:
             raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
     return path

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import ANALYSIS
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
@@ -105,10 +106,11 @@ def _write(found: Sequence[Comparison], directory: Path) -> Iterator[Path]:
         frames = [_labelled(one, getattr(one, name)) for one in found]
         file = directory / f"comparison-{name}.csv"
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            pd.concat([frame for frame in frames if len(frame)] or frames).to_csv(
-                file, index=False, lineterminator="\n"
-            )
+            files.make_folder(directory, parents=True)
+            with files.writing_text(file) as stream:
+                pd.concat([frame for frame in frames if len(frame)] or frames).to_csv(
+                    stream, index=False, lineterminator="\n"
+                )
         except OSError as error:
             raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
         yield file

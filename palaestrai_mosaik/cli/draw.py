@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ContractError, DocumentError, PalaestraiMosaikError
 
 from .common import FINISHED, say
@@ -49,7 +50,7 @@ def graph(path: str, phase: int | str, output: str | None) -> int:
 
 def _write(path: str, text: str) -> None:
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        files.write_text(path, text)
     except OSError as error:
         raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import ANALYSIS
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
@@ -138,8 +139,9 @@ def _between(row: dict[Any, Any]) -> str | None:
 
 def _write(frame: pd.DataFrame, file: Path, digits: str | None) -> Path:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        frame.to_csv(file, index=False, lineterminator="\n", float_format=digits)
+        files.make_folder(file.parent, parents=True)
+        with files.writing_text(file) as stream:
+            frame.to_csv(stream, index=False, lineterminator="\n", float_format=digits)
     except OSError as error:
         raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
     return file

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from palaestrai_mosaik import files
+
 from .folder import JOBS, RESULTS, STORES
 
 #: bytes of a database without runs
@@ -101,9 +103,9 @@ def experience(folder: Path) -> Experience:
 def _entries_and_bytes(folder: Path) -> tuple[int, int]:
     """Return how many files and folders ``folder`` is, itself included, and the bytes of the files."""
     entries = size = 0
-    for path, _, files in os.walk(folder):
-        entries += 1 + len(files)
-        size += sum(_bytes(os.path.join(path, name)) for name in files)
+    for path, _, names in os.walk(folder):
+        entries += 1 + len(names)
+        size += sum(_bytes(os.path.join(path, name)) for name in names)
     return entries, size
 
 
@@ -135,7 +137,7 @@ def cores() -> int:
 def _seconds(records: Iterable[Path]) -> Iterator[float]:
     for file in records:
         try:
-            record = json.loads(file.read_text(encoding="utf-8"))
+            record = json.loads(files.read_text(file))
         except ValueError:
             continue  # it was edited, as one without a number of seconds: it says nothing about time
         if isinstance(record, dict) and record.get("status") == "finished":

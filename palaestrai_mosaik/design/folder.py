@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import load as load_run
 
@@ -93,6 +94,7 @@ class DesignFolder:
         read: see :meth:`verify`.
         """
         path = Path(path)
+        files.add_root(path)
         manifest = read_manifest(path)
         for name in GENERATED:
             if not (path / name).exists():
@@ -154,7 +156,7 @@ class DesignFolder:
         for name, written in sums.items():
             file = self.path / name
             try:
-                found = hashlib.sha256(file.read_bytes()).hexdigest()
+                found = hashlib.sha256(files.read_bytes(file)).hexdigest()
             except OSError as error:
                 problems.append(Problem(f"cannot be read: {error.strerror}", file=str(file)))
                 continue
@@ -220,7 +222,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if (path / REPLACED).exists() or (path / REPLACING).exists():
         refuse(path, "generating a design into this folder was cut off; do it again")
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest = json.loads(files.read_text(file))
     except FileNotFoundError:
         what = f"there is no {MANIFEST} in it" if path.is_dir() else "there is no such folder"
         refuse(path, f"not the folder of a generated design: {what}")
@@ -249,7 +251,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def _read_runs(file: Path) -> Iterator[PlannedRun]:
     try:
-        with file.open(encoding="utf-8", newline="") as stream:
+        with files.open_text(file, newline="") as stream:
             lines = csv.reader(stream)
             header = next(lines, [])
             if tuple(header[: len(COLUMNS)]) != COLUMNS:
@@ -264,7 +266,7 @@ def _read_runs(file: Path) -> Iterator[PlannedRun]:
 
 def _read_unit(file: Path, axes: list[str], rows: int) -> np.ndarray:
     try:
-        with file.open(encoding="utf-8", newline="") as stream:
+        with files.open_text(file, newline="") as stream:
             lines = csv.reader(stream)
             header = next(lines, [])
             if header != ["row", *axes]:
@@ -284,11 +286,13 @@ def read_checksums(file: Path) -> Iterator[tuple[str, str]]:
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it cannot be read, or one lies outside of the folder.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = files.read_text(file).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         refuse(file, f"not a list of checksums: {error}")
     for line in lines:
         digest, _, name = line.partition("  ")
-        if ".." in Path(name).parts or Path(name).is_absolute():
+        try:
+            files.inside(file.parent, name)
+        except ValueError:
             refuse(file, f"{name!r} lies outside of the folder")
         yield name, digest

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
+from palaestrai_mosaik import files
+
 from .folder import JOBS
 
 #: a byte behind all that is written: on Windows nobody can read what is locked
@@ -48,9 +50,9 @@ class FileLock:
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(exist_ok=True)
+        files.make_folder(self.path.parent)
         while self._file is None:
-            file = open(self.path, "a+", encoding="utf-8")
+            file = os.fdopen(files.open_update(self.path), "a+", encoding="utf-8")
             if not _lock(file):
                 file.close()
                 raise BlockingIOError(EAGAIN, self._holder(), str(self.path))
@@ -71,7 +73,7 @@ class FileLock:
         assert self._file is not None
         # while it is held: afterwards the file may be another process's. (Windows keeps what is open)
         with suppress(OSError):
-            self.path.unlink()
+            files.remove(self.path)
         self._file.close()
         self._file = None
 
@@ -89,7 +91,7 @@ class FileLock:
         Nothing is tried: its process may be gone.
         """
         with suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads(self.path.read_text(encoding="utf-8"))
+            told = json.loads(files.read_text(self.path))
             return Holder(str(told["host"]), int(told["pid"]), str(told["since"]), str(told["used"]))
         return None
 
@@ -124,6 +126,6 @@ def _lock(file: IO[str]) -> bool:
 
 def _is_at(file: IO[str], path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
         return False

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.located import Findings, Lines, show
 from palaestrai_mosaik.experiment.model import Place, join
@@ -69,7 +70,7 @@ def read_file(path: Path) -> tuple[Any, str, Lines]:
             raise DocumentError(
                 [Problem(f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read", "", source)]
             )
-        text = decode(path.read_bytes(), source)
+        text = decode(files.read_given(path), source)
     except OSError as error:
         near = ""
         if isinstance(error, FileNotFoundError) and path.parent.is_dir():

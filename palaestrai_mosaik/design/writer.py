@@ -17,14 +17,13 @@ import csv
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, Literal
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import Problem, listed
 from palaestrai_mosaik.experiment import dumps
 
@@ -43,6 +42,8 @@ Progress = Callable[[int, int], object]
 Outcome = Literal["new", "replaced", "updated", "unchanged"]
 #: how many files a message names
 _NAMED = 5
+#: what goes when the folder of another design takes the place of this one
+_FORMER = (*GENERATED, folder.ANALYSIS, folder.REPORT)
 #: how the name of a hidden folder and of a lock ends
 _HIDDEN = ".generating"
 #: characters of the target's name that they keep: it may be as long already as a name can be
@@ -73,6 +74,7 @@ def write_folder(spec: DesignSpec, path: Path, *, force: bool, progress: Progres
     """
     # where the path is a link, the folder that it points to is meant
     target = Path(os.path.realpath(path))
+    files.add_root(target)
     _holds_design(target)  # not even a lock is put into anything else
     try:
         with _parents(target), ExitStack() as held:
@@ -112,7 +114,9 @@ def _holds_design(target: Path) -> bool:
 
 def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
     """Refuse a target that must not be written to; return whether a design is there already."""
-    if (target / REPLACING).exists() or (target / REPLACED).exists():
+    if os.path.lexists(target / REPLACING) or os.path.lexists(target / REPLACED):
+        for place in (target / REPLACING, target / REPLACED):
+            _refuse_foreign(place)
         with _not_executed(target):
             _recover(target)
     if not _holds_design(target):
@@ -133,19 +137,20 @@ def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
 
 def _fill(scratch: Path, rows: Rows, expansion: Expansion, progress: Progress | None) -> None:
     spec = expansion.spec
-    (scratch / folder.RUNS).mkdir()
+    files.make_folder(scratch / folder.RUNS)
     sums: list[str] = []
 
     def add(name: str, text: str) -> None:
         data = text.encode("utf-8")
-        (scratch / name).write_bytes(data)
+        with files.open_new(scratch / name) as file:
+            file.write(data)
         sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
 
     first_rows: dict[int, int] = {}
     documents = 0
     factors = spec.factors
     names = [factor.name for factor in factors]
-    with (scratch / folder.TABLE).open("w", encoding="utf-8", newline="") as stream:
+    with files.writing_text(scratch / folder.TABLE, durable=False) as stream:
         table = csv.writer(stream, lineterminator="\n")
         table.writerow([*folder.COLUMNS, *names])
         labels = [_labels(factor) for factor in factors]
@@ -166,9 +171,9 @@ def _fill(scratch: Path, rows: Rows, expansion: Expansion, progress: Progress | 
     sums.append(f"{_digest(scratch / folder.TABLE)}  {folder.TABLE}\n")
     add(folder.DESIGN, dumps(dict(spec.resolved)))
     add(folder.SAMPLE, _sample_text(spec, rows.sample))
-    (scratch / folder.CHECKSUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
+    files.write_text(scratch / folder.CHECKSUMS, "".join(sums), durable=False)
     text = manifest_text(manifest(spec, rows, first_rows, documents))
-    (scratch / folder.MANIFEST).write_text(text, encoding="utf-8", newline="\n")
+    files.write_text(scratch / folder.MANIFEST, text, durable=False)
 
 
 def _planned(expansion: Expansion, row: ExpandedRow, repetition: int) -> tuple[PlannedRun, str | None]:
@@ -205,7 +210,7 @@ def _quoted(name: str) -> str:
 
 
 def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
+    with files.open_read(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -234,12 +239,12 @@ def _parents(target: Path) -> Iterator[None]:
     """Make the folders above the target; if there is no target in the end, none of them is left."""
     made = [parent for parent in (target.parent, *target.parent.parents) if not parent.exists()]
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(target.parent, parents=True)
         yield
     except BaseException:
         for parent in made:
             with suppress(OSError):  # somebody else has put something into it
-                parent.rmdir()
+                files.remove_folder(parent)
         raise
 
 
@@ -253,15 +258,15 @@ def _scratch(place: Path, target: Path) -> Iterator[Path]:
     begin = _hidden(target)
     left = re.compile(rf"{re.escape(begin)}[a-z0-9_]{{8}}{re.escape(_HIDDEN)}")
     for entry in [entry for entry in place.iterdir() if left.fullmatch(entry.name)]:
-        shutil.rmtree(entry)
-    hidden = Path(mkdtemp(_HIDDEN, begin, place))
+        files.remove_tree(entry)
+    hidden = files.make_hidden(place, begin, _HIDDEN)
     try:
         # the hidden one is for its owner only, what becomes the target is as any other folder
         scratch = hidden / "new"
-        scratch.mkdir()
+        files.make_folder(scratch)
         yield scratch
     finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+        files.discard_tree(hidden)
 
 
 def _settle(scratch: Path, target: Path, spec: DesignSpec, force: bool) -> Outcome:
@@ -269,14 +274,14 @@ def _settle(scratch: Path, target: Path, spec: DesignSpec, force: bool) -> Outco
         if os.path.lexists(target):
             _exchange(scratch, target, GENERATED)
         else:
-            scratch.rename(target)
+            files.move(scratch, target)
         return "new"
     changed = _differences(scratch, target)
     if not changed:
         return "unchanged"
     if read_manifest(target)["design"]["hash"] != spec.hash:
         outcome: Outcome = "replaced"
-        former: tuple[str, ...] = (*GENERATED, folder.ANALYSIS, folder.REPORT)
+        former: tuple[str, ...] = _FORMER
     else:
         outcome = "updated" if _only_settings(changed, scratch, target) else "replaced"
         former = GENERATED
@@ -302,7 +307,7 @@ def _not_executed(target: Path) -> Iterator[None]:
     finally:
         if made:
             with suppress(OSError):
-                lock.path.parent.rmdir()
+                files.remove_folder(lock.path.parent)
 
 
 def _differences(scratch: Path, target: Path) -> list[str]:
@@ -330,21 +335,21 @@ def _only_settings(changed: list[str], scratch: Path, target: Path) -> bool:
 
 
 def _bytes(file: Path) -> bytes | None:
-    return file.read_bytes() if file.is_file() else None
+    return files.read_bytes(file) if file.is_file() else None
 
 
 def _exchange(scratch: Path, target: Path, former: tuple[str, ...]) -> None:
     """Put the files of ``scratch`` into ``target``, for the ``former`` ones: all or none."""
     replacing, replaced = target / REPLACING, target / REPLACED
     try:
-        replacing.mkdir()
+        files.make_folder(replacing, exist_ok=False)
         for name in former:
             if os.path.lexists(target / name):
-                (target / name).rename(replacing / name)
-        replacing.rename(replaced)
+                files.move(target / name, replacing / name)
+        files.move(replacing, replaced)
         for name in GENERATED:
-            (scratch / name).rename(target / name)
-        replaced.rename(scratch / REPLACED)
+            files.move(scratch / name, target / name)
+        files.move(replaced, scratch / REPLACED)
     except BaseException:
         _recover(target)
         raise
@@ -353,18 +358,25 @@ def _exchange(scratch: Path, target: Path, former: tuple[str, ...]) -> None:
 def _recover(target: Path) -> None:
     """Bring back what an exchange that was cut off has put aside."""
     replacing, replaced = target / REPLACING, target / REPLACED
+    for place in (replaced, replacing):
+        _refuse_foreign(place)
     if replaced.exists():
         for name in GENERATED:
-            _remove(target / name)
-        replaced.rename(replacing)
+            files.remove_tree(target / name)
+        files.move(replaced, replacing)
     if replacing.exists():
         for name in os.listdir(replacing):
-            (replacing / name).rename(target / name)
-        replacing.rmdir()
+            files.move(replacing / name, target / name)
+        files.remove_folder(replacing)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        path.unlink()
+def _refuse_foreign(place: Path) -> None:
+    """Refuse what no exchange has left: it is somebody else's, and not to be moved."""
+    if not os.path.lexists(place):
+        return
+    foreign = "a link" if place.is_symlink() else "no folder" if not place.is_dir() else ""
+    if not foreign:
+        other = sorted(set(os.listdir(place)) - set(_FORMER))
+        foreign = f"a folder with {listed(other, _NAMED)}" if other else ""
+    if foreign:
+        refuse(place, f"this is {foreign}, and nothing that generating a design leaves behind: move it away")

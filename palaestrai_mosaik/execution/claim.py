@@ -26,10 +26,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run import Interrupt
 
-from .files import temporary_beside
 from .job import BEAT, Job, JobRecord, Marker, is_silent
 
 #: what file systems without hard links say
@@ -51,7 +51,7 @@ def claim(job: Job) -> Marker | None:
             return None
         record = JobRecord.read(job.record)
         if record is not None and job.is_told_by(record):
-            job.marker.unlink()
+            files.remove(job.marker)
             return None
     except OSError as error:
         raise ExecutionError(f"cannot write {job.marker}: {error.strerror}") from error
@@ -114,17 +114,17 @@ class Beat:
                 if has_lost(self._job, self._marker):
                     self._interrupt.request()
                     return
-                os.utime(self._job.marker)
+                files.touch(self._job.marker)
 
 
 def _take(path: Path, marker: Marker) -> bool:
     """Put ``marker`` in place at ``path``, whole; false if another process has that place."""
-    temporary = temporary_beside(path)
+    temporary = files.aside(path)
     try:
-        temporary.write_text(json.dumps(asdict(marker), indent=1) + "\n", encoding="utf-8")
+        files.write_text(temporary, json.dumps(asdict(marker), indent=1) + "\n", durable=False)
         while not _link(temporary, path):
             found = Marker.read(path)
-            if found is None and not path.exists():
+            if found is None and not os.path.lexists(path):
                 continue  # it has ended in between
             if not _is_gone(path, found, marker):
                 return False
@@ -132,30 +132,30 @@ def _take(path: Path, marker: Marker) -> bool:
         return True
     finally:
         with suppress(OSError):
-            temporary.unlink()
+            files.remove(temporary)
 
 
 def _link(temporary: Path, path: Path) -> bool:
     """Give the file ``temporary`` the name ``path`` too; false if something has that name."""
     try:
-        os.link(temporary, path)
+        files.link(temporary, path)
     except FileExistsError:
         # over a network the answer may have been lost, and the question put again
         return os.stat(temporary).st_nlink > 1
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        return _create(path, temporary.read_bytes())
+        return _create(path, files.read_bytes(temporary))
     return True
 
 
 def _create(path: Path, content: bytes) -> bool:
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        file = files.open_new(path)
     except FileExistsError:
         return False
-    with os.fdopen(file, "wb") as opened:
-        opened.write(content)
+    with file:
+        file.write(content)
     return True
 
 
@@ -177,8 +177,8 @@ def _replace(temporary: Path, path: Path, found: Marker | None, marker: Marker) 
     try:
         if Marker.read(path) != found:
             return False
-        os.replace(temporary, path)
+        files.move(temporary, path)
         return True
     finally:
         with suppress(OSError):
-            right.unlink()
+            files.remove(right)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.run import Interrupt, Progress
 
 from .executor import Executor
@@ -38,7 +39,7 @@ class InlineExecutor(Executor):
                 with os.fdopen(open_log(job), "a", encoding="utf-8", errors="backslashreplace") as log:
                     log.write(trace)
             record.write(job.record)
-            job.marker.unlink(missing_ok=True)
+            files.remove(job.marker, missing_ok=True)
             if record.status == "interrupted":
                 self.cancel()
             yield record

@@ -27,11 +27,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import process_started, still_runs
 
-from .files import temporary_beside, write_file
+from .files import write_file
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
 #: seconds between two touches of a marker by the process of its run
@@ -68,6 +69,11 @@ class Job:
     own: bool = False
     task: str | None = None
     allow_modules: tuple[str, ...] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The design folder."""
+        return self.path.parent.parent
 
     @property
     def record(self) -> Path:
@@ -215,13 +221,8 @@ def is_silent(marker: Path, seconds: float = SILENCE) -> bool:
 
     The clock is that of the file system, which may be another host's: a file beside it is made for that.
     """
-    clock = temporary_beside(marker).with_suffix(".clock")
     try:
-        clock.touch()
-        try:
-            return clock.stat().st_mtime - marker.stat().st_mtime > seconds
-        finally:
-            clock.unlink()
+        return files.modified_beside(marker) - marker.stat().st_mtime > seconds
     except FileNotFoundError:
         return True
     except OSError:  # a folder that cannot be written: this host's clock has to do
@@ -241,7 +242,7 @@ def now() -> str:
 def _read(path: Path, kind: type[JobRecord | Marker]) -> dict[str, Any] | None:
     """Return the fields of a ``kind`` that the file holds, ``None`` if it holds no such thing."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(files.read_text(path))
     except (FileNotFoundError, ValueError):
         return None
     if not isinstance(found, dict):

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from palaestrai_mosaik import files
+
 from .executor import Executor, OwnClass
 from .job import Job, JobRecord, Marker
 from .processes import DEFAULT_METHOD, Ended, Launcher, StartMethod, how_it_ended, make_launcher
@@ -207,7 +209,7 @@ class _Process:
         )
         record.write(job.record)
         if marker is not None:
-            job.marker.unlink(missing_ok=True)
+            files.remove(job.marker, missing_ok=True)
         yield record
 
     def _why(self, code: int) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from sqlalchemy import text, update
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -19,7 +20,6 @@ from palaestrai_mosaik.store.lookup import INSTANCES
 from palaestrai_mosaik.store.merge import DAMAGE_NOTE, instance_uids, is_damage, marked_status
 from palaestrai_mosaik.store.models import Instance, utc_now
 
-from .files import temporary_beside
 from .instances import instances_of, resumable
 
 #: how a store in a folder names its database
@@ -41,11 +41,9 @@ def open_own(location: StoreLocation) -> Store:
     file = folder / _DATABASE
     # what cannot be written is told by the store, which makes its database itself then
     with suppress(OSError):
-        file.parent.mkdir(exist_ok=True)
-        if not file.exists():
-            temporary = temporary_beside(file)
-            temporary.write_bytes(empty_database())
-            os.replace(temporary, file)
+        files.make_folder(file.parent)
+        if not os.path.lexists(file):
+            files.write_bytes(file, empty_database(), durable=False)
     return location.open(create=True, journal="delete")
 
 
@@ -62,7 +60,7 @@ def is_whole(folder: Path, instance: str) -> bool:
 def _damage(folder: Path) -> str | None:
     """Return why the own store ``folder`` cannot be used any more; ``None`` where it can, or is not there."""
     with suppress(OSError):
-        return (folder / DAMAGE_NOTE).read_text(encoding="utf-8", errors="replace").strip()
+        return files.read_text(folder / DAMAGE_NOTE, errors="replace").strip()
     file = folder / _DATABASE
     if not file.exists() or not file.stat().st_size:
         return f"the store {folder} has lost its database" if instance_uids(folder) else None
@@ -82,7 +80,7 @@ def _move_aside(folder: Path) -> Path:
     while (aside := folder.with_name(f".damaged-{folder.name}-{number}")).exists():
         number += 1
     try:
-        os.rename(folder, aside)
+        files.move(folder, aside)
     except OSError as error:
         raise StoreError(f"cannot move the damaged store {folder} aside: {error}") from error
     return aside

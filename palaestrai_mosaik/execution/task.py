@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import (
     CheckpointError,
     DocumentError,
@@ -76,6 +77,7 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
     The marker is there as long as this takes; the record is left to the caller to write, who
     removes the marker then. Raises nothing but :class:`ExecutionError` where the marker cannot be written.
     """
+    files.add_root(job.folder)
     marker = claim(job)
     if marker is None:
         return None
@@ -89,7 +91,7 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
             with open_own(job.store) if job.own else job.store.open() as store:
                 _execute(document, store, job, interrupt, noted)
     except _Replaced:
-        job.marker.unlink(missing_ok=True)
+        files.remove(job.marker, missing_ok=True)
         return None
     except (RunInterrupted, KeyboardInterrupt) as stopped:
         status, code, error = "interrupted", _INTERRUPTED, str(stopped) or "interrupted"
@@ -191,7 +193,7 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
         sys.stderr.write(trace)
         _flush()
         record.write(job.record)
-        job.marker.unlink(missing_ok=True)
+        files.remove(job.marker, missing_ok=True)
     return _FINISHED
 
 
@@ -224,12 +226,10 @@ def _redirect(job: Job) -> None:
 def open_log(job: Job) -> int:
     """Open the log to append to it; return the file descriptor.
 
-    A link in its place is replaced: it may lead to any file of the user, and others may have put it there.
+    What else has its name is replaced: a link may lead to any file of the user, and others may have put it there.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    if job.log.is_symlink():
-        job.log.unlink(missing_ok=True)
-    return os.open(job.log, flags, 0o666)
+    files.add_root(job.folder)
+    return files.open_log(job.log)
 
 
 def _flush() -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
 from .agent_conditions import check_evaluations
@@ -36,7 +37,7 @@ def load(path: str | Path) -> RunDocument:
         if size > MAX_BYTES:
             problem = f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read"
             raise DocumentError([Problem(problem, file=source)])
-        data = path.read_bytes()
+        data = files.read_given(path)
     except OSError as error:
         near = ""
         if isinstance(error, FileNotFoundError) and path.parent.is_dir():

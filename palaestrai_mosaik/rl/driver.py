@@ -182,7 +182,7 @@ class Driver:
         self, document: RunDocument, phase: PhaseSpec, store: Store | None
     ) -> dict[str, BrainKeeper]:
         # where nobody could write or read there, there is no folder that a process that is killed would leave
-        folder = Path(tempfile.gettempdir(), "of-no-brain")
+        folder = Path(os.devnull, "of-no-brain")
         if any(spec.brain is not None or spec.load is not None for spec in phase.agents):
             made = tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")
             self._endings.append(made.cleanup)

@@ -3,7 +3,7 @@
 A checkpoint is a folder below the instance's directory: ``state.pickle`` (brains, memories,
 muscles, conditions, counters, between two rounds of episodes) and ``manifest.json`` (what
 the store held then, the document's hash, versions, the SHA-256 of it all, and its user's
-signature). It is written under another name, flushed to the disk and renamed, so there is a whole one or
+signature). It is written aside, flushed to the disk and renamed, so there is a whole one or
 none. The newest two are kept: if one turns out to be damaged, the other one serves.
 
 The state is a pickle of users' own objects. Reading one executes what it says, so only what this
@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pickle
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import CheckpointError
 
 from .checkpoint_key import VARIABLE, is_signed, key_file, sign
@@ -98,22 +97,22 @@ class Checkpoints:
         head = f"{_digest(body)} {sign(body)}\n".encode()
         numbers = _numbers(self._folder)
         number = numbers[-1] + 1 if numbers else 0
-        temporary = self._folder / f".{number:06d}.{os.getpid()}"
         # left by a process that was killed while it wrote
         for stray in self._folder.glob(".*"):
-            shutil.rmtree(stray, ignore_errors=True)
+            files.discard_tree(stray)
+        temporary = files.aside(self._folder / _STATE)
         try:
             # not the instance's directory: if that is gone, the store is
-            self._folder.mkdir(exist_ok=True)
-            temporary.mkdir()
-            _write(temporary / _STATE, pickled)
-            _write(temporary / _MANIFEST, head + body)
-            os.replace(temporary, self._folder / f"{number:06d}")
+            files.make_folder(self._folder)
+            files.make_folder(temporary, exist_ok=False)
+            files.write_bytes(temporary / _STATE, pickled)
+            files.write_bytes(temporary / _MANIFEST, head + body)
+            files.move(temporary, self._folder / f"{number:06d}")
         except OSError as error:
-            shutil.rmtree(temporary, ignore_errors=True)
+            files.discard_tree(temporary)
             raise CheckpointError(f"cannot write a checkpoint to {self._folder}: {error}") from error
         for old in numbers[: len(numbers) + 1 - _KEPT]:
-            shutil.rmtree(self._folder / f"{old:06d}", ignore_errors=True)
+            files.discard_tree(self._folder / f"{old:06d}")
         self._put_off(started)
 
     def _put_off(self, started: float) -> None:
@@ -122,7 +121,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all: the run is finished."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        files.discard_tree(self._folder)
 
 
 def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> Iterator[Checkpoint]:
@@ -140,7 +139,7 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
         path = folder / f"{number:06d}"
         try:
             manifest, mine = _read_manifest(path)
-            pickled = (path / _STATE).read_bytes()
+            pickled = files.read_bytes(path / _STATE)
         except OSError:
             manifest, mine, pickled = None, False, b""
         if manifest is None or manifest["state"] != _digest(pickled):
@@ -201,7 +200,7 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any] | None, bool]:
 
     Raises :class:`OSError` where it cannot be read.
     """
-    head, _, body = (path / _MANIFEST).read_bytes().partition(b"\n")
+    head, _, body = files.read_bytes(path / _MANIFEST).partition(b"\n")
     digest, _, signature = head.decode("ascii", "replace").partition(" ")
     if _digest(body) != digest:
         return None, False
@@ -213,7 +212,7 @@ def discard_newer(checkpoint: Checkpoint) -> None:
     """Remove checkpoints that are newer than the one that a run goes on from."""
     for number in _numbers(checkpoint.path.parent):
         if number > int(checkpoint.path.name):
-            shutil.rmtree(checkpoint.path.parent / f"{number:06d}", ignore_errors=True)
+            files.discard_tree(checkpoint.path.parent / f"{number:06d}")
 
 
 def _digest(data: bytes) -> str:
@@ -229,10 +228,3 @@ def _numbers(folder: Path) -> list[int]:
     with suppress(OSError):
         return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
     return []
-
-
-def _write(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

@@ -14,10 +14,12 @@ import hashlib
 import hmac
 import os
 import secrets
+import stat
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import CheckpointError
 
 #: the environment variable that names the file of the key
@@ -64,7 +66,7 @@ def is_signed(data: bytes, signature: str) -> bool:
 @cache
 def _read(file: Path) -> bytes:
     try:
-        with open(file, encoding="ascii") as stream:
+        with files.open_text(file, encoding="ascii") as stream:
             if os.name == "posix":
                 _check(file, os.fstat(stream.fileno()))
             key = bytes.fromhex(stream.read())
@@ -87,29 +89,53 @@ def _check(file: Path, status: os.stat_result) -> None:
             f"the key of checkpoints {file} belongs to another user, who could sign what you would run: make a "
             "copy of your own, if you trust this user"
         )
-    if status.st_mode & 0o007:
+    if status.st_mode & 0o077:
         raise CheckpointError(
-            f"the key of checkpoints {file} may be read or written by everybody: chmod 600 {file}, or delete "
+            f"the key of checkpoints {file} may be read or written by others: chmod 600 {file}, or delete "
             "it (then no earlier checkpoint is taken)"
         )
+    # (by the name that was given, and where that leads to)
+    for folder in dict.fromkeys((*file.absolute().parents, *Path(os.path.realpath(file)).parents)):
+        if _is_open_to_others(folder.stat()):
+            raise CheckpointError(
+                f"the key of checkpoints {file} can be replaced by others, who may write to {folder}: "
+                f"chmod go-w {folder}, or name a file elsewhere in the environment variable {VARIABLE}"
+            )
+
+
+def _is_open_to_others(folder: os.stat_result) -> bool:
+    """Whether others than this user and root can rename what this user has in a folder."""
+    if folder.st_uid not in (0, os.geteuid()):
+        return True
+    if folder.st_mode & stat.S_ISVTX:  # (/tmp: only owners rename)
+        return False
+    by_group = bool(folder.st_mode & stat.S_IWGRP) and not _is_private_group(folder.st_gid)
+    return by_group or bool(folder.st_mode & stat.S_IWOTH)
+
+
+def _is_private_group(gid: int) -> bool:
+    """Whether the group is this user's alone, as many systems give one to each user."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
 
 
 def _make(file: Path) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    temporary = files.aside(file)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        files.make_folder(file.parent, parents=True, private=True)
         try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w", encoding="ascii") as stream:
-                stream.write(f"{secrets.token_hex(_BYTES)}\n")
-                stream.flush()
-                os.fsync(stream.fileno())
+            files.write_bytes(temporary, f"{secrets.token_hex(_BYTES)}\n".encode("ascii"), private=True)
             # whole or not at all; if another process was faster, its key is the key
             with suppress(FileExistsError):
-                os.link(temporary, file)
+                files.link(temporary, file)
         finally:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
+            files.remove(temporary, missing_ok=True)
     except OSError as error:
         raise CheckpointError(
             f"checkpoints need a key to sign them, and {file} cannot be written: {error.strerror}; another "

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.importing import importable
@@ -67,7 +69,7 @@ class JsonLines:
 
     def __init__(self, path: str, run: RunName):
         self._run = run.instance or run.document
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the run goes on)
+        self._file = os.fdopen(files.open_append(path), "a", encoding="utf-8")
 
     def write(self, points: Sequence[Point]) -> None:
         for point in points:
@@ -339,7 +341,7 @@ def _read_written(file: Path | None) -> dict[str, int]:
     if file is None or not file.exists():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(files.read_text(file))
         return {str(key): int(number) for key, number in found.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise PalaestraiMosaikError(f"cannot read how far scalars were written: {file}: {error}") from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean, harmless
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
             metadata: dict[str, Any] = (
                 {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
             )
-            figure.savefig(path, dpi=160, metadata=metadata)
+            with files.writing(path) as stream:
+                figure.savefig(stream, format=ending[1:], dpi=160, metadata=metadata)
         except OSError as error:
             raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
 

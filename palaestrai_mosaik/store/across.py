@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from .lookup import Lookup, frame
+from .lookup import Lookup, frame, inside
 from .models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, RunDocument, Stream
 from .query import duration_of, status_of
 
@@ -169,7 +169,7 @@ class AcrossRuns(Lookup):
         names = ("name", "folder", "parts")
         rows = self._rows(runs, phase, statement, Stream.phase_id, names).astype({"parts": "Int64"})
         return [
-            StreamFolder(run, name, self.instance_directory(run) / folder, parts)
+            StreamFolder(run, name, inside(self.instance_directory(run), folder), parts)
             for run, name, folder, parts in rows[["run", *names]].itertuples(index=False)
         ]
 

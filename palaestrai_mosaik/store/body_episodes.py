@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .coordinates import Bodies, BodyGroup
+from .lookup import inside
 from .part_reading import columns_of, damage_told, open_parts, whole_parts
 from .trajectories import Rows, Trajectories
 
@@ -71,7 +72,7 @@ class BodyEpisodes(Trajectories):
             ["phase", "name", "group", "evaluation", "folder", "parts"]
         ].itertuples(index=False):
             group = groups.get((number, name, part))
-            paths = whole_parts(root / folder, count)
+            paths = whole_parts(inside(root, folder), count)
             if group is None or not paths:
                 continue
             numbers = None if group.numbers == group.whole else group.numbers
@@ -183,7 +184,7 @@ def _ended(streams: pd.DataFrame, root: Path, rows: Rows) -> _Ended:
     result: dict[tuple[int, bool, str], set[tuple[int, int, int, int]]] = {}
     columns = ["phase", "evaluation", "name", "folder", "parts"]
     for number, flag, uid, folder, count in streams[columns].itertuples(index=False):
-        paths = whole_parts(root / folder, count)
+        paths = whole_parts(inside(root, folder), count)
         if not paths:
             continue
         there = columns_of(paths)

@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .models import Base
@@ -123,6 +124,8 @@ class Database:
         self.name = masked(self._url)
         file = self._url.database
         is_file = self._url.get_backend_name() == "sqlite" and file and file != ":memory:"
+        if is_file:
+            check_sqlite(Path(str(file)))
         if is_file and not Path(str(file)).exists() and not create:
             raise StoreError(f"there is no store at {file}")
         self._make_wal = bool(is_file) and journal == "wal" and _is_new(Path(str(file)))
@@ -339,6 +342,19 @@ def _is_closed_to_us(file: Path) -> bool:
     return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
+def check_sqlite(file: Path, *, followed: bool = False) -> None:
+    """Raise :class:`StoreError` where SQLite would read and write something else than the database ``file``.
+
+    It opens by name what is there, also its logs, which it makes and deletes. ``followed``: the
+    database itself, which is only read, may be a link.
+    """
+    for suffix in (*(() if followed else ("",)), "-wal", "-shm", "-journal"):
+        try:
+            files.check_in_place(file.with_name(file.name + suffix))
+        except OSError as error:
+            raise StoreError(f"cannot open the database {file}: {error.strerror}") from error
+
+
 class _FileState(NamedTuple):
     """What changes when an SQLite file is written to; ``log`` when there is a write-ahead log."""
 
@@ -360,7 +376,7 @@ def _state(file: Path) -> _FileState:
 def _has_log_mode(file: Path) -> bool:
     """Whether the SQLite file is one with a write-ahead log (https://www.sqlite.org/fileformat2.html, 1.3.3)."""
     try:
-        with open(file, "rb") as stream:
+        with files.open_read(file) as stream:
             return stream.read(20)[18:] == b"\2\2"
     except OSError:
         return False  # why it cannot be read is told by whoever opens it

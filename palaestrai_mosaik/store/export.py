@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 
 from .lookup import inside
@@ -44,7 +45,8 @@ def export_run(
         raise StoreError(f"cannot export as {format!r}{hint}; the formats are {', '.join(FORMATS)}")
     uid = store.find_run(run)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        files.add_root(directory)
+        files.make_folder(directory, parents=True)
         if any(directory.iterdir()):
             raise StoreError(f"the folder {directory} is not empty: export into a new one")
         return list(_export(store, uid, directory, format, picked))
@@ -74,16 +76,18 @@ def _export(
                 frame[name] = [None if value is None else to_json(value) for value in frame[name]]
         path = directory / f"{title}.{format}"
         if format == "csv":
-            frame.to_csv(path, index=False)
+            with files.writing_text(path, durable=False) as table:
+                frame.to_csv(table, index=False)
         else:
-            frame.to_parquet(path, index=False)
+            with files.writing(path, durable=False) as stream:
+                frame.to_parquet(stream, index=False)
         yield path
     root = store.instance_directory(uid)
     streams = store.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
     for kind, phase, name, group, folder, count in streams.itertuples(index=False):
         # the wall-clock is that of the same rows
         key = ("agent" if kind == "wall" else kind, phase, name, group)
-        parts = whole_parts(root / folder, count)
+        parts = whole_parts(inside(root, folder), count)
         if parts and (picked is None or key in picked):
             path = inside(directory, f"{folder}.{format}")
             _join(parts, path, format, None if picked is None else picked[key])
@@ -97,12 +101,13 @@ def _join(parts: list[Path], path: Path, format: str, numbers: Sequence[int] | N
 
     from .trajectories import Rows
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(path.parent, parents=True)
     schema = open_part(parts[0], lambda file: file.schema_arrow)
-    if format == "csv":
-        writer: Any = csv.CSVWriter(path, schema)
-    else:
-        writer = pq.ParquetWriter(path, schema, compression="zstd")
-    with writer:
+    with (
+        files.writing(path, durable=False) as stream,
+        csv.CSVWriter(stream, schema)
+        if format == "csv"
+        else pq.ParquetWriter(stream, schema, compression="zstd") as writer,
+    ):
         for part in parts:
             writer.write_table(read_parts([part], Rows(numbers=numbers).expression).cast(schema))

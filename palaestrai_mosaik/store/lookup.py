@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 
 from .models import Agent, Environment, Instance, Phase, RunDocument
@@ -27,10 +28,10 @@ def inside(directory: Path, name: str) -> Path:
 
     Raises :class:`StoreError` where it leads out of there: a database may come from elsewhere.
     """
-    parts = Path(name).parts
-    if not parts or ".." in parts or Path(name).is_absolute() or "\0" in name:
-        raise StoreError(f"the store names {name!r}, which is no place in {directory}")
-    return directory / name
+    try:
+        return files.inside(directory, name)
+    except ValueError:
+        raise StoreError(f"the store names {name!r}, which is no place in {directory}") from None
 
 
 class FoundInstance(NamedTuple):

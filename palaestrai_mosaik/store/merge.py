@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -22,9 +21,10 @@ from sqlalchemy import ColumnElement, Table, bindparam, create_engine, delete, f
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
-from .database import HEAD, TIMEOUT
+from .database import HEAD, TIMEOUT, check_sqlite
 from .lookup import INSTANCES, inside
 from .models import Base, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
@@ -136,6 +136,7 @@ class StoreReader:
         of its own.
         """
         file = directory / "store.db"
+        check_sqlite(file)
         _check_size(file)
         with self._engine.connect() as connection, Session(connection) as session:
             if not self._attach(session, file):
@@ -227,7 +228,7 @@ def has_files_of(source: Path, target: Path) -> bool:
 
 def _read_marker(directory: Path) -> bytes | None:
     try:
-        return (directory / MARKER).read_bytes()
+        return files.read_bytes(directory / MARKER)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -240,21 +241,21 @@ def place_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> 
     """
     new, old = (target.with_name(f".{target.name}.{word}") for word in ("new", "old"))
     for left in (new, old):  # by a process that was killed
-        remove_folder(left)
+        files.remove_tree(left)
     if _read_marker(source) is not None and has_files_of(source, target):
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(target.parent, parents=True)
     _copy_folder(source, new, leave_out)
-    if target.exists():
-        os.rename(target, old)
-    os.rename(new, target)
-    remove_folder(old)
+    if os.path.lexists(target):
+        files.move(target, old)
+    files.move(new, target)
+    files.remove_tree(old)
 
 
 def same_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> bool:
     """Whether ``target`` has each file of the folder ``source``, with as many bytes. Raises ``OSError``."""
     for entry in os.scandir(source):
-        if entry.name in leave_out:
+        if _stays(entry.name, leave_out):
             continue
         there = target / entry.name
         if entry.is_dir(follow_symlinks=False):
@@ -265,25 +266,21 @@ def same_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> b
     return True
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it, if it is there. Raises ``OSError``."""
-    if folder.exists():
-        shutil.rmtree(folder)
+def _stays(name: str, leave_out: Collection[str]) -> bool:
+    """Whether it stays behind: by its name, or as its writer was killed before it was whole."""
+    return name in leave_out or files.is_aside(name)
 
 
 def _copy_folder(source: Path, target: Path, leave_out: Collection[str]) -> None:
-    target.mkdir()
+    files.make_folder(target, exist_ok=False)
     for entry in os.scandir(source):
-        if entry.name in leave_out:
+        if _stays(entry.name, leave_out):
             continue
         there = target / entry.name
         if entry.is_dir(follow_symlinks=False):
             _copy_folder(Path(entry.path), there, ())
-            continue
-        try:
-            os.link(entry.path, there, follow_symlinks=False)
-        except OSError:  # another file system, or one without links
-            shutil.copy2(entry.path, there, follow_symlinks=False)
+        else:
+            files.copy_file(entry.path, there)
 
 
 def lock(session: Session) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from palaestrai_mosaik.errors import StoreError
 
+from .database import check_sqlite
 from .urls import database_url, is_database, masked, without_passwords
 
 #: table -> the columns without which its rows mean nothing; others may be missing
@@ -200,6 +201,8 @@ def _read_only(url: sa.URL) -> sa.URL:
     file = Path(str(url.database)).absolute()
     if not file.is_file():
         raise StoreError(f"there is no database at {file}")
+    # (its logs lie beside what a link leads to)
+    check_sqlite(file.resolve(), followed=True)
     query = {"mode": "ro", "uri": "true"}
     # one with a write-ahead log, which nobody has open: the log could not be made in such a folder
     if not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists():

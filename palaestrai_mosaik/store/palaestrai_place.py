@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ import psutil
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .lookup import INSTANCES
@@ -41,12 +40,14 @@ def staging(store: Store) -> Iterator[Path]:
     folder = store.directory / INSTANCES
     prefix = f"{_STAGING}{socket.gethostname()}-{os.getpid()}-"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        there = tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)
+        files.make_folder(folder, parents=True)
+        path = files.make_hidden(folder, prefix, "")
     except OSError as error:
         raise StoreError(f"cannot write to {folder}: {error}") from error
-    with there as path:
-        yield Path(path)
+    try:
+        yield path
+    finally:
+        files.discard_tree(path)
 
 
 def exchange(staged: Store, store: Store, uid: str) -> None:
@@ -63,9 +64,9 @@ def exchange(staged: Store, store: Store, uid: str) -> None:
             _settle(session, before)
             remove_rows(session, uid)
             copy_rows(own, source, session, uid)
-            if target.exists():
-                os.rename(target, before)
-            os.rename(source, target)
+            if os.path.lexists(target):
+                files.move(target, before)
+            files.move(source, target)
     except BaseException as error:
         with suppress(StoreError):  # (else the next import does)
             settle(store)
@@ -74,7 +75,7 @@ def exchange(staged: Store, store: Store, uid: str) -> None:
         raise
     finally:
         reader.close()
-    shutil.rmtree(before, ignore_errors=True)
+    files.discard_tree(before)
 
 
 def settle(store: Store) -> None:
@@ -87,7 +88,7 @@ def settle(store: Store) -> None:
     for left in folder.glob(f"{_STAGING}*"):
         pid = left.name.removeprefix(begin).partition("-")[0]
         if left.name.startswith(begin) and pid.isdecimal() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+            files.discard_tree(left)
     for before in folder.glob(f".*{_BEFORE}"):
         with store.database.writing() as session:
             lock(session)
@@ -103,14 +104,14 @@ def _before(target: Path) -> Path:
 
 def _settle(session: Session, before: Path) -> None:
     """Take ``before`` back where its files are those that the rows tell of, else remove it."""
-    if not before.exists():
+    if not os.path.lexists(before):
         return
     target = before.with_name(before.name[1 : -len(_BEFORE)])
     if not target.exists() or _are_of(session, target.name, before):
-        shutil.rmtree(target, ignore_errors=True)
-        os.rename(before, target)
+        files.discard_tree(target)
+        files.move(before, target)
     else:
-        shutil.rmtree(before, ignore_errors=True)
+        files.discard_tree(before)
 
 
 def _are_of(session: Session, uid: str, directory: Path) -> bool:
@@ -120,7 +121,7 @@ def _are_of(session: Session, uid: str, directory: Path) -> bool:
     question = question.join(Instance, Instance.id == Phase.instance_id).where(Instance.uid == uid)
     told = {row.folder: {"rows": row.rows, "digest": row.digest} for row in session.execute(question)}
     try:
-        marker = json.loads((directory / MARKER).read_text(encoding="utf-8"))
+        marker = json.loads(files.read_text(directory / MARKER))
         found: tuple[str, dict[str, str]] = (marker["status"], marker["digests"])
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping
 
@@ -142,7 +143,7 @@ class _Source:
     def is_in(self, store: Store) -> bool:
         """Whether ``store`` has the files of all of it, from whatever place the database was then."""
         try:
-            text = (store.instance_directory(self.uid) / ORIGIN).read_text(encoding="utf-8")
+            text = files.read_text(store.instance_directory(self.uid) / ORIGIN)
             found = json.loads(text)
         except (OSError, ValueError):
             return False
@@ -259,7 +260,7 @@ class _Recording:
     def _begin(self, document: dict[str, Any], hashed: str, text: str, version: str) -> InstanceRecorder:
         source = self.source
         directory = self.store.instance_directory(source.uid)
-        directory.mkdir(parents=True)
+        files.make_folder(directory, parents=True, exist_ok=False)
         write_text(directory / ORIGIN, to_json(source.origin) + "\n")
         with self.store.database.writing() as session:
             instance = Instance(

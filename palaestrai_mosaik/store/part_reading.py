@@ -34,11 +34,17 @@ def whole_parts(folder: Path, count: Any = None) -> list[Path]:
     there = part_files(folder)
     # (pandas' and numpy's integers are none of int)
     known = int(count) if hasattr(count, "__index__") else len(there)
-    paths = [part_path(folder, number) for number in range(known)]
-    if there[:known] != paths:
-        _refuse_unreadable(folder)
-        have = set(there)
-        raise StoreError(f"{next(path for path in paths if path not in have)} is missing")
+    have = set(there)
+    paths = []
+    # (one that is missing is found before a number that is none fills the memory)
+    for number in range(known):
+        path = part_path(folder, number)
+        if path not in have:
+            _refuse_unreadable(folder)
+            raise StoreError(f"{path} is missing")
+        if not path.is_file():
+            raise StoreError(f"{path} is no file")
+        paths.append(path)
     return paths
 
 

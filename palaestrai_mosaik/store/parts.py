@@ -1,22 +1,21 @@
 """Part files: one block of rows as a complete Parquet file.
 
 A Parquet file is unreadable until its footer is written, so rows go into many complete
-files: each is written under a temporary name and renamed. A reader that looks for
+files: each is written aside and renamed. A reader that looks for
 ``part-*.parquet`` never sees a half-written one, neither while a run goes on nor after
 it was killed.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .models import to_json
@@ -54,16 +53,9 @@ def wall_folder(folder: Path) -> Path:
 
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path``: afterwards the file is there as a whole, or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        files.write_text(path, text)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
@@ -107,18 +99,14 @@ class PartWriter:
         if self._encodings is None or number % _TRIAL_EVERY == 0:
             self._encodings = self._try_encodings(table)
         path = part_path(self.folder, number)
-        temporary = path.with_name(path.name + ".tmp")
         try:
             # not its parents: if they are gone, the store is, and must not come up again beside its database
-            self.folder.mkdir(exist_ok=True)
-            self._write_table(table, temporary, self._encodings, self._metadata)
-            os.replace(temporary, path)
-        except BaseException as error:
-            with suppress(OSError):  # the folder itself may be gone; the first error says more
-                temporary.unlink(missing_ok=True)
-            if isinstance(error, OSError | pa.ArrowException):
-                raise StoreError(f"cannot write {path}: {error}") from error
-            raise
+            files.make_folder(self.folder)
+            whole = pa.BufferOutputStream()
+            self._write_table(table, whole, self._encodings, self._metadata)
+            files.write_bytes(path, whole.getvalue(), durable=False)
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"cannot write {path}: {error}") from error
 
     @staticmethod
     def _write_table(

@@ -8,7 +8,6 @@ more. Wherever it ends, it can be done again with the same mark.
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, delete, false, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .kept import Kept, count_rows, read_kept
+from .lookup import inside
 from .models import (
     Agent,
     Body,
@@ -68,7 +69,7 @@ def resume(store: Store, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
         for phase in mark["phases"]
         for folder, told in phase["streams"].items()
     }
-    (directory / MARKER).unlink(missing_ok=True)
+    files.remove(directory / MARKER, missing_ok=True)
     with store.database.writing() as session:
         _take_over(session, instance)
         _set_back(session, instance.id, mark)
@@ -119,13 +120,14 @@ def _check_database(session: Session, instance: Instance, mark: Mapping[str, Any
 
 
 def _check_stream(directory: Path, folder: str, kind: str, told: Mapping[str, Any]) -> Kept:
-    kept = read_kept(kind, directory / folder, told["parts"])
+    place = inside(directory, folder)
+    kept = read_kept(kind, place, told["parts"])
     rows = [kept.rows]
     if kind == "agent":
-        rows.append(count_rows(wall_folder(directory / folder), told["parts"]))
+        rows.append(count_rows(wall_folder(place), told["parts"]))
     if any(count != told["rows"] for count in rows) or kept.digest.hexdigest() != told["digest"]:
         raise StoreError(
-            f"{directory / folder} is damaged: its first {told['parts']} parts hold other rows than the mark says"
+            f"{place} is damaged: its first {told['parts']} parts hold other rows than the mark says"
         )
     return kept
 
@@ -192,14 +194,14 @@ def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, 
     names = {f"phase-{phase['phase']}": phase for phase in mark["phases"]}
     for found in root.glob("phase-*"):
         if found.name not in names:
-            shutil.rmtree(found)
+            files.remove_tree(found)
     for name, phase in names.items():
         if phase["finished"]:
             continue
         if not phase["evaluation"] and (root / name / EVALUATION).exists():
-            shutil.rmtree(root / name / EVALUATION)
+            files.remove_tree(root / name / EVALUATION)
         for relative, told in phase["streams"].items():
-            folder = directory / relative
+            folder = inside(directory, relative)
             folders = [folder, wall_folder(folder)] if kinds[relative] == "agent" else [folder]
             for place in folders:
                 _remove_parts(place, told["parts"])
@@ -208,4 +210,4 @@ def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, 
 def _remove_parts(folder: Path, first: int) -> None:
     surplus = [path for path in part_files(folder) if part_number(path) >= first]
     for path in (*surplus, *folder.glob("*.tmp")):
-        path.unlink()
+        files.remove(path)

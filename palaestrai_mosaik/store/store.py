@@ -20,7 +20,7 @@ from sqlalchemy import URL, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from palaestrai_mosaik import __version__
+from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import StoreError
 
 from .across import AcrossRuns
@@ -62,16 +62,18 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
     ):
         if isinstance(location, str) and is_database(location):
             self.directory = Path(directory or DEFAULT_DIRECTORY).absolute()
+            files.add_root(self.directory)
             self.database = Database(location, create=create, journal=journal)
         else:
             if directory is not None:
                 raise StoreError("directory= goes with a database URL; a store in a directory has all in it")
             self.directory = Path(location or DEFAULT_DIRECTORY).absolute()
+            files.add_root(self.directory)
             if self.directory.exists() and not self.directory.is_dir():
                 raise StoreError(f"the store {self.directory} is a file, not a directory")
             if create:
                 try:
-                    self.directory.mkdir(parents=True, exist_ok=True)
+                    files.make_folder(self.directory, parents=True)
                 except OSError as error:
                     raise StoreError(f"cannot make the store {self.directory}: {error}") from error
             url = URL.create("sqlite", database=str(self.directory / "store.db"))
@@ -130,7 +132,7 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
             session.flush()
             row_id = instance.id
             try:
-                directory.mkdir(parents=True)
+                files.make_folder(directory, parents=True, exist_ok=False)
             except OSError as error:
                 raise StoreError(f"cannot make {directory}: {error}") from error
         return InstanceRecorder(self.database, row_id, instance_uid, hash, directory)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 
 from .parts import wall_folder
@@ -48,7 +49,7 @@ class StreamSet:
         if not directory.is_dir():
             raise StoreError(f"{directory} is gone: the store was moved or deleted while the run went on")
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            files.make_folder(root, parents=True)
         except OSError as error:
             raise StoreError(f"cannot make {root}: {error}") from error
         self._agents: dict[str, list[AgentStream]] = {}

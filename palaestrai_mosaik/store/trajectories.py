@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .coordinates import Bodies, BodyGroup, Coordinates, is_one, numbers_of
-from .lookup import unknown
+from .lookup import inside, unknown
 from .part_reading import columns_of, read_parts, whole_parts
 from .parts import wall_folder
 from .query import Queries
@@ -273,7 +273,7 @@ class Trajectories(Queries, Coordinates):
             streams = streams[streams["evaluation"] == source.evaluation]
         root = self.instance_directory(self.find_run(run))
         found = [
-            (number, owner, group, flag, root / folder, whole_parts(root / folder, parts))
+            (number, owner, group, flag, inside(root, folder), whole_parts(inside(root, folder), parts))
             for number, owner, group, flag, folder, parts in streams[_STREAM].itertuples(index=False)
             if source.numbers is None or (number, owner, group) in source.numbers
         ]

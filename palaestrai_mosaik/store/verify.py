@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlalchemy import and_, select, update
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .kept import count_rows, read_kept
+from .lookup import inside
 from .models import (
     Agent,
     Episode,
@@ -109,7 +111,7 @@ def verify(store: Store, run: str, *, outcomes: bool = True) -> Verified:
         if not ended and status == "running":
             continue
         try:
-            total += _read(directory / folder, kind, (int(rows), parts, digest) if ended else None)
+            total += _read(inside(directory, folder), kind, (int(rows), parts, digest) if ended else None)
         except UnreadableError as error:
             unread.append(str(error))
         except StoreError as error:
@@ -162,7 +164,7 @@ def marker_damage(path: Path, uid: str, digests: dict[str, str]) -> str | None:
     ``digests`` are those of its streams in the database. Raises :class:`UnreadableError` where nobody can tell.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(files.read_text(path))
         as_written = (found["uid"], found["status"]) == (uid, "finished")
         if as_written and found["digests"] == digests:
             return None
@@ -183,7 +185,7 @@ def _dumps(directory: Path) -> list[Path]:
 
 def _damage_of_dump(path: Path) -> Iterator[str]:
     """Yield a sentence where the file of a brain's dump is not as it was written. Raises ``OSError``."""
-    head, _, dump = path.read_bytes().partition(b"\n")
+    head, _, dump = files.read_bytes(path).partition(b"\n")
     written = _DUMP_HEAD.fullmatch(head)
     if written is None or hashlib.sha256(dump).hexdigest() != written[1].decode():
         yield f"{path} is damaged: it does not have the SHA-256 with which a brain's dump begins"
@@ -247,7 +249,7 @@ def _sums_of_steps(store: Store, uid: str) -> dict[_Value, tuple[float, float, f
     streams = store.streams(uid)
     agents = streams[streams["kind"] == "agent"][["phase", "name", "evaluation", "folder", "parts"]]
     for phase, agent, evaluation, folder, parts in agents.itertuples(index=False):
-        for path in whole_parts(store.instance_directory(uid) / folder, parts):
+        for path in whole_parts(inside(store.instance_directory(uid), folder), parts):
             wanted = [
                 name for name in columns_of([path]) if name == "objective" or name.startswith("reward.")
             ]
@@ -294,7 +296,7 @@ def mark_failed(store: Store, verified: Verified) -> bool:
         session.add(Failure(instance_id=row, kind=DAMAGED, message=told, traceback=told, time=utc_now()))
     marker = store.instance_directory(verified.run) / MARKER
     try:
-        found = json.loads(marker.read_text(encoding="utf-8"))
+        found = json.loads(files.read_text(marker))
     except (OSError, ValueError):
         return True
     if isinstance(found, dict):

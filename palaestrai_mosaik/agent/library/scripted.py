@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
@@ -159,7 +160,7 @@ class ScriptedMuscle(BatchMuscle):
 def _read(path: Path) -> tuple[list[str], list[int], list[list[float]]]:
     """Return the column names, and for each row its line and numbers (NaN: empty cell)."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
+        with files.open_text(path, encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream)
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

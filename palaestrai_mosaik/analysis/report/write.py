@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-import os
 import re
 from pathlib import Path
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .data import ReportData
@@ -24,15 +24,16 @@ def write_report(data: ReportData, directory: str | Path) -> Path:
     else, or cannot be written.
     """
     directory = Path(directory)
+    files.add_root(directory)
     try:
         before = _files_of_report(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        files = render(data)
+        files.make_folder(directory, parents=True)
+        new = render(data)
         # the page comes last: it never names a table that is not there yet
-        for name in sorted(files, key=lambda name: name == PAGE):
-            _write(directory / name, files[name])
-        for name in sorted(before - set(files)):
-            (directory / name).unlink(missing_ok=True)
+        for name in sorted(new, key=lambda name: name == PAGE):
+            _write(directory / name, new[name])
+        for name in sorted(before - set(new)):
+            files.remove(directory / name, missing_ok=True)
     except OSError as error:
         raise StoreError(f"cannot write the report into {directory}: {error.strerror or error}") from error
     return directory / PAGE
@@ -43,7 +44,7 @@ def _files_of_report(directory: Path) -> set[str]:
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return set()
     page = directory / PAGE
-    text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
+    text = files.read_text(page, errors="replace") if page.is_file() else ""
     if f'content="{GENERATOR}' not in text[:2000]:
         raise StoreError(f"{directory} exists and holds no report: name another directory (--output)")
     found = _FILES.search(text)
@@ -53,11 +54,7 @@ def _files_of_report(directory: Path) -> set[str]:
 
 def _write(path: Path, text: str) -> None:
     content = text.encode("utf-8", "replace")
-    if path.is_file() and path.read_bytes() == content:
+    # (a link to a file that says the same is no file of the report)
+    if not path.is_symlink() and path.is_file() and files.read_bytes(path) == content:
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    files.write_bytes(path, content, durable=False)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.located import show
 
@@ -36,7 +37,7 @@ def inlined(sampler: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """
     path = directory / str(sampler["file"])
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
+        with files.open_text(path, encoding="utf-8-sig", newline="") as stream:
             lines = [line for line in csv.reader(stream, skipinitialspace=True) if line]
     except OSError as error:
         near = did_you_mean(path.name, [one.name for one in path.parent.glob("*.csv")])

@@ -30,7 +30,6 @@ import io
 import json
 import logging
 import os
-import tempfile
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -46,6 +45,7 @@ import numpy as np
 import pandapower as pp
 import pandas as pd
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import SimulationError, did_you_mean
 from palaestrai_mosaik.importing import limit, refusal
 
@@ -316,29 +316,19 @@ def _cached(name: str, build: Callable[[], Grid]) -> Grid:
     key = sha256(f"{name} {versions} {_FORMAT}".encode()).hexdigest()[:16]
     path = cache_directory() / f"{name.replace(':', '_').replace('/', '_')}-{key}.npz"
     try:
-        return _decode(name, path.read_bytes())
+        return _decode(name, files.read_bytes(path))
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, SyntaxError) as error:
         logger.warning("the cached grid %s cannot be read (%s); it is built again", path, error)
     data = _encode(build())
     try:
-        _write(path, data)
+        files.add_root(path.parent)
+        files.make_folder(path.parent, parents=True)
+        files.write_bytes(path, data, durable=False)
     except OSError as error:
         logger.info("the grid cannot be cached: %s", error)
     return _decode(name, data)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
 
 
 def _encode(grid: Grid) -> bytes:

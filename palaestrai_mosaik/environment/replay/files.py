@@ -2,15 +2,13 @@
 
 ``offsets.npy`` and one file for each column of :class:`.sessions.Sessions`, plain npy files that
 any program can read, and ``pool.json``, which says what they are. A pool is written to a folder
-``<name>.<random>.partial`` beside its place, and renamed when it is whole.
+of a name that nobody can guess beside its place, and renamed when it is whole.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tokenize import TokenError
@@ -20,6 +18,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ContractError, listed
 
 from .fields import NUMBERS, Signature
@@ -50,10 +49,10 @@ class PoolWriter:
         self._lengths: list[Array] = []
         self._columns: dict[str, _ColumnFile] = {}
         _check_free(self.directory)
-        self._folder = self.directory.with_name(f"{self.directory.name}.{secrets.token_hex(4)}.partial")
+        self._folder = files.aside(self.directory)
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True)
+        files.make_folder(self._folder, parents=True, exist_ok=False)
         return self
 
     def append(self, sessions: Sessions) -> None:
@@ -82,7 +81,7 @@ class PoolWriter:
         finally:
             for file in self._columns.values():
                 file.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            files.discard_tree(self._folder)
 
     def _finish(self) -> None:
         if not any(map(len, self._lengths)):
@@ -95,12 +94,9 @@ class PoolWriter:
             rows[name] = file.rows
             file.finish()
         text = json.dumps({"format": _FORMAT, **self.signature.described(), "rows": rows}, indent=1)
-        with open(self._folder / _DESCRIPTION, "w", encoding="utf-8") as description:
-            description.write(text + "\n")
-            description.flush()
-            os.fsync(description.fileno())
+        files.write_text(self._folder / _DESCRIPTION, text + "\n")
         _check_free(self.directory)
-        os.replace(self._folder, self.directory)
+        files.move(self._folder, self.directory)
 
 
 class _ColumnFile:
@@ -109,7 +105,7 @@ class _ColumnFile:
     def __init__(self, folder: Path, name: str, like: Array):
         self.shape, self.dtype = like.shape[1:], like.dtype
         self.rows = 0
-        self._file: BinaryIO = open(folder / f"{name}.npy", "wb")  # noqa: SIM115  (closed by close)
+        self._file: BinaryIO = files.open_new(folder / f"{name}.npy")
         self._file.write(self._header())
 
     def append(self, rows: Array) -> None:
@@ -168,7 +164,7 @@ def _description(directory: Path) -> Mapping[str, Any]:
         raise ContractError(f"there is no pool of sessions at {directory}: it is no folder")
     path = directory / _DESCRIPTION
     try:
-        description: Any = json.loads(path.read_text(encoding="utf-8"))
+        description: Any = json.loads(files.read_text(path))
     except FileNotFoundError:
         raise ContractError(
             f"{directory} is no whole pool of sessions: it has no {_DESCRIPTION}, which is written last"
@@ -199,6 +195,7 @@ def _rows(place: Path, signature: Signature, rows: Any) -> Mapping[str, int]:
 
 def _mapped(path: Path, rows: int) -> Array:
     try:
+        files.check_readable(path)
         column: Array = open_memmap(path, mode="r")
     except (OSError, ValueError, SyntaxError, TokenError) as error:
         raise ContractError(f"the pool is damaged: {path}: {error}") from error

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.lock import FileLock
 from palaestrai_mosaik.errors import ExecutionError, StoreError
@@ -39,7 +40,6 @@ from palaestrai_mosaik.store.merge import (
     lock,
     marked_status,
     place_files,
-    remove_folder,
     remove_rows,
     same_files,
 )
@@ -143,10 +143,10 @@ def collect_folder(
         return found
     with _lock(root):
         for left in (root / STORES).glob(f".*{_REMOVED}"):  # by a process that was killed
-            remove_folder(left)
+            files.remove_tree(left)
         owns = []
         for path in (root / STORES).iterdir():
-            if path.name[0] == "." or not path.is_dir():
+            if path.name[0] == "." or path.is_symlink() or not path.is_dir():
                 continue
             try:
                 owns.append(_Own(path, instance_uids(path)))
@@ -342,12 +342,12 @@ class _Collecting:
             if found.damage or found.unread:
                 raise StoreError((*found.damage, *found.unread)[0])
         gone = own.path.with_name(f".{own.path.name}{_REMOVED}")
-        os.rename(own.path, gone)
+        files.move(own.path, gone)
         for folder, _, names in os.walk(gone):
             told = [os.lstat(os.path.join(folder, name)) for name in names]
             self._found.files += len(told)
             self._found.freed += sum(one.st_size for one in told if one.st_nlink == 1)
-        remove_folder(gone)
+        files.remove_tree(gone)
         self._found.removed += 1
 
     @contextmanager
@@ -383,7 +383,7 @@ def _forget_damage(path: Path) -> None:
     """Remove the note of a damage that was mended."""
     note = path / DAMAGE_NOTE
     if note.exists():
-        note.unlink()
+        files.remove(note)
 
 
 def how_it_ended(root: Path, store: Path) -> _Ended | None:

@@ -23,10 +23,13 @@ def _end_with(driver: int, stop: Path) -> None:
     while os.getppid() == driver:
         # (a few that fail do not matter)
         with suppress(OSError):
-            os.utime(stop)
+            os.utime(stop, follow_symlinks=False)
         time.sleep(_LOOK)
     try:
-        stop.write_text("the driver is gone\n", encoding="utf-8")
+        # the driver has made it: what else is there by now is none of ours
+        handle = os.open(stop, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, "w") as file:
+            file.write("the driver is gone\n")
     finally:
         os._exit(1)
 

@@ -25,12 +25,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 
 from ..claim import wait_for_dying
-from ..files import temporary_beside
 from ..job import Job, JobRecord, Marker, now
 from ..local import LocalExecutor
 from ..processes import DEFAULT_METHOD, THREADS, Launcher, StartMethod
@@ -94,7 +94,7 @@ def execute_task(
     jobs = [submissions.job(submission, run, name) for run in submissions.task(number, task)]
     for part in (JOBS, STORES):
         try:
-            (submissions.folder / part).mkdir(exist_ok=True)
+            files.make_folder(submissions.folder / part)
         except OSError as error:
             raise ExecutionError(f"cannot make {submissions.folder / part}: {error.strerror}") from error
     wait_for_dying((job.marker for job in jobs), 2 * GRACE, lambda marker: marker.task == name)
@@ -166,14 +166,10 @@ def _why_left_out(job: Job) -> str:
 
 def _clock(folder: Path) -> float:
     """Return what time it is by the clock of the file system of ``folder``."""
-    file = temporary_beside(folder / "clock")
     try:
-        file.touch()
-        return file.stat().st_mtime
+        return files.modified_beside(folder / "clock")
     except OSError as error:
         raise ExecutionError(f"cannot write to {folder}: {error.strerror}") from error
-    finally:
-        file.unlink(missing_ok=True)
 
 
 def _newest_checkpoint(job: Job) -> float:

@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import ExecutionError
 
@@ -93,9 +94,7 @@ class ParslExecutor(Executor):
         logs = stop.with_name("parsl")
         pilots = Pilots(submission.name, self._parsl, logs, stop, len(tasks))
         submissions.begin(submission, runs)
-        # (not through a link that came with the folder)
-        stop.unlink(missing_ok=True)
-        stop.touch()
+        files.write_bytes(stop, b"", durable=False)
         work = _Work(deque(tasks), logs)
         pilots.start()
         try:
@@ -296,13 +295,13 @@ def _stop_file(submissions: Submissions, number: int) -> Path:
 def _tell(stop: Path) -> None:
     # where that is not possible, the end of the pilots tells the runs
     with suppress(OSError):
-        stop.write_text("the runs are to end\n", encoding="utf-8")
+        files.write_text(stop, "the runs are to end\n", durable=False)
 
 
 def _is_told(stop: Path) -> bool:
     # opening makes a network file system ask the server; a file that was missing may be missed for long
     try:
-        with open(stop, "rb") as file:
+        with files.open_read(stop) as file:
             return bool(file.read(1))
     except FileNotFoundError:
         return True
@@ -320,5 +319,5 @@ def _left(job: Job, status: RecordStatus, error: str) -> JobRecord:
         record = JobRecord.left(job, marker, status=status, seconds=0.0, exit_code=code, error=error)
     record.write(job.record)
     if marker is not None and not (marker.alive and not marker.of_this_host):
-        job.marker.unlink(missing_ok=True)
+        files.remove(job.marker, missing_ok=True)
     return record

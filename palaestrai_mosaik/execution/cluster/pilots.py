@@ -19,7 +19,6 @@ import math
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -39,6 +38,7 @@ from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
 from parsl.jobs.states import JobState, JobStatus
 from parsl.providers.base import ExecutionProvider
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError, did_you_mean
 
 from ..local import available_cores
@@ -158,7 +158,7 @@ class Pilots:
 
     def start(self) -> None:
         """Ask for the first pilots."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self._directory, parents=True)
         self._kernel = DataFlowKernel(
             Config(
                 executors=[self._executor],
@@ -215,7 +215,7 @@ class Pilots:
             process.kill()
         psutil.wait_procs(left, patience)
         for keys in self._directory.glob("*/*/certificates"):
-            shutil.rmtree(keys, ignore_errors=True)
+            files.discard_tree(keys)
 
     def _live(self) -> list[Any]:
         """Return the scheduler's names of the pilots that have not ended, as far as is known."""

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import SchedulerError
 
@@ -155,5 +156,5 @@ class SlurmExecutor(Executor):
             error=f"its task on the cluster ended and left no record of the run: {word.value}",
         )
         record.write(job.record)
-        job.marker.unlink(missing_ok=True)
+        files.remove(job.marker, missing_ok=True)
         return record

@@ -25,6 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.execution import EXECUTION, SLURM
 from palaestrai_mosaik.design.folder import JOBS, RUNS, STORES, SUBMISSIONS
 from palaestrai_mosaik.design.names import is_run_file
@@ -148,7 +149,7 @@ class Submission:
     def read(cls, file: Path) -> Self:
         """Read the submission in ``file``. Raises :class:`ExecutionError` where it cannot be."""
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = json.loads(files.read_text(file))
             unknown = found.keys() - {one.name for one in fields(cls)}
             if unknown:
                 raise ValueError(f"unknown key {min(unknown)!r}")
@@ -169,6 +170,7 @@ class Submissions:
 
     def __init__(self, folder: Path):
         self.folder = folder.absolute()
+        files.add_root(self.folder)
         self.path = self.folder / SUBMISSIONS
 
     def numbers(self) -> list[int]:
@@ -189,11 +191,13 @@ class Submissions:
 
     def begin(self, submission: Submission, tasks: Sequence[Sequence[TaskRun]]) -> None:
         """Write a new submission: its tasks first, so that whoever sees it finds them."""
-        self.path.mkdir(exist_ok=True)
         output = self.output(submission.number)
-        if output.is_symlink():
-            raise ExecutionError(f"{output} is a link: what tasks print would go elsewhere")
-        output.mkdir(exist_ok=True)
+        try:
+            # (also a folder that is there must be no link: what tasks print would go elsewhere)
+            files.make_folder(self.path)
+            files.make_folder(output)
+        except OSError as error:
+            raise ExecutionError(f"cannot write to {output}: {error.strerror}") from error
         lines = (json.dumps([asdict(run) for run in task], separators=(",", ":")) for task in tasks)
         write_file(self._file(submission.number, ".tasks"), "".join(f"{line}\n" for line in lines))
         self.write(submission)
@@ -218,7 +222,7 @@ class Submissions:
     def _lines(self, number: int) -> Iterator[str]:
         file = self._file(number, ".tasks")
         try:
-            with open(file, encoding="utf-8") as lines:
+            with files.open_text(file) as lines:
                 yield from lines
         except (OSError, ValueError) as error:
             raise ExecutionError(f"cannot read {file}: {error}") from error
@@ -252,7 +256,7 @@ class Submissions:
     def ended(self, number: int) -> dict[int, str]:
         """Return how tasks ended, by number, as :meth:`note_ended` was told."""
         with suppress(OSError, ValueError):
-            found = json.loads(self._file(number, ".ended.json").read_text(encoding="utf-8"))
+            found = json.loads(files.read_text(self._file(number, ".ended.json")))
             if isinstance(found, dict):
                 return {int(task): str(word) for task, word in found.items()}
         return {}

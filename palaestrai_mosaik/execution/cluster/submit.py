@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.estimate import experience
 from palaestrai_mosaik.design.folder import SCRIPT, DesignFolder
 from palaestrai_mosaik.design.names import slug
@@ -218,8 +218,8 @@ def _forget(submissions: Submissions, number: int) -> None:
     output = submissions.output(number)
     # the submission's own file first: then nobody looks for the others
     for suffix in (".json", ".tasks", ".ended.json"):
-        output.with_name(f"{output.name}{suffix}").unlink(missing_ok=True)
-    shutil.rmtree(output, ignore_errors=True)
+        files.remove(output.with_name(f"{output.name}{suffix}"), missing_ok=True)
+    files.discard_tree(output)
 
 
 def _submitted(submission: Submission) -> int:

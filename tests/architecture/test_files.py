@@ -1,0 +1,211 @@
+"""Who writes files: ``palaestrai_mosaik.files`` alone, so that nothing in a folder leads a writer out of it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import palaestrai_mosaik
+
+ROOT = Path(palaestrai_mosaik.__file__).parent
+HOME = "files.py"
+
+#: methods of paths, frames, figures and archives that write, make, move or delete what they are given by name
+METHODS = {
+    *(
+        "write_text",
+        "write_bytes",
+        "touch",
+        "unlink",
+        "rmdir",
+        "mkdir",
+        "rename",
+        "symlink_to",
+        "hardlink_to",
+    ),
+    *("to_csv", "to_parquet", "to_json", "to_pickle", "to_feather", "to_hdf", "to_excel", "savefig", "chmod"),
+    *("savez", "savez_compressed", "savetxt", "tofile", "extractall", "extract"),
+}
+#: functions of modules that do; ``os.open`` with a flag that writes is seen apart
+FUNCTIONS = {
+    "os": {
+        *(
+            "replace",
+            "rename",
+            "renames",
+            "remove",
+            "unlink",
+            "rmdir",
+            "removedirs",
+            "mkdir",
+            "makedirs",
+            "link",
+        ),
+        *("symlink", "mkfifo", "mknod", "truncate", "chmod", "utime"),
+    },
+    "shutil": {"rmtree", "copy", "copy2", "copyfile", "copytree", "move", "make_archive", "unpack_archive"},
+    "tempfile": {
+        *("mkstemp", "mkdtemp", "mktemp", "NamedTemporaryFile", "TemporaryFile"),
+        *("SpooledTemporaryFile", "TemporaryDirectory"),
+    },
+    "np": {"save", "memmap"},
+    "numpy": {"save", "memmap"},
+    "torch": {"save"},
+    "pq": {"ParquetWriter", "write_table", "write_to_dataset"},
+    "csv": {"CSVWriter", "write_csv"},
+    "zipfile": {"ZipFile"},
+    "logging": {"FileHandler"},
+    "pa": {"OSFile", "output_stream", "memory_map"},
+}
+#: names of the standard library's functions when they are imported from their modules
+FROM = {name: module for module in ("os", "shutil", "tempfile") for name in FUNCTIONS[module]}
+#: whose methods have such a name, and write no file: frames, axes, our own home
+HOLDERS = {"files"}
+_WRITING = set("wax+")
+
+#: file -> what it does by itself, and why that is no harm
+JUDGED: dict[str, dict[str, str]] = {
+    "agent/dumper.py": {"zipfile.ZipFile": "into memory"},
+    "agent/library/sb3_model.py": {"torch.save": "into memory"},
+    "analysis/bodies.py": {".rename": "columns of a frame"},
+    "analysis/comparison/compare.py": {".rename": "columns of a frame"},
+    "analysis/learning.py": {".rename": "columns of a frame"},
+    "analysis/plot.py": {".savefig": "into a file that files.writing gives"},
+    "analysis/report/tables.py": {".to_csv": "into memory"},
+    "cli/comparison.py": {".to_csv": "into a file that files.writing_text gives"},
+    "cli/results.py": {".to_csv": "into a file that files.writing_text gives"},
+    "environment/grid/network.py": {".savez": "into memory", ".to_json": "gives text"},
+    "execution/cluster/interchange.py": {
+        "os.open": "a script that must not import the package; the file is the driver's own, no link is followed",
+        "os.utime": "of the same file, no link is followed",
+    },
+    "execution/own.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "execution/processes.py": {"os.open": "the null device"},
+    "cli/common.py": {"os.open": "the null device"},
+    "palaestrai/dumper.py": {
+        "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
+        "zipfile.ZipFile": "into memory, and from it",
+        ".extractall": "into such a folder; names that lead out of it are made harmless",
+    },
+    "rl/driver.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "run/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "simulation/graph_picture.py": {".savefig": "into a file that files.writing gives"},
+    "simulators/power_flow.py": {".to_json": "gives text"},
+    "store/export.py": {
+        ".to_csv": "into a file that files.writing_text gives",
+        ".to_parquet": "into a file that files.writing gives",
+        "csv.CSVWriter": "into a file that files.writing gives",
+        "pq.ParquetWriter": "into a file that files.writing gives",
+    },
+    "store/parts.py": {"pq.ParquetWriter": "into memory"},
+    "store/query.py": {".rename": "columns of a frame"},
+    "testing/filters.py": {".savez": "into memory"},
+}
+
+
+def _mode(call: ast.Call, position: int) -> str:
+    """Return the mode of a call of ``open``, ``"r"`` where it says none, ``"?"`` where it is computed."""
+    given = [call.args[position]] if len(call.args) > position else []
+    given += [word.value for word in call.keywords if word.arg == "mode"]
+    if not given:
+        return "r"
+    return str(given[0].value) if isinstance(given[0], ast.Constant) else "w?"
+
+
+def _flags(call: ast.Call) -> set[str]:
+    return {
+        node.attr for node in ast.walk(call) if isinstance(node, ast.Attribute) and node.attr.startswith("O_")
+    }
+
+
+def writes_in(text: str) -> set[str]:
+    """Return what in a module's text writes, makes, moves or deletes files by their names."""
+    found = set()
+    tree = ast.parse(text)
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        if isinstance(call.func, ast.Name):
+            name = imported.get(call.func.id, call.func.id)
+            module, _, last = name.rpartition(".")
+            if (name in {"open", "io.open"} and _WRITING & set(_mode(call, 1))) or last in FUNCTIONS.get(
+                module, ()
+            ):
+                found.add(name)
+        elif isinstance(call.func, ast.Attribute):
+            holder, name = ast.unparse(call.func.value), call.func.attr
+            if holder in HOLDERS:
+                continue
+            if holder == "os" and name == "open":
+                if not _flags(call) <= {"O_RDONLY"} or not _flags(call):
+                    found.add("os.open")
+            elif name in FUNCTIONS.get(holder, ()):
+                found.add(f"{holder}.{name}")
+            elif name == "open" and _WRITING & set(_mode(call, 0)) and isinstance(call.args[:1], list):
+                if (
+                    call.args
+                    and isinstance(call.args[0], ast.Constant)
+                    and set(str(call.args[0].value)) <= set("rwaxbt+")
+                ):
+                    found.add(".open")
+            elif name in METHODS:
+                found.add(f".{name}")
+    return found
+
+
+def test_nobody_else_writes_files() -> None:
+    files = {path.relative_to(ROOT).as_posix(): path for path in ROOT.rglob("*.py")}
+    found = {
+        name: writes_in(path.read_text(encoding="utf-8")) for name, path in files.items() if name != HOME
+    }
+    judged = {name: set(uses) for name, uses in JUDGED.items()}
+    assert {name: uses for name, uses in found.items() if uses} == judged, (
+        "files are written by palaestrai_mosaik.files; what writes none is judged here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "use"),
+    [
+        ("open('x', 'w')", "open"),
+        ("open('x', mode='ab')", "open"),
+        ("open('x', mode)", "open"),
+        ("path.open('w')", ".open"),
+        ("path.write_text('x')", ".write_text"),
+        ("import os\nos.replace('x', 'y')", "os.replace"),
+        ("import os\nos.open('x', os.O_WRONLY | os.O_CREAT)", "os.open"),
+        ("import os\nos.open('x', flags)", "os.open"),
+        ("from os import replace as put\nput('x', 'y')", "os.replace"),
+        ("from tempfile import mkdtemp\nmkdtemp()", "tempfile.mkdtemp"),
+        ("import shutil\nshutil.rmtree('x')", "shutil.rmtree"),
+        ("frame.to_csv('x')", ".to_csv"),
+        ("pq.ParquetWriter('x', schema)", "pq.ParquetWriter"),
+        ("figure.savefig('x')", ".savefig"),
+        ("(folder / 'x').mkdir()", ".mkdir"),
+    ],
+)
+def test_a_new_writer_would_be_found(text: str, use: str) -> None:
+    assert use in writes_in(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open('x')",
+        "open('x', 'rb')",
+        "path.open(encoding='utf-8')",
+        "import os\nos.open(os.devnull, os.O_RDONLY)",
+        "from palaestrai_mosaik import files\nfiles.remove('x')",
+        "DesignFolder.open(path)",
+    ],
+)
+def test_what_reads_is_none(text: str) -> None:
+    assert writes_in(text) == set()
