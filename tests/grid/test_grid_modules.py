@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import sys
+import types
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +17,15 @@ import pandapower.networks
 import pandapower.timeseries
 import pandas as pd
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pandapower.io_utils import JSONSerializableClass
+from support.documents import DUMMY, document, environment, named, phase
 
+from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.environment.grid import net_file
+from palaestrai_mosaik.environment.grid.net_file import read_net
 from palaestrai_mosaik.environment.grid.network import load_grid
 from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.importing import only_modules
@@ -36,16 +48,16 @@ def test_a_grid_file_brings_no_other_modules(tmp_path, monkeypatch) -> None:
         inner["data"][0][0] = bad
         for name, changed in (
             ("top", data | {"_object": data["_object"] | {"name": bad}}),
-            ("escaped", data | {"_object": data["_object"] | {"name": json.dumps(bad)}}),
+            ("attribute", data | {"_object": data["_object"] | {"name": _characteristic(more=bad)}}),
             ("in-table", _with_table(data, json.dumps(inner))),
             ("not-json", _with_table(data, json.dumps(inner)[:-1] + ",}")),
         ):
             (tmp_path / f"{name}.json").write_text(json.dumps(changed).replace("_module", "\\u005fmodule"))
-            with pytest.raises(SimulationError, match=r"'planted' is not allowed|is no JSON"):
+            with pytest.raises(SimulationError, match=r"'planted' is not allowed|cannot be made"):
                 load_grid(f"{name}.json")
         assert not (tmp_path / "exploded").exists()
-    with contextlib.suppress(SimulationError):
-        load_grid("top.json")
+    with contextlib.suppress(Exception):
+        pp.from_json("top.json")
     assert (tmp_path / "exploded").exists(), "pandapower has imported it, so the test above can fail"
 
 
@@ -61,14 +73,14 @@ def test_a_grid_file_has_no_parts_but_those_of_nets(tmp_path) -> None:
     data = json.loads(pp.to_json(net))
     name = {"_module": "numpy", "_class": "str_", "_object": "pandas"}
     for part, said in (
-        (elsewhere | {"orient": "split"}, "its table is no JSON"),
+        (elsewhere | {"orient": "split"}, "whose table is no JSON"),
         (
             {"_module": "pandas", "_class": "read_pickle", "_object": "e.pkl"},
             "module 'pandas' is not allowed",
         ),
         ({"_module": "numpy", "_class": "function", "_object": "load"}, "module 'numpy' is not allowed"),
         ({"_module": "builtins", "_class": "dict", "_object": [["a", 1]]}, "'builtins' is not allowed"),
-        ({"_module": name, "_class": "read_pickle", "_object": "e.pkl"}, "its name is no text"),
+        ({"_module": name, "_class": "read_pickle", "_object": "e.pkl"}, "a class that is no text"),
         ({"_module": "pandapower", "_class": "from_pickle", "_object": "e.p"}, "'pandapower' is not allowed"),
     ):
         file = tmp_path / "bad.json"
@@ -78,6 +90,313 @@ def test_a_grid_file_has_no_parts_but_those_of_nets(tmp_path) -> None:
         if part["_object"] == elsewhere["_object"]:
             net = pp.from_json_string(file.read_text())
             assert list(net.bus.name) == ["b"], "pandapower reads the other file, so the test can fail"
+
+
+def _characteristic(kind: str = "Characteristic", **more: Any) -> dict[str, Any]:
+    """Return a characteristic as it stands in a file, with ``more`` attributes."""
+    attributes = {"x_vals": [0.0, 1.0], "y_vals": [0.0, 1.0], "index": 0} | more
+    return {
+        "_module": "pandapower.control.util.characteristic",
+        "_class": kind,
+        "_object": json.dumps(attributes),
+    }
+
+
+def _small_net() -> Any:
+    """Return a net in which a controller calls a characteristic with what stands in a table."""
+    net = pp.create_empty_network()
+    first, second = pp.create_bus(net, 20.0), pp.create_bus(net, 20.0)
+    pp.create_ext_grid(net, first)
+    pp.create_line(net, first, second, 1.0, "NAYY 4x50 SE")
+    pp.create_load(net, second, 0.01, name="0.5")
+    pp.control.Characteristic(net, [0, 1], [0, 1])
+    pp.control.CharacteristicControl(net, "load", "q_mvar", 0, "load", "p_mw", 0, 0)
+    return net
+
+
+def _without_empty_tables(text: str) -> Any:
+    """Return what a net's file holds, which is read in no time."""
+    data = json.loads(text)
+    tables = data["_object"]
+    empty = [
+        name
+        for name, one in tables.items()
+        if isinstance(one, dict) and '"data":[]' in one.get("_object", "")
+    ]
+    return data | {"_object": {name: one for name, one in tables.items() if name not in empty}}
+
+
+def _with_object(net: Any, part: Any) -> str:
+    """Return the text of ``net`` with ``part`` in the place of its characteristic."""
+    data = _without_empty_tables(pp.to_json(net))
+    entry = data["_object"]["characteristic"]
+    inner = json.loads(entry["_object"])
+    inner["data"][0][inner["columns"].index("object")] = part
+    entry["_object"] = json.dumps(inner)
+    return json.dumps(data)
+
+
+_CALL = {
+    "_module": "palaestrai_mosaik.execution.cluster.slurm",
+    "_class": "function",
+    "_object": "_call",
+}
+
+
+@pytest.mark.parametrize("command", ["check", "graph", "start"])
+def test_a_grid_file_calls_no_function_of_this_package(command, tmp_path, monkeypatch, capsys) -> None:
+    """A function that starts a program stands where a controller calls it with the name of a load."""
+    script = tmp_path / "planted.sh"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/exploded\n")
+    script.chmod(0o755)
+    net = _small_net()
+    net.load.loc[0, "name"] = str(script)
+    net.controller.object[0].input_variable = "name"
+    (tmp_path / "evil.json").write_text(_with_object(net, _CALL))
+    grid = "palaestrai_mosaik.environment.grid:GridEnvironment"
+    nobody = {"name": "a", "muscle": named(f"{DUMMY}:DummyMuscle"), "sensors": ["w.*"], "actuators": []}
+    written = document(phase([environment("w", grid, grid="evil.json")], [nobody]))
+    (tmp_path / "run.yml").write_text(yaml.safe_dump(written.canonical))
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "run.yml", "--allow-modules", ""]) != 0
+    told = capsys.readouterr()
+    assert "module 'palaestrai_mosaik.execution.cluster.slurm' is not allowed" in told.out + told.err
+    assert not (tmp_path / "exploded").exists()
+    with contextlib.suppress(Exception):
+        pp.runpp(pp.from_json("evil.json"), run_control=True)
+    assert (tmp_path / "exploded").exists(), "pandapower calls it, so the test above can fail"
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (_CALL, "is not allowed"),
+        ({"_module": "os", "_class": "function", "_object": "system"}, "module 'os' is not allowed"),
+        ({"_module": "json", "_class": "function", "_object": "loads"}, "has no class 'function'"),
+        ({"_module": "json", "_class": "JSONDecoder", "_object": "{}"}, "none that nets consist of"),
+        (_characteristic(satisfies="x"), "with the attribute 'satisfies'"),
+        (_characteristic(from_dict=1), "with the attribute 'from_dict'"),
+        (_characteristic(__class__=1), "with the attribute '__class__'"),
+        (_characteristic(__deepcopy__=1), "with the attribute '__deepcopy__'"),
+        (_characteristic(more=_CALL), "is not allowed"),
+        (_characteristic(more=[{"deep": [_CALL]}]), "is not allowed"),
+        (_characteristic("SplineCharacteristic", _interpolator=[1]), "an interpolator of its own"),
+        (_characteristic("SplineCharacteristic", interpolator=[1]), "with the attribute 'interpolator'"),
+    ],
+)
+def test_what_a_controller_calls_is_not_in_the_file(part, said, tmp_path) -> None:
+    (tmp_path / "net.json").write_text(_with_object(_small_net(), part))
+    with only_modules(("json",)), pytest.raises(SimulationError, match=re.escape(said)):
+        load_grid(str(tmp_path / "net.json"))
+
+
+def test_a_key_that_is_there_twice_hides_nothing(tmp_path, monkeypatch) -> None:
+    """A reader that calls a hook for every mapping sees the first one, too."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "planted_twice.py").write_text("import os\nos.mkdir('exploded')\n")
+    monkeypatch.chdir(tmp_path)
+    bad = json.dumps({"_module": "planted_twice", "_class": "X", "_object": "{}"})
+    text = pp.to_json(_small_net()).replace('"name"', f'"name": {bad}, "name"', 1)
+    (tmp_path / "net.json").write_text(text)
+    with only_modules(()), pytest.raises(SimulationError, match="has the key 'name' twice"):
+        load_grid("net.json")
+    assert not (tmp_path / "exploded").exists()
+    with contextlib.suppress(Exception):
+        pp.from_json("net.json")
+    assert (tmp_path / "exploded").exists(), "pandapower imports it, so the test above can fail"
+
+
+# --- whatever a file names --------------------------------------------------------------------
+
+#: what somebody may name: functions and classes of the standard library, of ours, of what we need
+_NAMES = st.tuples(
+    st.sampled_from(
+        [
+            *("canary", "canary.inner", "builtins", "os", "posix", "subprocess", "runpy", "ctypes", "pickle"),
+            *("numpy", "pandas", "pandas.io.pickle", "networkx", "shapely", "json", "pathlib", "antigravity"),
+            *(
+                "pandapower",
+                "pandapower.auxiliary",
+                "pandapower.file_io",
+                "pandapower.timeseries.output_writer",
+            ),
+            *("pandapower.control.util.characteristic", "pandapower.control.controller.const_control"),
+            *(
+                "palaestrai_mosaik.execution.cluster.slurm",
+                "palaestrai_mosaik.importing",
+                "pandas.core.frame",
+            ),
+        ]
+    ),
+    st.sampled_from(
+        [
+            *("function", "method", "type", "exec", "eval", "system", "Popen", "CDLL", "Called", "called"),
+            *("Serializable", "load", "read_pickle", "from_pickle", "Path", "array", "Index", "DataFrame"),
+            *(
+                "OutputWriter",
+                "Characteristic",
+                "SplineCharacteristic",
+                "ConstControl",
+                "pandapowerNet",
+                "_call",
+            ),
+        ]
+    ),
+    st.sampled_from(["called", "_call", "system", "{}", "[]", '{"x_vals": [1]}', "e.pkl", 1, None, [], {}]),
+)
+_OF_DATA = {"pandapowerNet", "array", "Index", "DataFrame", "Characteristic", "SplineCharacteristic"}
+_OF_DATA |= {"ConstControl"}
+
+
+def _places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return where something stands, in texts inside of texts, too; the last key of each table alone."""
+    found = [path]
+    if isinstance(node, str) and node[:1] in ("{", "["):
+        found += _places(json.loads(node), (*path, None))
+    elif isinstance(node, dict):
+        for key, one in node.items():
+            found += _places(one, (*path, key))
+    elif isinstance(node, list):
+        for place, one in enumerate(node[:3]):
+            found += _places(one, (*path, place))
+    return found
+
+
+def _put(node: Any, path: tuple[Any, ...], part: Any) -> Any:
+    """Return ``node`` with ``part`` at ``path``; ``None`` in it leads into a text."""
+    if not path:
+        return part
+    first, *rest = path
+    if first is None:
+        return json.dumps(_put(json.loads(node), tuple(rest), part))
+    copied = dict(node) if isinstance(node, dict) else list(node)
+    copied[first] = _put(node[first], tuple(rest), part)
+    return copied
+
+
+class _Watched:
+    """While it is entered, it lists what is imported, started, or called among what nobody may name."""
+
+    _EVENTS = ("import", "subprocess.Popen", "os.system", "os.exec", "ctypes.dlopen", "pickle.find_class")
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.on = False
+
+    def called(self, *_: Any, **__: Any) -> Any:
+        self.seen.append("called")
+        return {}
+
+    def heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.on and event in self._EVENTS:
+            self.seen.append(f"{event} {arguments!r:.100}")
+
+    def __enter__(self) -> list[str]:
+        self.seen.clear()
+        self.on = True
+        return self.seen
+
+    def __exit__(self, *_: object) -> None:
+        self.on = False
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[_Watched]:
+    watch = _Watched()
+
+    class Serializable(JSONSerializableClass):
+        from_dict = watch.called
+
+    for name in ("canary", "canary.inner"):
+        module = types.ModuleType(name)
+        vars(module).update(called=watch.called, Called=watch.called, system=watch.called)
+        vars(module).update(Serializable=Serializable)
+        sys.modules[name] = module
+    sys.addaudithook(watch.heard)
+    read_net("net", json.dumps(_TEXT))  # what pandas and pandapower import when they are first needed
+    yield watch
+    for name in ("canary", "canary.inner"):
+        del sys.modules[name]
+
+
+_TEXT = _without_empty_tables(pp.to_json(_small_net()))
+_PATHS = [path for path in _places(_TEXT) if path]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(path=st.sampled_from(_PATHS), named=_NAMES)
+def test_nothing_that_a_grid_file_names_is_imported_or_called(path, named, watched) -> None:
+    """Any node of a net's file becomes a part of any class: it is refused, or data."""
+    module, kind, content = named
+    text = json.dumps(_put(_TEXT, path, {"_module": module, "_class": kind, "_object": content}))
+    with only_modules(()), watched as seen:
+        try:
+            net = read_net("net", text)
+        except SimulationError:
+            net = None
+    assert seen == []
+    assert net is None or kind in _OF_DATA
+
+
+def test_what_is_imported_or_called_would_be_found(watched) -> None:
+    """So the test above can fail: pandapower itself hands out functions, and imports modules."""
+    for part, said in (
+        ({"_module": "canary", "_class": "Serializable", "_object": "{}"}, "called"),
+        ({"_module": "antigravity_", "_class": "X", "_object": "{}"}, "import ('antigravity_'"),
+    ):
+        with watched as seen, contextlib.suppress(Exception):
+            pp.from_json_string(json.dumps(part))
+        assert any(said in one for one in seen), said
+
+
+# --- nothing is lost --------------------------------------------------------------------------
+
+
+def test_a_net_is_read_as_pandapower_reads_it(tmp_path) -> None:
+    net = pp.networks.mv_oberrhein()
+    net["more"] = [np.float64(1), np.int32(2), np.arange(3), {1, 2}, (1, 2), pd.Index([1]), pd.Series([1, 2])]
+    pp.control.ConstControl(net, "load", "p_mw", net.load.index[0])
+    text = pp.to_json(net)
+    mine, theirs = read_net("net", text), pp.from_json_string(text)
+    assert list(mine) == list(theirs)
+    for name, table in theirs.items():
+        if isinstance(table, pd.DataFrame) and name != "controller":
+            pd.testing.assert_frame_equal(mine[name], table, check_exact=True)
+        elif name not in ("controller", "more"):
+            assert repr(mine[name]) == repr(table), name
+    assert repr(mine["more"]) == repr(theirs["more"])
+
+
+def test_every_controller_that_is_named_comes_back(tmp_path) -> None:
+    """The list of pandapower's classes is of classes that are there, and they are read as pandapower reads them."""
+    net = pp.networks.mv_oberrhein()
+    control, trafo, load = pp.control, net.trafo.index[0], net.load.index[0]
+    source = pp.timeseries.DFData(pd.DataFrame({"p": [1.0, 2.0]}))
+    control.ConstControl(net, "load", "p_mw", load, profile_name="p", data_source=source)
+    control.DiscreteTapControl(net, trafo, 0.98, 1.02)
+    control.ContinuousTapControl(net, net.trafo.index[1], 1.0)
+    for kind in (control.Characteristic, control.SplineCharacteristic, control.LogSplineCharacteristic):
+        kind(net, np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 2.0, 4.0, 5.0]))
+    control.CharacteristicControl(net, "load", "q_mvar", load, "load", "p_mw", load, 0)
+    control.TapDependentImpedance(net, trafo, 0)
+    control.VmSetTapControl(net, 1, 0)
+    shunt = pp.create_shunt(net, net.bus.index[0], 0.1, max_step=3)
+    control.DiscreteShuntController(net, shunt, 1.0)
+    line = net.line.index[0]
+    gen = net.sgen.index[0]
+    control.BinarySearchControl(net, True, "sgen", "q_mvar", [gen], [1], "res_line", "q_to_mvar", [line], 0.1)
+    text = pp.to_json(net)
+    with only_modules(()):
+        mine = read_net("net", text)
+    theirs = pp.from_json_string(text)
+    for table in ("controller", "characteristic"):
+        for one, other in zip(mine[table].object, theirs[table].object, strict=True):
+            assert type(one) is type(other)
+            assert repr(sorted(vars(one).items())) == repr(sorted(vars(other).items()))
+    assert mine.characteristic.object[1](2.5) == theirs.characteristic.object[1](2.5)
+    for module, names in net_file._OBJECTS.items():
+        for name in names:
+            net_file._class(module, name)
 
 
 def test_nets_with_controllers_are_taken(tmp_path) -> None:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import logging
 import os
 import zipfile
@@ -35,7 +34,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -47,30 +45,13 @@ import pandas as pd
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import SimulationError, did_you_mean
-from palaestrai_mosaik.importing import limit, refusal
 
+from .net_file import read_net
 from .profiles import QUANTITIES, Assignment, Profiles
 
 logger = logging.getLogger(__name__)
 
 _FORMAT = 1
-_NUMBERS = ("bool", "bool_", "float16", "float32", "float64", "int8", "int16", "int32", "int64")
-#: tables, of which the file holds the text: module, class
-_TABLES = frozenset((module, "DataFrame") for module in ("pandas", "pandas.core.frame")) | frozenset(
-    (module, "Series") for module in ("pandas", "pandas.core.series")
-)
-#: what else a net's file consists of, beside :func:`_controllers`
-_PARTS = frozenset(
-    {
-        ("pandapower.auxiliary", "pandapowerNet"),
-        ("geopandas.geodataframe", "GeoDataFrame"),
-        ("networkx", "MultiGraph"),
-        *(("builtins", name) for name in ("complex", "frozenset", "set", "tuple")),
-        *(("numpy", name) for name in ("array", *_NUMBERS, "uint8", "uint16", "uint32", "uint64")),
-        *(("pandas", name) for name in ("DatetimeIndex", "Index", "MultiIndex", "RangeIndex")),
-        *(("shapely", name) for name in ("LineString", "Point", "Polygon")),
-    }
-)
 #: grids that a process keeps
 _KEPT = 4
 _SIMBENCH = "simbench:"
@@ -128,78 +109,10 @@ def _from_file(name: str) -> Grid:
         raise SimulationError(f"grid: there is no file {name!r} (working directory: {Path.cwd()})")
     try:
         text = Path(name).read_text(encoding="utf-8")
-        if limit() is not None:
-            _check_allowed(name, text)
-        net = pp.from_json_string(text)
-    except SimulationError:
-        raise
-    except Exception as error:
-        raise SimulationError(f"grid: {name!r} cannot be read as a pandapower net: {error}") from error
-    if not isinstance(net, pp.pandapowerNet):
-        raise SimulationError(f"grid: {name!r} holds a {type(net).__name__}, not a pandapower net")
+    except (OSError, ValueError) as error:
+        raise SimulationError(f"grid: {name!r} cannot be read: {error}") from error
+    net = read_net(name, text)
     return Grid(name, net, profiles_of(net))
-
-
-def _check_allowed(name: str, text: str) -> None:
-    """Raise :class:`SimulationError` if the net's file has parts of other classes than nets consist of.
-
-    pandapower makes a part of whatever its ``_module`` and ``_class`` name, also parts inside of texts inside
-    of parts. A class of another module must be of an allowed one; a table must be in the file itself, as
-    pandapower would read another file, which nobody has checked.
-    """
-    waiting: list[Any] = [json.loads(text)]
-    while waiting:
-        part = waiting.pop()
-        if _is_json(part):
-            try:
-                part = json.loads(part)
-            except ValueError:
-                if "_module" in part or "\\u" in part:
-                    raise SimulationError(
-                        f"grid: {name!r} has a part that is no JSON: {part[:60]!r}"
-                    ) from None
-        if isinstance(part, dict):
-            if "_module" in part and "_class" in part:
-                fault = _fault_of(part)
-                if fault is not None:
-                    raise SimulationError(
-                        f"grid: {name!r} has a part of class {part['_class']!r:.60}: {fault}"
-                    )
-            waiting += part.values()
-        elif isinstance(part, list):
-            waiting += part
-
-
-def _fault_of(part: dict[str, Any]) -> str | None:
-    module, kind = part["_module"], part["_class"]
-    if not (isinstance(module, str) and isinstance(kind, str)):
-        # (pandapower makes the inner parts first: a part may become a name)
-        return f"its name is no text, but {(module, kind)!r:.60}"
-    if (module, kind) in _TABLES:
-        text = part.get("_object")
-        return None if _is_json(text) else f"its table is no JSON, but {text!r:.60}"
-    return None if (module, kind) in _PARTS or (module, kind) in _controllers() else refusal(module)
-
-
-def _is_json(part: Any) -> bool:
-    """Whether it is a text that begins as a mapping or a list of JSON does."""
-    return isinstance(part, str) and part.lstrip()[:1] in ("{", "[")
-
-
-@cache
-def _controllers() -> frozenset[tuple[str, str]]:
-    """Return pandapower's own controllers, characteristics and sources of their data: module, class."""
-    from pandapower.control.basic_controller import BasicCtrl
-    from pandapower.control.util.characteristic import Characteristic
-    from pandapower.timeseries.data_sources.frame_data import DFData
-
-    found: set[tuple[str, str]] = set()
-    waiting: list[Any] = [BasicCtrl, Characteristic, DFData]
-    while waiting:
-        kind = waiting.pop()
-        found.add((kind.__module__, kind.__name__))
-        waiting += kind.__subclasses__()
-    return frozenset(pair for pair in found if pair[0].startswith("pandapower."))
 
 
 def profiles_of(net: Any) -> Profiles:
@@ -374,5 +287,5 @@ def _read(name: str, data: bytes) -> Grid:
         for array in (table, *(a for one in assignments.values() for a in (one.columns, one.factors))):
             array.flags.writeable = False
         profiles = Profiles(table, assignments, first, int(arrays["resolution"]))
-        net = pp.from_json_string(arrays["net"].tobytes().decode())
+        net = read_net(name, arrays["net"].tobytes().decode())
     return Grid(name, net, profiles)
