@@ -44,6 +44,8 @@ _LIBRARIES = (
     "mosaik",
     "networkx",
     "yaml",
+    "hypothesis",
+    "_pytest.pytester",
 )
 #: a program that cannot be loaded, or misses a name, says nothing about a row
 _NO_BEHAVIOUR = (ImportError, SyntaxError, NameError)
@@ -148,6 +150,8 @@ class _Server:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         environment.pop("PALAESTRAI_MOSAIK_REQUIRE", None)
         environment |= {"PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        # nothing is compiled for later, so plugins, whose assertions pytest rewrites, would cost seconds
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(self.tree / "tests" / "support" / "mutations.py"), "--serve"],
             cwd=self.tree,
@@ -170,10 +174,10 @@ class _Server:
             return self._ask(tests)
         place = self.tree / PACKAGE / mutation.file
         sound = place.read_text(encoding="utf-8")
-        mutated = mutation.applied(sound)
         try:
+            mutated = mutation.applied(sound)
             compile(mutated, str(place), "exec")
-        except SyntaxError as error:
+        except (ValueError, SyntaxError) as error:
             return Verdict("broken", str(error))
         try:
             place.write_text(mutated, encoding="utf-8")
@@ -191,8 +195,6 @@ class _Server:
 def _serve() -> None:
     for name in _LIBRARIES:
         __import__(name)
-    import pytest  # noqa: F401
-
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         answers.write(json.dumps(_forked(json.loads(line))) + "\n")
@@ -234,7 +236,7 @@ def _tested(tests: list[str], folder: str) -> list[str]:
     import pytest
 
     watch = _Watch()
-    options = ["-q", "-x", "--slow", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={folder}/tests"]
+    options = ["-q", "-x", "--slow", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
     pytest.main([*options, *tests], plugins=[watch])
     return [watch.outcome, watch.why]
 
