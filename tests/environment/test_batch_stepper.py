@@ -166,6 +166,30 @@ def test_what_an_incarnation_offers():
     assert [r.uid for r in environment.baseline.rewards] == ["reward"]
 
 
+def test_dtypes_that_are_not_declared():
+    """float64 for states and observations, int32 for actions: any other is refused, or was never given."""
+    given = []
+
+    class Plain(Counters):
+        state_dtypes = observation_dtypes = None
+
+        def get_action_results(self, last_states: Any, actions: Any) -> Any:
+            given.append(([one.dtype for one in last_states], [one.dtype for one in actions]))
+            return self._with([last_states[0] + actions[0], last_states[1] + 0.5])
+
+        def _with(self, states: Any) -> Any:
+            return super()._with([one.astype(np.float64) for one in states])
+
+    stepper = BatchStepper(set_up(Plain(batch=2)))
+    stepper.reset()
+    assert stepper.step(np.array([[1.0], [2.0]])).readings[:, 2].tolist() == [1.5, 1.5]
+    assert given == [([np.dtype(np.float64)] * 2, [np.dtype(np.int32)])]
+    with pytest.raises(ContractError, match="state 1 has dtype int32, declared is float64"):
+        broken(state_dtypes=None).reset()
+    with pytest.raises(ContractError, match="observation 1 has dtype int32, declared is float64"):
+        broken(observation_dtypes=None).reset()
+
+
 def broken(**functions: Any) -> BatchStepper:
     """Return the stepper of an environment with these functions or declarations instead."""
     return BatchStepper(set_up(type("Broken", (Counters,), functions)(batch=2)))

@@ -128,7 +128,12 @@ def test_a_chosen_batch_is_exactly_these_sessions():
     batch = environment.select_session_batch(np.array([2, 0, 2]))
     assert batch.actions[0].tolist() == [[6, 0, 0], [1, 2, 3], [6, 0, 0]]
     batch.setup()
-    assert BatchStepper(batch).reset().readings.ravel().tolist() == [30, 10, 30]
+    stepper = BatchStepper(batch)
+    assert stepper.reset().readings.ravel().tolist() == [30, 10, 30]
+    for _ in range(3):
+        state = stepper.step(np.zeros((3, 1)))
+    assert state.readings.ravel().tolist() == [30, 13, 30]
+    assert state.terminated.tolist() == [False, True, False]
     environment.rng = seeding.generator(3)
     assert environment.sample_session_batch(64).batch == 3
     assert environment.sample_session_batch(64, replace=True).batch == 64

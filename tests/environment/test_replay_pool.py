@@ -52,6 +52,9 @@ def test_what_is_loaded_comes_out():
     # nothing was recorded after the last action, and nothing says that the world ended
     np.testing.assert_array_equal(pool.sessions.by_session["final.0"], [[12, 0], [22, 0]])
     assert not pool.sessions.by_session["terminated"].any()
+    # the next ones take their place
+    pool.load_sessions(OBSERVED[1:], DONE[1:], REWARDED[1:])
+    assert (len(pool), pool.actions[0].tolist()) == (1, [[4, 5, 6]])
 
 
 def test_several_observations_and_actions_of_their_own_shapes_and_dtypes():
@@ -139,7 +142,11 @@ def test_sampling_is_uniform_and_without_replacement_if_not_asked_for():
     # 1200 expected of each, standard deviation 26.8
     assert (abs(counts - 1200) < 140).all()
     assert sorted(pool.sample(64, np.random.default_rng(0))) == list(range(10))
-    assert len(pool.sample(64, np.random.default_rng(0), replace=True)) == 64
+    many = np.array([pool.sample(12, np.random.default_rng(i), replace=True) for i in range(1000)])
+    assert many.shape == (1000, 12)
+    # 1200 expected of each, standard deviation 32.9; and each place of a sample has all of them
+    assert (abs(np.bincount(many.ravel(), minlength=10) - 1200) < 170).all()
+    assert all(len(set(column)) == 10 for column in many.T.tolist())
     assert draws[5].tolist() == pool.sample(4, np.random.default_rng(5)).tolist()
 
 
@@ -350,12 +357,12 @@ def test_a_pool_may_be_larger_than_memory(tmp_path):
         import numpy as np
         from palaestrai_mosaik.environment.batch import BatchStepper
         from palaestrai_mosaik.environment.replay import SessionPoolEnvironment
+        used = 1024 * next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmData"))
+        resource.setrlimit(resource.RLIMIT_DATA, (used + 40_000_000,) * 2)
         environment = SessionPoolEnvironment(source={{"pool": {str(tmp_path / "pool")!r}}}, batch=64)
         environment.rng = np.random.default_rng(1)
         environment.setup()
         stepper = BatchStepper(environment)
-        used = 1024 * next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmData"))
-        resource.setrlimit(resource.RLIMIT_DATA, (used + 24_000_000,) * 2)
         try:
             np.load({str(tmp_path / "pool" / "observation.0.npy")!r})
         except MemoryError:

@@ -73,6 +73,29 @@ def test_parameters_of_filters_that_do_nothing_are_told():
     assert [line for line, message in told if "'merge_actuators' has no effect" in message] == [10]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("load: {}", f"load: {{{key}: {value}}}", key)
+        for key, value in {
+            "mode": "train",
+            "strict": "true",
+            "repeat": "3",
+            "sensors": "[one.x]",
+            "actuators": "[one.x]",
+        }.items()
+    ]
+    + [('brain: {name: "b:B"}', 'brain: {name: "b:B", uid: other}', "uid")],
+)
+def test_what_palaestrai_passes_over_is_told_and_changes_nothing(old: str, new: str, key: str):
+    assert DOCUMENT.count(old) == 1
+    changed = DOCUMENT.replace(old, new)
+    assert loads(changed).hash == loads(DOCUMENT).hash
+    told = [(line, message) for line, message in hints(changed) if message.startswith(f"{key!r} has no effect")]
+    assert {line for line, _ in told} == {10}
+    assert "palaestrAI passes over it" in told[0][1]
+
+
 def test_a_document_of_ours_is_not_compared_with_palaestrai():
     ours = DOCUMENT.replace("palaestrai.simulation:Vanilla", "palaestrai_mosaik.simulation:Vanilla")
     assert [line for line, _ in hints(ours)] == [10, 13]

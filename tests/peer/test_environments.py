@@ -215,6 +215,19 @@ def test_a_condition_asks_brains_and_about_the_phase(log):
     ]
     assert [phase.episodes for phase in result.phases] == [2]
     assert episodes["steps"].tolist() == [3, 0]
+    assert "environment_flow_control was asked" not in log
+
+
+@pytest.mark.parametrize(("told", "episodes", "asked"), [(True, 2, [0, 1]), (False, 4, [])])
+def test_a_condition_is_asked_about_evaluations_if_it_says_so(log, told, episodes, asked):
+    ends = [
+        named(f"{PARTS}:Examined", told=told),
+        named("palaestrai.experiment:VanillaRunGovernorTerminationCondition"),
+    ]
+    one = phase([environment(max_iter=3)], [agent()], episodes=4, evaluate_every=1)
+    result = execute(document(one, run=ends))
+    assert log == [f"a evaluated {number}" for number in asked]
+    assert result.phases[0].episodes == episodes
 
 
 def test_a_condition_asks_environments():

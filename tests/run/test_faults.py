@@ -201,13 +201,17 @@ def test_patterns_name_sensors_and_actuators(tmp_path):
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_statistics_are_recorded_or_dropped(tmp_path, stored):
-    telling = agent("a", muscle=named(f"{PARTS}:Telling"))
+    """Those of a muscle, and those of a brain, which come with the row that it thinks about."""
+    telling = agent("a", muscle=named(f"{PARTS}:Telling"), brain=named(f"{PARTS}:TellingBrain"))
     doc = document(phase(agents=[telling]))
     if not stored:
         execute(doc)
         return
     with Store(tmp_path) as store:
         execute(doc, store=store)
-        found = store.statistics("latest")
-    assert found["value"].tolist() == list(range(10))
-    assert found["step"].tolist() == list(range(10))
+        found = {key: store.statistics("latest", key=key) for key in ("reading", "objective")}
+    for rows in found.values():
+        assert rows["step"].tolist() == list(range(10))
+    assert found["reading"]["value"].tolist() == list(range(10))
+    # the objective of the dummy environment's steps: the number of the step
+    assert found["objective"]["value"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 0.0]

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from support.documents import DUMMY, agent, document, environment, named, phase
 
+from palaestrai_mosaik.agent.library.dummy import DummyBrain
 from palaestrai_mosaik.errors import RunInterrupted
 from palaestrai_mosaik.run import Interrupt, Progress, execute
 from palaestrai_mosaik.store import Store
@@ -71,6 +72,32 @@ def test_adding_an_agent_changes_nobody_elses_stream(tmp_path):
     more = {**TWO_WORLDS, "agents": [agent("new", 3, count=1, uid="slow"), *TWO_WORLDS["agents"]]}
     together = digests(tmp_path, document(phase(**more)), "two")
     assert alone.items() <= together.items()
+
+
+class Seeded(DummyBrain):
+    """Notes what it is given to draw with."""
+
+    given: list[tuple[str, int, float]] = []
+
+    def setup(self):
+        self.given.append((self.name, self.seed, float(self.rng.random())))
+
+
+def test_brains_have_seeds_and_generators_of_their_own():
+    def given(seed, *names):
+        Seeded.given.clear()
+        agents = [agent(name, brain=named(f"{__name__}:Seeded")) for name in names]
+        execute(document(phase(agents=agents), phase(agents=agents), seed=seed))
+        return set(Seeded.given)
+
+    first = given(1, "a", "b")
+    assert given(1, "a", "b") == first
+    # each in each phase, whoever else is there, and others with another seed of the document
+    assert given(1, "b") < first
+    assert len(first) == len({seed for _, seed, _ in first}) == len({drawn for *_, drawn in first}) == 4
+    other = given(2, "a", "b")
+    for place in (1, 2):
+        assert not {one[place] for one in first} & {one[place] for one in other}
 
 
 SCRIPT = """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import pytest
 from support.documents import document, named, phase
 from support.learning import HERE, follower, learner, noted, track
 
+from palaestrai_mosaik.agent import Brain, BrainDumper
+from palaestrai_mosaik.agent.library.dummy import DummyMuscle
 from palaestrai_mosaik.errors import BrainDumpError, DocumentError
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store import Store
@@ -86,8 +90,13 @@ def test_models_travel_between_agents_and_runs(tmp_path):
     with Store(tmp_path / "s") as store:
         teacher = follower(snapshots={"every": 1})
         execute(document(phase(WORLD, [teacher], episodes=2), uid="school"), store=store)
-        for keys in ({"phase": 0}, {"phase_name": "phase_0"}, {"phase": 0, "snapshot": "episode-1"}):
-            source = {"experiment_run": "school", "agent": "a", **keys}
+        ours = {"experiment_run": "school", "agent": "a"}
+        theirs = {"experiment_id": "school", "agent_name": "a"}
+        for source in (
+            {**ours, "phase": 0},
+            {**theirs, "phase_name": "phase_0"},
+            {**ours, "phase": "phase_0", "snapshot": "episode-1"},
+        ):
             pupil = {**follower(log, load=source), "name": "pupil"}
             execute(document(phase(WORLD, [pupil], mode="test"), uid="work"), store=store)
     assert loaded(log) == [6, 6, 3]
@@ -112,6 +121,33 @@ def test_load_without_anyone_to_do_it_is_an_error(tmp_path):
     mute = learner(brain=named(f"{HERE}:Hearing", log=str(tmp_path / "log")), load={})
     with pytest.raises(BrainDumpError, match=r"neither Hearing\.load nor Gauss\.prepare_model"):
         execute(document(phase(WORLD, [follower()]), phase(WORLD, [mute])))
+
+
+def test_a_muscle_loads_the_dump_with_its_tag(tmp_path):
+    """A brain that stores two dumps, and a muscle that loads one of them."""
+    one = learner(brain=named(f"{__name__}:TwoDumps"), muscle=named(f"{__name__}:Actor"))
+    execute(document(phase(WORLD, [one]), load()), store=Store(tmp_path))
+    assert Actor.found == [b"actor", b"critic", b"head"]
+
+
+class TwoDumps(Brain):
+    """Keeps three dumps."""
+
+    def thinking(self, muscle_id, data_from_muscle):
+        return None
+
+    def store(self):
+        for tag in ("", "actor", "critic"):
+            BrainDumper.store_brain_dump(BytesIO((tag or "head").encode()), self._dumpers, tag)
+
+
+class Actor(DummyMuscle):
+    """Loads the dumps of :class:`TwoDumps`."""
+
+    found = []
+
+    def prepare_model(self):
+        Actor.found = [self.load(tag).read() for tag in ("actor", "critic", "")]
 
 
 def test_a_muscle_loads_what_its_brain_has_kept(tmp_path):

@@ -176,6 +176,10 @@ class Patient(TerminationCondition):
             brain.name: {"sum": float(tail.objective.sum())}
         }
 
+    def environment_flow_control(self, environment):
+        LOG.append("environment_flow_control was asked")
+        return SimulationFlowControl.CONTINUE, None
+
     def phase_flow_control(self, run_governor, message):
         told = message.flow_control_data.get("Patient", (None, {}))[1]
         counts = dict(run_governor.current_episode_counts)
@@ -193,6 +197,23 @@ class Sensitive(TerminationCondition):
 
     def check_termination(self, message, component=None):
         return any(reward.value >= self.reward for reward in message.rewards)
+
+
+class Examined(TerminationCondition):
+    """Ends the phase with the second evaluation; asks for the outcomes of evaluations if it is ``told``."""
+
+    def __init__(self, told: bool):
+        self.told = told
+
+    @property
+    def requires_evaluation_outcomes(self) -> bool:
+        return self.told
+
+    def evaluation_flow_control(self, run_governor, outcomes):
+        (outcome,) = outcomes
+        LOG.append(f"{outcome.agent_name} evaluated {outcome.evaluation_episode}")
+        over = outcome.evaluation_episode == 1
+        return SimulationFlowControl.STOP_PHASE if over else SimulationFlowControl.CONTINUE, None
 
 
 class Wordy(TerminationCondition):

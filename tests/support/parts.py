@@ -124,6 +124,13 @@ class Telling(DummyMuscle):
         return super().propose_actions(sensors, actuators_available)
 
 
+class TellingBrain(Brain):
+    """Reports the objective of the row that it thinks about."""
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        self.add_statistics("objective", self.memory.tail(1).objective[0])
+
+
 class Returning(Muscle):
     """Returns whatever ``what`` names, to break the contract."""
 
