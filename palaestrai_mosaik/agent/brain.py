@@ -131,7 +131,7 @@ class Brain(StatisticsMixin, ABC):
         """Learn from the newest row of :attr:`memory`.
 
         ``data_from_muscle`` is the second result of the muscle's ``propose_actions``. What
-        is returned goes to :meth:`Muscle.update`, unless it is ``None``, or false. Arrays always go.
+        is returned goes to :meth:`Muscle.update`, unless it is ``None``.
         """
 
     def thinking_batch(self, muscle_ids: Sequence[str], data_from_muscles: Sequence[Any]) -> Any:

@@ -34,6 +34,35 @@ def check_agent_keys(found: Findings, conditions: Iterable[Located], agents: Col
             found.error((*rules.place, *place), message)
 
 
+def check_phase_averages(
+    found: Findings, of_phases: Iterable[Iterable[Located]], of_run: Iterable[Located]
+) -> None:
+    """Check that every ``phase_avgN`` is asked: those of ``simulation`` stand in ``run_config``, too."""
+    asked = set(_phase_averages(of_run))
+    unasked = {
+        at.place: agent
+        for one in of_phases
+        for agent, at in _phase_averages(one).items()
+        if agent not in asked
+    }
+    for place, agent in unasked.items():
+        found.error(
+            place,
+            f"below 'simulation', {place[-1]} of agent {agent!r} is never asked; give it in a condition of run_config",
+        )
+
+
+def _phase_averages(conditions: Iterable[Located]) -> dict[str, Located]:
+    """Return where the first ``phase_avgN`` of each agent is."""
+    places: dict[str, Located] = {}
+    for params in _params(conditions, AGENT_KEYED_CONDITION):
+        for agent, thresholds in params.value.items():
+            for key in thresholds if isinstance(thresholds, dict) else ():
+                if str(key).startswith("phase_avg"):
+                    places.setdefault(agent, params.child(agent).child(key))
+    return places
+
+
 def check_evaluations(found: Findings, conditions: Sequence[Located], phases: Sequence[PhaseSpec]) -> None:
     """Check that there are evaluations for the conditions of ``run_config`` that ask for them."""
     training = [phase for phase in phases if phase.mode is Mode.TRAIN]

@@ -167,6 +167,12 @@ class ModelBuilder:
         listed = items_of(parts.get("conditions"))
         check_agent_keys(found, listed, raw.agents)
         warn_of_evaluations(found, listed)
+        params = parts.get("params")
+        for key in parameters(found, params):
+            found.error(
+                (*parts["params"].place, key),
+                f"unknown parameter {key!r}: a simulation controller takes none",
+            )
         bridge = choice(found, parts.get("bridge"), "bridge", {name: name for name in BRIDGES}, "agents")
         if "name" not in parts:
             if not faulty:

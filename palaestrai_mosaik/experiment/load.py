@@ -11,7 +11,7 @@ from typing import Any
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
-from .agent_conditions import check_evaluations
+from .agent_conditions import check_evaluations, check_phase_averages
 from .canonical import canonical_document, digest, plain_data
 from .cascade import Definitions, cascade
 from .check import ModelBuilder, header, run_config_of
@@ -19,7 +19,7 @@ from .effects import warn_of_no_effect
 from .located import Findings, Lines, Located, show
 from .model import RunDocument
 from .palaestrai_keys import hint
-from .readers import identifier
+from .readers import identifier, items_of
 from .sources import check_sources, warn_of_snapshots
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
@@ -111,6 +111,9 @@ def _document(data: Any, found: Findings, text: str) -> RunDocument:
     agents = raw[-1].agents if raw else ()
     conditions = builder.run_conditions(run_config_of(found, parts, definitions), agents, ("run_config",))
     sound = tuple(phase for phase in phases if phase is not None)
+    check_phase_averages(
+        found, [items_of(phase.simulation.get("conditions")) for phase in raw], builder.run_condition_items
+    )
     if not found.errors:
         check_evaluations(found, builder.run_condition_items, sound)
     if found.errors:

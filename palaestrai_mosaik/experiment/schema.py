@@ -130,6 +130,7 @@ def _simulation() -> Schema:
         "name": {"enum": list(CONTROLLERS)},
         "conditions": conditions,
         "bridge": {"enum": list(BRIDGES)},
+        "params": {"type": ["object", "null"], "maxProperties": 0},
     }
     return section_schema(SIMULATION, properties)
 

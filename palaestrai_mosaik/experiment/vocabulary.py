@@ -76,7 +76,9 @@ BODY = Section(
         "actuators",
     ),
 )
-SIMULATION = Section("simulation", ("name", "conditions", "bridge"), required=("name",))
+SIMULATION = Section(
+    "simulation", ("name", "conditions", "bridge", "params"), required=("name",), spellings=_PARAMS
+)
 PHASE_CONFIG = Section(
     "phase_config",
     ("mode", "workers", "episodes", "evaluate_every", "sync_every", "asynchronous"),

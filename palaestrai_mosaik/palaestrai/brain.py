@@ -97,7 +97,7 @@ class AdaptedBrain(Adapted, Brain):
             cast(BrainMemory, memory).replaying = False
         try:
             with self._thoughts():
-                return self.part.thinking(self.bodies[0].muscles[0], None)
+                return _update(self.part.thinking(self.bodies[0].muscles[0], None))
         except Exception as error:
             error.add_note(
                 f"{self.theirs.__name__}.thinking was asked for the muscles' first model, as palaestrAI does it: with "
@@ -115,7 +115,7 @@ class AdaptedBrain(Adapted, Brain):
             update = self.part.thinking(muscle_id, data)
         if self.filters:
             update = post_processed(self.filters, update)
-        return update
+        return _update(update)
 
     def pretrain(self) -> None:
         """Learn from what is replayed; as in palaestrAI, it is forgotten then, and nothing goes to the muscles."""
@@ -168,3 +168,11 @@ class AdaptedBrain(Adapted, Brain):
                 for key, value in figures(self.part.pop_statistics()):
                     self.add_statistics(key, value, allow_overwrite=True)
         self._dumper.check_saved()
+
+
+def _update(answer: Any) -> Any:
+    """Return what ``thinking`` of a brain of palaestrAI has given for its muscles.
+
+    There, what is false is no update; the truth value of arrays and frames says nothing, if they have one.
+    """
+    return answer if hasattr(answer, "__array__") or answer else None

@@ -30,7 +30,7 @@ from palaestrai_mosaik.run.brains import BrainKeeper, brain_keeper
 from palaestrai_mosaik.run.inspect import Inspection
 from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.run.learners import check_sources, make_learner
-from palaestrai_mosaik.run.parts import WorkerPlan, all_of, make_conditions, make_ports
+from palaestrai_mosaik.run.parts import WorkerPlan, all_conditions, all_of, make_ports
 from palaestrai_mosaik.run.replay import Standpoint
 from palaestrai_mosaik.run.sessions import StoredSessions
 from palaestrai_mosaik.run.team import deliver
@@ -160,11 +160,10 @@ class Driver:
             if learner is not None:
                 learners[spec.name] = learner
         plan = WorkerPlan(phase, document.conditions, document.seed, 0, keepers, stored)
-        conditions = make_conditions(phase.simulation.conditions)
-        conditions += make_conditions(document.conditions, of_run=True)
+        own, of_run = all_conditions(phase, document.conditions)
         self.interrupt = Interrupt()
         ports = make_ports(phase.environments, stored, inspection.take)
-        self.worker = Worker(plan, ports, learners, conditions, self.interrupt, None)
+        self.worker = Worker(plan, ports, learners, [*own, *of_run], self.interrupt, None)
         self._endings.append(self.worker.close)
         deliver(self.worker, learners)
         if not options.others_learn:

@@ -155,11 +155,18 @@ def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store
         names = [one.name for one in document.phases]
     elif store is not None:
         try:
-            _, run, _ = found = store.find_instance(run, load.get("instance"))
+            found = store.find_instance(run, load.get("instance"))
+            run = found[1]
             names = list(store.phases(found.uid)["name"])
         except StoreError as error:
-            raise BrainDumpError(f"{who} points to another execution: {error}") from error
-        instance = found.uid
+            # what lies in 'base' needs no store that knows of it
+            run = run or document.uid
+            if not _in_base(agent, run):
+                beside = ", and its 'base' has no such model (name the phase)" if "base" in load else ""
+                raise BrainDumpError(f"{who} points to another execution: {error}{beside}") from error
+            known = False
+        else:
+            instance = found.uid
     elif "base" not in load:
         raise BrainDumpError(f"{who} points to another execution, and a run without a store knows none")
     else:
@@ -177,6 +184,16 @@ def find_source(agent: AgentSpec, phase: PhaseSpec, document: RunDocument, store
         hint = did_you_mean(wanted, names)
         raise BrainDumpError(f"{who} names the phase {wanted!r}{hint}, but run {run!r} has {listed}")
     return Source(run, wanted, None, instance, known)
+
+
+def _in_base(agent: AgentSpec, run: str) -> bool:
+    """Whether ``base`` of ``load`` has the model of ``run`` that is asked for, in the phase that is named."""
+    load = agent.load or {}
+    base, phase = load.get("base"), load.get("phase_name")
+    if base is None or phase is None:
+        return False
+    place = FileBrainDumper(base, run, phase, load.get("agent", agent.name), load.get("snapshot", ""))
+    return place.directory.is_dir()
 
 
 def _has_database(store: Store | None) -> TypeGuard[Store]:

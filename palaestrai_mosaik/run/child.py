@@ -22,7 +22,7 @@ from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_proce
 from .interrupt import Interrupt
 from .messages import Answer, End, Go, Rebuild, Restore, Save, Start
 from .outbox import Batch, Outbox
-from .parts import make_conditions, make_ports
+from .parts import all_conditions, make_ports
 from .process import read_frame, write_frame
 from .worker import EpisodeReport, Worker, event_loop
 
@@ -105,10 +105,8 @@ class _Child:
         self.outbox = Outbox(start.learning, start.recorded)
         # a restart makes environments and muscles anew, conditions live on
         plan = start.plan
-        self._conditions = [
-            *make_conditions(plan.phase.simulation.conditions),
-            *make_conditions(plan.conditions, of_run=True),
-        ]
+        own, of_run = all_conditions(plan.phase, plan.conditions)
+        self._conditions = [*own, *of_run]
         self._make()
         self._send(Answer())
         while not isinstance(message := self._receive(), End):

@@ -10,14 +10,26 @@ from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.errors import ContractError, DocumentError, Problem
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, check_classes
 from palaestrai_mosaik.palaestrai import is_adapted
-from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
+from palaestrai_mosaik.simulation.conditions import (
+    AgentObjectiveTerminationCondition,
+    EnvironmentTerminationCondition,
+    TerminationCondition,
+)
 from palaestrai_mosaik.simulation.embody import Group, embody
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
 from palaestrai_mosaik.simulation.ports import EnvironmentPort, match_all
 from palaestrai_mosaik.simulation.wires import shared_actuators
 from palaestrai_mosaik.types import Mode
 
-from .parts import BASES, class_of, make_conditions, make_filters, make_port
+from .parts import (
+    BASES,
+    cannot_load,
+    class_of,
+    make_conditions,
+    make_filters,
+    make_port,
+    unprepared_muscles,
+)
 from .sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
 
@@ -106,6 +118,7 @@ class Inspection:
         agents, placed = self._look_at_agents(i, phase, ports)
         self._warn_of_shared_incarnations(i, phase, placed)
         self._warn_of_new_brains(i, phase)
+        self._look_at_loading(i, phase)
         self.phases.append(replace(phase, agents=tuple(agents)))
         self._look_at_filters(i, placed)
         self._look_for_the_end(i, phase, ports)
@@ -240,6 +253,26 @@ class Inspection:
                     into=self.warnings,
                 )
 
+    def _look_at_loading(self, i: int, phase: PhaseSpec) -> None:
+        """Look for models that nothing loads, or that do not reach the muscles in a test."""
+        for j, agent in enumerate(phase.agents):
+            if agent.load is None:
+                continue
+            problem = cannot_load(agent)
+            unprepared = unprepared_muscles(agent)
+            if problem:
+                self._report(problem, i, "agents", j, "load")
+            elif phase.mode is Mode.TEST and unprepared:
+                self._report(
+                    f"agent {agent.name!r} loads a model in test mode, in which its brain gives no updates, and "
+                    f"{', '.join(unprepared)} has no prepare_model to take it: it acts with initial values",
+                    i,
+                    "agents",
+                    j,
+                    "load",
+                    into=self.warnings,
+                )
+
     def _look_at_filters(self, i: int, placed: Sequence[Placed]) -> None:
         phase = self.phases[-1]
         for j, (agent, (groups, sound)) in enumerate(zip(phase.agents, placed, strict=True)):
@@ -260,15 +293,14 @@ class Inspection:
         ):
             for k, spec in enumerate(specs):
                 try:
-                    conditions += make_conditions([spec])
+                    conditions += make_conditions([spec], of_run=where[0] == "conditions")
                 except Exception as error:
                     self.problems.append(
                         self.document.problem(f"condition {spec.name} cannot be made: {error}", *where, k)
                     )
-        of_run = conditions[len(phase.simulation.conditions) :]
-        if phase.episodes is None and not any(
-            c.can_end_phase(None) or _ends_by_evaluations(c, phase) for c in of_run
-        ):
+        for condition in conditions:
+            condition.beside(conditions)
+        if phase.episodes is None and not any(_can_end_phase(c, phase) for c in conditions):
             self._report(
                 f"phase {phase.name!r} can never end: give phase_config.episodes, or a condition in run_config "
                 "that ends phases (such as AgentObjectiveTerminationCondition with phase_avgN, or "
@@ -336,6 +368,13 @@ def _can_end_episode(condition: TerminationCondition) -> bool:
     if hook is EnvironmentTerminationCondition.episode_flow_control:
         return False
     return bool(getattr(condition, "brain", True))
+
+
+def _can_end_phase(condition: TerminationCondition, phase: PhaseSpec) -> bool:
+    """Whether the condition could end ``phase``, which gives no number of episodes."""
+    if not condition.of_run:
+        return isinstance(condition, AgentObjectiveTerminationCondition) and condition.can_end_phase(None)
+    return condition.can_end_phase(None) or _ends_by_evaluations(condition, phase)
 
 
 def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Experience, Memory, Muscle
+from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Experience, Memory
 from palaestrai_mosaik.agent.dumper import dump_arrays
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
@@ -20,7 +20,7 @@ from palaestrai_mosaik.simulation.embody import Group
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .brains import BrainKeeper, Dumpers, find_source
-from .parts import FILTERS, give_filters, kind_of, learned, load_filters, make, make_filters, muscle_uid
+from .parts import FILTERS, cannot_load, give_filters, learned, load_filters, make, make_filters, muscle_uid
 from .replay import Standpoint, find_instance, replay
 
 if TYPE_CHECKING:
@@ -57,14 +57,9 @@ def make_learner(
         theirs.introduce(spec.load is not None, run, standpoint.instance or "", phase.index)
     brain.setup()
     if spec.load is not None:
-        muscles: list[type[Muscle]] = [kind_of(group.spec.muscle, "muscle") for group in groups]
-        loads = type(brain).load is not Brain.load
-        if not loads and all(muscle.prepare_model is Muscle.prepare_model for muscle in muscles):
-            names = ", ".join(dict.fromkeys(muscle.__name__ for muscle in muscles))
-            raise BrainDumpError(
-                f"agent {spec.name!r} has 'load', but neither {type(brain).__name__}.load nor "
-                f"{names}.prepare_model is there to do it"
-            )
+        problem = cannot_load(spec)
+        if problem:
+            raise BrainDumpError(problem)
         brain.load()
         load_filters(filters, keeper, spec.name)
     learner = Learner(brain, filters)

@@ -82,6 +82,30 @@ def kind_of(spec: ClassSpec | EnvironmentSpec, topic: str) -> type:
     return type(spec.part) if isinstance(spec, Given) else class_of(spec.name, topic)
 
 
+def muscle_kinds(agent: AgentSpec) -> list[type[Muscle]]:
+    """Return the classes of the muscles of all bodies, each once."""
+    specs = [body.muscle for body in agent.bodies] or [agent.muscle]
+    return list(dict.fromkeys(kind_of(spec, "muscle") for spec in specs))
+
+
+def unprepared_muscles(agent: AgentSpec) -> list[str]:
+    """Return the names of the muscles that have no ``prepare_model``."""
+    return [one.__name__ for one in muscle_kinds(agent) if one.prepare_model is Muscle.prepare_model]
+
+
+def cannot_load(agent: AgentSpec) -> str:
+    """Return why the ``load`` of an agent does nothing, empty if it does something."""
+    unprepared = unprepared_muscles(agent)
+    brain: type[Brain] | None = None if agent.brain is None else kind_of(agent.brain, "brain")
+    if len(unprepared) < len(muscle_kinds(agent)) or (brain is not None and brain.load is not Brain.load):
+        return ""
+    whose = "" if brain is None else f"{brain.__name__}.load nor "
+    return (
+        f"agent {agent.name!r} has 'load', but {'neither ' if whose else 'no '}{whose}"
+        f"{', '.join(unprepared)}.prepare_model is there to do it"
+    )
+
+
 def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
     """Return an object of the class that ``spec`` names; ``params`` are its keywords."""
     found = kind_of(spec, topic)
@@ -144,6 +168,16 @@ def make_conditions(specs: Sequence[ClassSpec], *, of_run: bool = False) -> list
             theirs: Any = condition
             theirs.introduce(place)
     return conditions
+
+
+def all_conditions(
+    phase: PhaseSpec, of_run: Sequence[ClassSpec]
+) -> tuple[list[TerminationCondition], list[TerminationCondition]]:
+    """Return the conditions of ``phase`` and those of the run, which know of one another."""
+    own, others = make_conditions(phase.simulation.conditions), make_conditions(of_run, of_run=True)
+    for condition in (*own, *others):
+        condition.beside([*own, *others])
+    return own, others
 
 
 def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain | None:

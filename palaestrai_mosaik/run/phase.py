@@ -7,13 +7,15 @@ In a round, every worker that is not done runs one episode, and all begin togeth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.errors import RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
+from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.director import ask
@@ -25,7 +27,7 @@ from .brains import BrainKeeper, Dumpers, brain_keeper
 from .context import Context
 from .learners import make_learner, store_model
 from .metrics import mean, metrics_of, more_metrics
-from .parts import WorkerPlan, all_of, make_conditions
+from .parts import WorkerPlan, all_conditions, all_of, muscle_kinds
 from .process_team import ProcessTeam
 from .replay import Standpoint
 from .sessions import StoredSessions
@@ -62,6 +64,8 @@ class PhaseResult:
     steps: int
     flow: SimulationFlowControl
     globals_used: bool = False
+    #: the agents that learn, and have got no update for muscles that wait for one
+    silent: tuple[str, ...] = ()
 
 
 class PhaseRunner:
@@ -70,8 +74,7 @@ class PhaseRunner:
     def __init__(self, context: Context, phase: PhaseSpec):
         self.context = context
         self.phase = phase
-        self.conditions = make_conditions(phase.simulation.conditions)
-        self.run_conditions = make_conditions(context.document.conditions, of_run=True)
+        self.conditions, self.run_conditions = all_conditions(phase, context.document.conditions)
         self.keepers: dict[str, BrainKeeper] = {
             spec.name: brain_keeper(spec, phase, context.document, context.directory, context.store)
             for spec in phase.agents
@@ -123,7 +126,17 @@ class PhaseRunner:
                 endings.append(partial(self.recorder.finish, reason))
             all_of(endings)
         context.progress.end_phase(phase.name, reason)
-        return PhaseResult(phase.name, reason, sum(map(len, self.history)), self.steps, flow, used)
+        episodes = sum(map(len, self.history))
+        return PhaseResult(phase.name, reason, episodes, self.steps, flow, used, tuple(self._silent()))
+
+    def _silent(self) -> Iterator[str]:
+        """Yield the agents that learn without an update for muscles that are made to take one."""
+        for spec in self.phase.agents:
+            learner = self.learners.get(spec.name)
+            if learner is None or learner.updates or self.phase.mode is Mode.TEST or not self.steps:
+                continue
+            if any(one.update is not Muscle.update and not is_adapted(one) for one in muscle_kinds(spec)):
+                yield spec.name
 
     def state(self) -> dict[str, Any]:
         """Return, between two rounds, all that the rest of the phase depends on; to be pickled."""

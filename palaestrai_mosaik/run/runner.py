@@ -179,6 +179,11 @@ class _Phases:
             self.result.phases.append(outcome)
             if outcome.globals_used or seeding.global_state_digest() != before:
                 self._warn(f"phase {phase.name!r}: {GLOBAL_RANDOMNESS}")
+            for name in outcome.silent:
+                self._warn(
+                    f"phase {phase.name!r}: the brain of agent {name!r} has returned no update (only None is none), so "
+                    "that Muscle.update was never called"
+                )
             if outcome.flow is SimulationFlowControl.SHUTDOWN:
                 break
             self._save(phase.index + 1, None)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.agent import Brain, Experience
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types import ActuatorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, collect_setpoints
 
 from .incarnation import Incarnation, check_statistics
@@ -67,8 +68,7 @@ class Learner:
         brain.next_observations = row.final_observations
         update = brain.thinking(row.muscle, row.data)
         self.told = brain.pop_statistics() if brain._statistics else {}
-        # arrays and frames are always given: their truth value says nothing, if they have one
-        if not (hasattr(update, "__array__") or update):
+        if update is None:
             return None
         if filters is not None:
             update = filters.brain_post(update)
@@ -102,7 +102,7 @@ class Learner:
         update = brain.thinking_batch(muscles, [row.data for row in rows])
         if brain._statistics or brain._reported:
             self.told_by = brain.pop_batch_statistics(muscles)
-        if not (hasattr(update, "__array__") or update):
+        if update is None:
             return None
         if filters is not None:
             update = filters.brain_post(update)
@@ -112,7 +112,7 @@ class Learner:
 
     def hand_out(self, update: Any) -> None:
         """Keep what the brain learned before the first row, for all muscles."""
-        if hasattr(update, "__array__") or update:
+        if update is not None:
             if self.filters is not None:
                 update = self.filters.brain_post(update)
             self.updates += 1
@@ -179,12 +179,15 @@ class Body(Incarnation):
         answer = self.muscle.propose_actions(SensorReadings(self.seen, seen), available)
         self.wall = perf_counter() - started
         self.told = self.muscle.pop_statistics() if self.muscle._statistics else {}
-        try:
-            actions, self.data = answer
-        except (TypeError, ValueError):
+        if (
+            not isinstance(answer, tuple | list)
+            or len(answer) != 2
+            or isinstance(answer[0], ActuatorInformation)
+        ):
             raise ContractError(
                 f"{type(self.muscle).__name__}.propose_actions must return (actuators, data), not {answer!r}"
-            ) from None
+            )
+        actions, self.data = answer
         chosen = setpoints = collect_setpoints(self.offered, actions)
         if filters is not None:
             setpoints = filters.post(chosen)
@@ -242,7 +245,15 @@ class Body(Incarnation):
             rewards = self.collect(fresh)
         memory = self.memory
         own = (None, None) if self.filters is None else (self.observations, self.actions)
-        memory.append(self.readings, self.setpoints, rewards, self.data, observations=own[0], actions=own[1])
+        memory.append(
+            self.readings,
+            self.setpoints,
+            rewards,
+            self.data,
+            muscle=self.muscle.uid,
+            observations=own[0],
+            actions=own[1],
+        )
         if all(port.done for port in self.watched):
             # for the objective; where something else ends the episode, nobody knows it yet
             terminated = any(port.terminated for port in self.ports)

@@ -111,8 +111,11 @@ class TerminationCondition:
     #: whether it stands in ``run_config``, not below ``simulation``; set before it is asked
     of_run: bool = False
 
+    def beside(self, conditions: Sequence[TerminationCondition]) -> None:
+        """Called once, before it is asked, with all conditions of the phase and the run, this one included."""
+
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
-        """Say how to go on after a step. ``RESET`` ends the episode."""
+        """Say how to go on after a step. ``RESET`` ends the episode, ``STOP_PHASE`` the phase, too."""
         return SimulationFlowControl.CONTINUE
 
     def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
@@ -206,12 +209,15 @@ class AgentObjectiveTerminationCondition(TerminationCondition):
     ``brain_avgN``: the episode ends once the mean of the last N objective values of this
     episode and worker is at least ``x``. ``phase_avgM``: the phase ends once, for every
     worker, the mean over its last M episodes of the mean objective of each is at least
-    ``y``. Nothing is computed before there are N values (M episodes). Several thresholds
-    and several agents are ORed.
+    ``y``; it is asked in ``run_config`` only. Nothing is computed before there are N values (M
+    episodes). Several thresholds and several agents are ORed.
 
-    In ``run_config`` with ``brain_avgN`` but no ``phase_avgM``, the first agent whose
-    ``brain_avgN`` holds ends the whole phase.
+    Where no condition of the phase or the run has a ``phase_avgM`` for an agent, its ``brain_avgN``
+    ends the whole phase.
     """
+
+    #: the agents that have no ``phase_avgM``
+    ends_phase: frozenset[str] = frozenset()
 
     _KEY = re.compile(r"(brain|phase)_avg([1-9][0-9]*)\Z")
 
@@ -234,19 +240,22 @@ class AgentObjectiveTerminationCondition(TerminationCondition):
                 kind.setdefault(agent, {})[int(match[2])] = float(value)
         if not self.brain and not self.phase:
             raise ContractError("no thresholds: give {agent: {brain_avgN: value, phase_avgN: value}}")
+        self.beside([self])
+
+    def beside(self, conditions: Sequence[TerminationCondition]) -> None:
+        own = [one for one in conditions if isinstance(one, AgentObjectiveTerminationCondition)]
+        self.ends_phase = frozenset(self.brain).difference(*(one.phase for one in own))
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
+        flow = SimulationFlowControl.CONTINUE
         for agent, thresholds in self.brain.items():
             if self._holds(thresholds, view.objectives(agent)):
-                return SimulationFlowControl.RESET
-        return SimulationFlowControl.CONTINUE
+                if agent in self.ends_phase:
+                    return SimulationFlowControl.STOP_PHASE
+                flow = SimulationFlowControl.RESET
+        return flow
 
     def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
-        if not self.phase:
-            objectives = view.last.objectives
-            if any(self._holds(t, objectives[a]) for a, t in self.brain.items() if a in objectives):
-                return SimulationFlowControl.STOP_PHASE
-            return SimulationFlowControl.CONTINUE
         for agent, thresholds in self.phase.items():
             if all(
                 self._holds(thresholds, np.array([means.get(agent, np.nan) for means in episodes]))
@@ -254,6 +263,9 @@ class AgentObjectiveTerminationCondition(TerminationCondition):
             ):
                 return SimulationFlowControl.STOP_PHASE
         return SimulationFlowControl.CONTINUE
+
+    def can_end_phase(self, episodes: int | None) -> bool:
+        return bool(self.ends_phase) or (self.of_run and bool(self.phase))
 
     @staticmethod
     def _holds(thresholds: Mapping[int, float], values: npt.NDArray[np.float64]) -> bool:

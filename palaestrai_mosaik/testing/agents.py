@@ -135,7 +135,7 @@ def check_brain(
                 updates.append(brain.thinking(_UID, data))
             brain.pop_statistics()
             update = updates[-1]
-            if update is not None and (isinstance(update, np.ndarray) or update):
+            if update is not None:
                 with findings.calling(f"step {step}, update of the muscle"):
                     actor.muscle.update(update)
         if not same(*updates):
@@ -233,7 +233,11 @@ class _Actor:
             self.muscle.pop_statistics()
         if not same(given, readings):
             findings.add("changes the readings that it is given", when)
-        if not isinstance(answer, tuple | list) or len(answer) != 2:
+        if (
+            not isinstance(answer, tuple | list)
+            or len(answer) != 2
+            or isinstance(answer[0], ActuatorInformation)
+        ):
             raise findings.stop("propose_actions does not return (actuators, data)", f"{when}: {answer!r}")
         try:
             return collect_setpoints(self.actuators, answer[0]), answer[1]

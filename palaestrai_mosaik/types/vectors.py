@@ -6,7 +6,7 @@ An agent that works on vectors pays for no object at all; one that works on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -166,7 +166,10 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
     """
     if isinstance(actions, ActuatorSetpoints):
         if actions.vector is not None:
-            vector = np.array(actions.vector, dtype=np.float64)
+            try:
+                vector = np.array(actions.vector, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise ContractError(f"a set-point vector must have numbers only: {error}") from error
             if vector.shape != (layout.size,):
                 raise ContractError(f"set-point vector has shape {vector.shape}, expected ({layout.size},)")
             layout.check(vector)
@@ -175,12 +178,14 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
         if layout.scalar and objects:
             values = [a.value for a in objects]
             # None becomes NaN in a float array; what is not a plain number goes the long way
-            with suppress(ValueError):
+            with suppress(TypeError, ValueError):
                 vector = np.array(values, dtype=np.float64)
                 if vector.shape == (layout.size,):
                     return vector
     else:
         objects = actions
+        if not isinstance(objects, Iterable) or isinstance(objects, np.ndarray):
+            raise ContractError(f"propose_actions must return actuators, not {actions!r}")
     vector = np.full(layout.size, np.nan)
     seen: set[str] = set()
     for actuator in objects:

