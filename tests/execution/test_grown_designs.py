@@ -129,9 +129,9 @@ GROWTHS = {
         4,
     ),
     "without a constraint": (
-        design(factor("x1", 0, 1, 2) | X2, constraints=["x1 + x2 < 3"]),
+        design(factor("x1", 0, 1, 2) | X2, constraints=["x1 + x2 != 1"]),
         design(factor("x1", 0, 1, 2) | X2),
-        1,
+        2,
     ),
     "zipped levels": (
         design(factor("x1", 0, 1) | X2, zip=[["x1", "x2"]]),

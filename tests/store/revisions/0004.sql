@@ -35,10 +35,10 @@ CREATE TABLE bodies (
 	CONSTRAINT fk_bodies_phase_id FOREIGN KEY(phase_id) REFERENCES phases (id), 
 	CONSTRAINT fk_bodies_agent_id FOREIGN KEY(agent_id) REFERENCES agents (id)
 );
-INSERT INTO "bodies" VALUES(1,1,1,0,NULL,0,1,0,NULL,NULL,'DummyMuscle','DummyObjective',0);
-INSERT INTO "bodies" VALUES(2,1,2,0,NULL,0,1,0,NULL,NULL,'DummyMuscle','DummyObjective',0);
-INSERT INTO "bodies" VALUES(3,2,3,0,NULL,0,1,0,NULL,NULL,'DummyMuscle','DummyObjective',0);
-INSERT INTO "bodies" VALUES(4,2,4,0,NULL,0,1,0,NULL,NULL,'DummyMuscle','DummyObjective',0);
+INSERT INTO "bodies" VALUES(1,1,1,0,NULL,0,1,0,NULL,'myenv','DummyMuscle','DummyObjective',0);
+INSERT INTO "bodies" VALUES(2,1,2,0,NULL,0,1,0,NULL,'myenv','DummyMuscle','DummyObjective',0);
+INSERT INTO "bodies" VALUES(3,2,3,0,NULL,0,1,0,NULL,'myenv','DummyMuscle','DummyObjective',0);
+INSERT INTO "bodies" VALUES(4,2,4,0,NULL,0,1,0,NULL,'myenv','DummyMuscle','DummyObjective',0);
 CREATE TABLE brains (
 	id INTEGER NOT NULL, 
 	instance_id INTEGER NOT NULL, 
