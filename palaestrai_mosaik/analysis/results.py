@@ -1,7 +1,7 @@
 """The results of a generated design: every run joined to its row, outcomes as numbers.
 
-What a run gave is found in the store by the hash of its document, so it makes no difference
-how, where and in which order the runs were executed: rows are in the order of the design.
+What a run gave is found in the store by the hash of its document, or by what that computes, so it makes no
+difference how, where, in which order and under which name it was executed: rows are in the order of the design.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Results:
 
         planned = self.folder.runs
         with self.open_store() as store:
-            found = store.newest_runs(run.hash for run in planned)
+            found = store.newest_runs((run.hash for run in planned), self.folder.contents)
         columns = (found[name] for name in ("hash", "run", "status", "duration", "error"))
         newest = {hashed: told for hashed, *told in zip(*columns, strict=True)}
         rows = []

@@ -21,6 +21,7 @@ from palaestrai_mosaik.execution import (
 )
 from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
 from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
 
 from .common import FINISHED, say, store_option
@@ -120,7 +121,12 @@ def _log(folder: DesignFolder, state: RunState) -> str:
     """Return where what went wrong is told: by the run, or by its task where the run did not begin."""
     if state.before is not None and state.cover is not None and state.cover.log is not None:
         return short_path(folder.path / state.cover.log)
-    return short_path(job_path(folder.path, state.planned)) + ".log"
+    path = job_path(folder.path, state.planned)
+    if state.record is not None and state.record.hash != state.planned.hash:
+        # executed before the design has grown, when the run had another name
+        files = path.parent.glob("*.json")
+        path = next((file.with_suffix("") for file in files if JobRecord.read(file) == state.record), path)
+    return short_path(path) + ".log"
 
 
 def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:

@@ -100,12 +100,20 @@ class Row:
     canonical: Template
     written: list[str]
     hashed: list[str]
+    closed: bool
 
     def document(self, uid: str, seed: int) -> tuple[str, str]:
         """Return YAML and hash of the row's document with this uid and seed."""
         self.written[_UID] = _header(uid)
         self.written[_SEED] = str(seed)
         return self.text.fill(self.written), self.hash(uid, seed)
+
+    def content(self, seed: int) -> str | None:
+        """Return the content of the row's document with this seed; ``None`` where that depends on the uid.
+
+        See :func:`~palaestrai_mosaik.experiment.content_digest`.
+        """
+        return self.hash("", seed) if self.closed else None
 
     def hash(self, uid: str, seed: int) -> str:
         """Return the hash of the row's document with this uid and seed."""
@@ -197,7 +205,7 @@ class Expansion:
             self._warnings.setdefault((warning.path, warning.message), warning)
         hashed = ["", ""]
         hashed += [json_scalar(values[name]) if name in layout.free else "" for name in self._holes]
-        return Row(layout.template, structure.template, written, hashed)
+        return Row(layout.template, structure.template, written, hashed, structure.closed)
 
     def _key(self, value: Any) -> Any:
         """Return what tells ``value`` from others: ``1``, ``1.0`` and ``True`` are three."""

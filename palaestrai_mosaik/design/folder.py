@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.experiment import content_digest
 from palaestrai_mosaik.experiment import load as load_run
 
 from .blocks import unpack
@@ -130,6 +132,34 @@ class DesignFolder:
             refuse(self.path / MANIFEST, str(error))
         return Sample(unit, block, sampler["arguments"], tuple(sampler["warnings"]))
 
+    def contents(self, hashes: Collection[str]) -> dict[str, str]:
+        """Return the contents of the documents with these hashes, by hash, as far as they can be known.
+
+        See :func:`~palaestrai_mosaik.experiment.content_digest`. The documents are made again from the
+        design, which is faster than to read them; those that this version would make otherwise are read.
+        """
+        from .expansion import Expansion
+
+        wanted = set(hashes)
+        by_row: dict[int, list[PlannedRun]] = {}
+        for run in self.documents:
+            if run.hash in wanted:
+                by_row.setdefault(run.row, []).append(run)
+        expansion, values = Expansion(self.spec), self.values()
+        found = {}
+        for row, runs in by_row.items():
+            documents = None
+            with suppress(DocumentError):
+                documents = expansion.row(values[row], row)
+            for run in runs:
+                content = None
+                if documents is not None and documents.hash(run.uid, run.seed) == run.hash:
+                    content = documents.content(run.seed)
+                content = content or _content(self.path / run.file, run.hash)
+                if content is not None:
+                    found[run.hash] = content
+        return found
+
     def values(self) -> list[dict[str, Any]]:
         """Return what the factors are in each row, by name: level values, labels of choices.
 
@@ -186,6 +216,15 @@ def _edited(file: Path, hash_: str | None) -> list[Problem]:
             )
         ]
     return [Problem("edited since it was generated", file=str(file))]
+
+
+def _content(file: Path, hash_: str) -> str | None:
+    """Return the content of the document in ``file``; ``None`` where it is not that with this hash."""
+    with suppress(DocumentError):
+        document = load_run(file)
+        if document.hash == hash_:
+            return content_digest(document.canonical)
+    return None
 
 
 def refuse(file: Path, message: str) -> NoReturn:

@@ -5,38 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import select
-from sqlalchemy.orm import load_only
-
 from palaestrai_mosaik.run.checkpoint import has_checkpoints
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.models import Instance, RunDocument
+from palaestrai_mosaik.store.executions import Contents, executions
 from palaestrai_mosaik.store.query import status_of
-
-#: hashes in one question; databases limit how many there may be
-_TOGETHER = 500
 
 
 class KnownInstance(NamedTuple):
-    """An execution of a run document: its id in the store, and its status (also ``lost``)."""
+    """An execution of a run document: its id in the store, its status (also ``lost``), the document's hash."""
 
     uid: str
     status: str
+    hash: str
 
 
-def instances_of(store: Store, hashes: Sequence[str]) -> dict[str, list[KnownInstance]]:
-    """Return the instances of the documents with these hashes, by hash, the newest last."""
-    columns = ("uid", "status", "host", "pid", "pid_started")
-    options = load_only(*(getattr(Instance, name) for name in columns))
-    found: dict[str, list[KnownInstance]] = {}
+def instances_of(
+    store: Store, hashes: Sequence[str], contents: Contents | None = None
+) -> dict[str, list[KnownInstance]]:
+    """Return the instances of the documents with these hashes, by hash, the newest last.
+
+    With ``contents``, also those of documents with the same content, where none of its own has finished.
+    """
     with store.database.reading() as session:
-        for first in range(0, len(hashes), _TOGETHER):
-            wanted = RunDocument.hash.in_(hashes[first : first + _TOGETHER])
-            statement = select(RunDocument.hash, Instance).join(Instance).where(wanted)
-            for hash_, instance in session.execute(statement.options(options).order_by(Instance.id)):
-                found.setdefault(hash_, []).append(KnownInstance(instance.uid, status_of(instance)))
-            session.expunge_all()
-    return found
+        found = executions(store, session, hashes, contents)
+        return {
+            hash_: [KnownInstance(one.uid, status_of(one), one.hash) for one in several]
+            for hash_, several in found.items()
+        }
 
 
 def resumable(store: Store, instances: Sequence[KnownInstance]) -> str | None:

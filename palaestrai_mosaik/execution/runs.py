@@ -33,7 +33,8 @@ from .job import Job, JobRecord
 from .lock import FolderLock
 from .progress import FolderProgress
 from .settings import Settings
-from .status import RunState, RunStatus, job_path, run_states, slug_of
+from .status import RunState, RunStatus, job_path, job_records, run_states, slug_of
+from .strays import stray_stores
 from .task import GRACE
 
 if TYPE_CHECKING:
@@ -116,12 +117,16 @@ def run_folder(
             2 * GRACE,
             of=lambda marker: marker.task is None or marker.task.startswith(pilots),
         )
+        summary = Summary(len(considered))
+        if stray_stores(folder, job_records(folder)):
+            # the runs that have their names now would hide them
+            _collect(folder, location, summary)
         with location.open(create=True) as opened:
             states = run_states(folder, opened, held=True, ask=not ignore_queue)
             choice = choose(states, which, considered)
             going_on = {state.planned.uid: resumable(opened, state.instances) for state in choice.chosen}
             _tell_unusable(opened, choice.chosen, going_on)
-        summary = Summary(choice.considered, before=choice.before)
+        summary.considered, summary.before = choice.considered, choice.before
         if choice.chosen:
             executor = make_executor(settings, folder)
             jobs = (
@@ -152,7 +157,10 @@ def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) ->
     from .cluster.collect import collect_folder
 
     try:
-        summary.collected = collect_folder(folder, location)
+        collected = collect_folder(folder, location)
+        if summary.collected is not None:
+            collected.runs += summary.collected.runs
+        summary.collected = collected
     except (ExecutionError, StoreError) as error:
         summary.not_collected = str(error)
 
@@ -163,7 +171,8 @@ def _tell_unusable(store: Store, chosen: Sequence[RunState], going_on: Mapping[s
     for state in chosen:
         instance = going_on[state.planned.uid]
         if instance is not None:
-            found.append(why_unusable(store.instance_directory(instance), state.planned.hash, now))
+            hash_ = next(one.hash for one in state.instances if one.uid == instance)
+            found.append(why_unusable(store.instance_directory(instance), hash_, now))
     whys = [why for why in found if why is not None]
     if whys:
         logger.warning(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,7 @@ from .cluster.words import Cover, Coverage, coverage
 from .instances import KnownInstance, instances_of
 from .job import JobRecord, Marker, is_silent, with_suffix
 from .own import is_whole
+from .strays import contents_of, stray_stores
 
 
 class RunStatus(StrEnum):
@@ -62,7 +64,8 @@ _BEFORE = {
 class RunState:
     """A planned run, its status, and where that is known from.
 
-    ``record`` and ``marker`` are the files of ``jobs/`` that belong to its document;
+    ``record`` and ``marker`` are the files of ``jobs/`` that belong to its document (or, of the record, to
+    one that differs in its uid alone: ``record.run`` is not the run's uid then);
     ``instances`` what the store knows, the newest last; ``cover`` which task of a cluster has it.
     ``collected`` is false where it has finished in its own store, and the store does not have it yet.
     """
@@ -130,16 +133,39 @@ def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
     return found
 
 
+def _records_of_others(
+    folder: DesignFolder,
+    records: Mapping[str, JobRecord],
+    known: Mapping[str, Sequence[KnownInstance]],
+    hashes: Mapping[str, str],
+) -> dict[str, JobRecord]:
+    """Return the records of runs, by uid, whose newest instance was executed under another name in this folder."""
+    newest = {
+        uid: known[hash_][-1] for uid, hash_ in hashes.items() if uid not in records and known.get(hash_)
+    }
+    others = {one.uid: uid for uid, one in newest.items() if one.hash != hashes[uid]}
+    if not others:
+        return {}
+    found = {}
+    for file in (folder.path / JOBS).glob("*.json"):
+        record = JobRecord.read(file)
+        if record is not None and record.instance in others:
+            found[others[record.instance]] = record
+    return found
+
+
 def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False, ask: bool = True) -> States:
     """Return the state of every run that is executed, in the order of the design.
 
     ``store``: where its results are, ``None`` if there are none yet. A run has finished if the
-    store has a finished instance of its document, whatever ``jobs/`` says; that folder may be deleted.
+    store has a finished instance of its document, or of one that differs in its uid alone, whatever
+    ``jobs/`` says; that folder may be deleted. So it has if such an instance has finished in a store of its own.
     ``held``: this process has the folder's lock. ``ask``: whether schedulers are asked; else what they
     may still have is taken for gone.
     """
     planned = folder.documents
-    known = {} if store is None else instances_of(store, [run.hash for run in planned])
+    hashes = {run.uid: run.hash for run in planned}
+    known = {} if store is None else instances_of(store, list(hashes.values()), folder.contents)
     try:
         markers = {name for name in os.listdir(folder.path / JOBS) if name.endswith(".running")}
     except FileNotFoundError:
@@ -147,6 +173,13 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
     records = job_records(folder)
     finished = {
         run.uid for run in planned if any(one.status == "finished" for one in known.get(run.hash, ()))
+    }
+
+    records |= _records_of_others(folder, records, known, hashes)
+    strays = contents_of(stray_stores(folder, records), store)
+    waiting = [run.hash for run in planned if run.uid not in finished] if strays else []
+    own = {
+        hash_ for hash_, content in (folder.contents(waiting) if waiting else {}).items() if content in strays
     }
 
     def settled(run: TaskRun) -> bool:
@@ -161,10 +194,17 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         marker = Marker.read(folder.path / JOBS / name) if name in markers else None
         return marker is not None and marker.hash == run.hash and marker.attempt >= run.attempt
 
-    hashes = {run.uid: run.hash for run in planned}
     covered = coverage(folder.path, hashes, settled, begun, held=held)
     states = (
-        _state(folder, run, records.get(run.uid), markers, tuple(known.get(run.hash, ())), covered)
+        _state(
+            folder,
+            run,
+            records.get(run.uid),
+            markers,
+            tuple(known.get(run.hash, ())),
+            covered,
+            run.hash in own,
+        )
         for run in planned
     )
     return States(tuple(states), tuple(covered.problems))
@@ -177,6 +217,7 @@ def _state(
     markers: set[str],
     instances: tuple[KnownInstance, ...],
     covered: Coverage,
+    own: bool,
 ) -> RunState:
     path = with_suffix(job_path(folder.path, run), ".running")
     marker = Marker.read(path) if path.name in markers else None
@@ -184,7 +225,7 @@ def _state(
         marker = None
     cover = covered.covers.get(run.uid)
     statuses = [instance.status for instance in instances]
-    own = record is not None and record.status == "finished" and _is_whole(folder.path, run, record)
+    own = own or (record is not None and record.status == "finished" and _is_whole(folder.path, run, record))
     status = _status(record, marker, statuses, own, cover)
     if status is None:
         assert marker is not None

@@ -13,7 +13,8 @@ from .choice import Which, choose, select_runs
 from .cluster.submission import Submission, TaskRun
 from .lock import FolderLock
 from .settings import Settings
-from .status import RunState, RunStatus, states_of
+from .status import RunState, RunStatus, job_records, states_of
+from .strays import stray_stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ def submit_missing(
     process executes the folder, :class:`~palaestrai_mosaik.errors.SchedulerError` where Slurm does not
     answer, :class:`~palaestrai_mosaik.errors.DocumentError` where a file of the folder was edited.
     """
+    from .cluster.collect import collect_folder
     from .cluster.submit import settle_submissions, submit_folder
 
     considered = select_runs(folder, rows)
@@ -60,6 +62,9 @@ def submit_missing(
             raise DocumentError(problems)
         if not ignore_queue:
             settle_submissions(folder.path)
+        if not dry_run and stray_stores(folder, job_records(folder)):
+            # the runs that have their names now would hide them
+            collect_folder(folder, location)
         states = states_of(folder, location, held=True, ask=not ignore_queue)
         choice = choose(states, which, considered)
         runs = tuple(task_run(state) for state in choice.chosen)

@@ -31,6 +31,7 @@ from palaestrai_mosaik.errors import (
 from palaestrai_mosaik.experiment import RunDocument, load, only_modules
 from palaestrai_mosaik.run import Interrupt, Progress, execute, make_progress
 from palaestrai_mosaik.run.process import read_frame
+from palaestrai_mosaik.run.resume import as_begun
 from palaestrai_mosaik.store import Store
 
 from .claim import Beat, claim, has_lost
@@ -145,7 +146,7 @@ def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt
             return
     if resume is not None:
         try:
-            execute(document, resume=resume, **options)
+            execute(as_begun(document, store, resume), resume=resume, **options)
         except (CheckpointError, StoreError) as error:
             if noted.instance is not None:
                 raise

@@ -4,7 +4,7 @@ Imports nothing that runs; :func:`check_classes` and :func:`resolve` import what
 document names.
 """
 
-from .canonical import canonical_json
+from .canonical import canonical_json, content_digest, digest
 from .classes import check_classes
 from .describe import describe
 from .load import from_mapping, load, loads
@@ -40,7 +40,9 @@ __all__ = [
     "SnapshotSpec",
     "canonical_json",
     "check_classes",
+    "content_digest",
     "describe",
+    "digest",
     "dumps",
     "from_mapping",
     "json_schema",

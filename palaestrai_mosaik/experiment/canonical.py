@@ -1,4 +1,4 @@
-"""Plain data and the identity of a document: the hash of its canonical form.
+"""Plain data and the identity of a document: the hash of its canonical form, and of what it computes.
 
 The canonical form is the cascaded document in one spelling. It writes every default out
 but for those of keys that came later (:class:`_Later`): a document keeps its hash when the
@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .located import Findings, show
@@ -101,6 +101,36 @@ def canonical_json(value: Any) -> str:
 def digest(canonical: Mapping[str, Any]) -> str:
     """Return the SHA-256 (hex) of the canonical JSON."""
     return hashlib.sha256(canonical_json(canonical).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def content_digest(canonical: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (hex) of what a document computes: that of its canonical form without its name.
+
+    Nothing that is computed depends on the document's uid, so two documents that differ in it alone have the
+    same content. One that refers to itself by its uid means the same as one that leaves the uid out.
+    """
+    return digest({**canonical, "schedule": _unnamed(canonical["schedule"], canonical["uid"]), "uid": ""})
+
+
+def _unnamed(schedule: Sequence[Mapping[str, Any]], uid: str) -> list[dict[str, Any]]:
+    """Return a canonical schedule without references to the run ``uid``, its own one."""
+    return [
+        {name: {**phase, "agents": [_agent_unnamed(agent, uid) for agent in phase["agents"]]}}
+        for item in schedule
+        for name, phase in item.items()
+    ]
+
+
+def _agent_unnamed(agent: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    def unnamed(source: Mapping[str, Any]) -> dict[str, Any]:
+        return {**source, "experiment_run": ""} if source.get("experiment_run") == uid else dict(source)
+
+    changed = dict(agent)
+    if agent["load"]:
+        changed["load"] = unnamed(agent["load"])
+    if "replay" in agent:
+        changed["replay"] = [unnamed(source) for source in agent["replay"]]
+    return changed
 
 
 def _key_text(key: Any) -> str:

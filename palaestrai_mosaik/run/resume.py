@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.errors import CheckpointError, StoreError
-from palaestrai_mosaik.experiment import RunDocument
+from palaestrai_mosaik.errors import CheckpointError, DocumentError, StoreError
+from palaestrai_mosaik.experiment import RunDocument, content_digest, loads
 
 from .checkpoint import discard_newer, has_checkpoints, whole_checkpoints
 
@@ -43,6 +44,21 @@ def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
         if found.has_checkpoint:
             return found
     return newest
+
+
+def as_begun(document: RunDocument, store: Store, instance: str) -> RunDocument:
+    """Return ``document`` as ``instance`` was begun with it, which may have been under another uid.
+
+    What it has kept until now (dumps of brains, for instance) has that uid in its names.
+    """
+    stored = store.document_of(instance)
+    if stored.hash == document.hash:
+        return document
+    with suppress(DocumentError):
+        begun = loads(stored.text, document.source)
+        if content_digest(begun.canonical) == content_digest(document.canonical):
+            return begun
+    return document
 
 
 def reopen(document: RunDocument, store: Store, instance: str) -> tuple[InstanceRecorder, dict[str, Any]]:

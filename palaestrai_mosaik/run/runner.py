@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, SimulationError
-from palaestrai_mosaik.experiment import RunDocument
+from palaestrai_mosaik.experiment import RunDocument, content_digest
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .checkpoint import INTERVAL, Checkpoints
@@ -97,6 +97,7 @@ def execute(
                 seed=document.seed,
                 version=document.version,
                 experiment_uid=document.experiment_uid,
+                content=content_digest(document.canonical),
             )
         if recorder is not None:
             directory = recorder.directory

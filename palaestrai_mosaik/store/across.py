@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from .executions import Contents, Execution, executions
 from .lookup import Lookup, frame, inside
-from .models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, RunDocument, Stream
+from .models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, Stream
 from .query import duration_of, status_of
 
 if TYPE_CHECKING:
@@ -46,23 +47,20 @@ class _Place(NamedTuple):
 class AcrossRuns(Lookup):
     """Queries that take one question per table, not one per run."""
 
-    def newest_runs(self, hashes: Iterable[str]) -> pd.DataFrame:
+    def newest_runs(self, hashes: Iterable[str], contents: Contents | None = None) -> pd.DataFrame:
         """Return for each hash of a run document its newest finished instance, else its newest one.
 
-        One row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
+        With ``contents``, instances of documents with the same content count, too, where none of its own
+        has finished (:func:`~palaestrai_mosaik.store.executions.executions`). One row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
         ``run`` (instance uid), ``status`` (as in :meth:`runs`), ``duration`` (seconds, NaN while
         it has not ended), ``error`` (kind and message of the first one, else ``None``).
         """
         wanted = list(dict.fromkeys(hashes))
-        newest: dict[str, Instance] = {}
+        newest: dict[str, Execution] = {}
         errors: dict[int, str] = {}
         with self.database.reading() as session:
-            for some in _chunks(wanted):
-                found = select(RunDocument.hash, Instance).join(Instance).where(RunDocument.hash.in_(some))
-                for hashed, instance in session.execute(found.order_by(Instance.id)):
-                    known = newest.get(hashed)
-                    if known is None or instance.status == "finished" or known.status != "finished":
-                        newest[hashed] = instance
+            for hashed, found in executions(self, session, wanted, contents).items():
+                newest[hashed] = ([one for one in found if one.status == "finished"] or found)[-1]
             failed = [instance.id for instance in newest.values() if instance.status != "finished"]
             for some in _chunks(failed):
                 told = select(Failure).where(Failure.instance_id.in_(some)).order_by(Failure.id)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: the newest revision in ``migrations/versions``
-HEAD = "0004"
+HEAD = "0005"
 MIGRATIONS = Path(__file__).parent / "migrations"
 #: seconds that a writer waits for another one
 TIMEOUT = 60.0

@@ -42,6 +42,13 @@ class FoundInstance(NamedTuple):
     status: str
 
 
+class StoredDocument(NamedTuple):
+    """A run document: its hash, and the text that the user wrote."""
+
+    hash: str
+    text: str
+
+
 class Lookup:
     """What all queries share. Unknown names raise :class:`StoreError`."""
 
@@ -82,6 +89,12 @@ class Lookup:
                 hint = did_you_mean(document or "", known)
                 raise StoreError(f"there is no experiment run {document!r}{hint} in {self.directory}")
         return FoundInstance(*row)
+
+    def document_of(self, instance_uid: str) -> StoredDocument:
+        """Return the run document that the instance with exactly this uid executed."""
+        asked = select(RunDocument.hash, RunDocument.text).join(Instance).where(Instance.uid == instance_uid)
+        with self.database.reading() as session:
+            return StoredDocument(*session.execute(asked).one())
 
     def _find(self, session: Session, run: str) -> tuple[int, str]:
         latest = select(Instance.id, Instance.uid).order_by(Instance.id.desc()).limit(1)

@@ -50,9 +50,9 @@ def _of_instance(table: Table) -> ColumnElement[bool]:
 
 # (made once: SQLAlchemy takes longer for a statement than SQLite for its answer)
 _INSTANCE = select(_TABLES["instances"]).where(_TABLES["instances"].c.uid == bindparam("instance"))
-_DOCUMENT = select(RunDocument.uid, RunDocument.document, RunDocument.text, RunDocument.hash).where(
-    RunDocument.id == bindparam("row_id")
-)
+_DOCUMENT = select(
+    *(getattr(RunDocument, name) for name in ("uid", "document", "text", "hash", "content"))
+).where(RunDocument.id == bindparam("row_id"))
 _EXPERIMENT = select(Experiment.uid).where(Experiment.id == bindparam("row_id"))
 _OWNED = {
     name: select(_TABLES[name]).where(_of_instance(_TABLES[name])).order_by(*_TABLES[name].primary_key)

@@ -3,7 +3,7 @@
 ::
 
     experiments            a named group of runs
-    run_documents          one row per document hash: canonical form and text
+    run_documents          one row per document hash: canonical form, text, and the hash of what it computes
     instances              one row per execution of a run document
     ├── phases             one row per executed phase
     │   ├── environments
@@ -151,6 +151,7 @@ class RunDocument(Base):
     uid: Mapped[str] = mapped_column(index=True)
     document: Mapped[Any] = mapped_column(JsonText, nullable=False)
     text: Mapped[str]
+    content: Mapped[str | None] = mapped_column(index=True)
 
 
 class Instance(Base):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, func, select
 
+from .executions import Execution
 from .lookup import frame
 from .members import Members
 from .models import (
@@ -307,7 +308,7 @@ def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
     return {uid: uid[: max(least, b + 1, a + 1)] for uid, b, a in zip(ordered, before, after, strict=True)}
 
 
-def duration_of(instance: Instance) -> float | None:
+def duration_of(instance: Instance | Execution) -> float | None:
     """Return the seconds between start and end, ``None`` if it has not ended.
 
     Both are dates: if the clock was set back in between by more than that, it is 0.
@@ -315,7 +316,7 @@ def duration_of(instance: Instance) -> float | None:
     return None if instance.ended is None else max(0.0, (instance.ended - instance.started).total_seconds())
 
 
-def status_of(instance: Instance) -> str:
+def status_of(instance: Instance | Execution) -> str:
     """Return the status, ``lost`` if the process that is to run it is gone from this host."""
     if instance.status != "running" or instance.host != socket.gethostname():
         return instance.status

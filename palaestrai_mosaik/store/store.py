@@ -96,7 +96,7 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
         """The revision of the database's schema."""
         return self.database.schema_version() or ""
 
-    def begin_run(
+    def begin_run(  # noqa: PLR0913 (what a document says of itself)
         self,
         *,
         uid: str,
@@ -106,18 +106,21 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
         seed: int,
         version: str,
         experiment_uid: str | None = None,
+        content: str | None = None,
     ) -> InstanceRecorder:
         """Record that an execution of a run document begins; return its recorder.
 
         ``uid``, ``seed`` and ``version`` are those of the document, ``document`` is its
-        canonical form, ``hash`` that form's hash, ``text`` what the user wrote.
+        canonical form, ``hash`` that form's hash, ``text`` what the user wrote. ``content`` is the hash
+        of what the document computes, by which documents of other names find this execution; ``None``:
+        they do not.
         """
         instance_uid = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
         directory = self.instance_directory(instance_uid)
         with self.database.writing() as session:
             instance = Instance(
                 uid=instance_uid,
-                run_document_id=document_id(session, uid, document, text, hash),
+                run_document_id=document_id(session, uid, document, text, hash, content),
                 experiment_id=None if experiment_uid is None else experiment_id(session, experiment_uid),
                 seed=seed,
                 version=str(version),
@@ -169,7 +172,9 @@ def package_versions() -> dict[str, str]:
     return found
 
 
-def document_id(session: Session, uid: str, document: Any, text: str, hash: str) -> int:
+def document_id(
+    session: Session, uid: str, document: Any, text: str, hash: str, content: str | None = None
+) -> int:
     """Return the id of the row of the run document with this hash; make it where there is none."""
 
     def found() -> int | None:
@@ -179,7 +184,7 @@ def document_id(session: Session, uid: str, document: Any, text: str, hash: str)
     if row is None:
         try:
             with session.begin_nested():
-                session.add(RunDocument(uid=uid, document=document, text=text, hash=hash))
+                session.add(RunDocument(uid=uid, document=document, text=text, hash=hash, content=content))
         except IntegrityError:  # another process was faster (cannot happen with SQLite)
             pass
         row = found()

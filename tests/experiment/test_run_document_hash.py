@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping, loads
+from palaestrai_mosaik.experiment import canonical_json, content_digest, dumps, from_mapping, loads
 
 BASE = {
     "uid": "hash",
@@ -121,6 +121,32 @@ HASH = from_mapping(BASE).hash
 def test_order_and_spelling_do_not_change_the_hash(data) -> None:
     assert from_mapping(data).hash == HASH
     assert loads(dumps(data)).hash == HASH
+
+
+def test_the_content_is_all_of_a_document_but_its_name() -> None:
+    def content(**keys):
+        return content_digest(from_mapping(copy.deepcopy(BASE) | keys).canonical)
+
+    assert content(uid="another") == content()
+    assert content(seed=8) != content() != content(version="3.6")
+
+
+def test_a_document_that_refers_to_its_own_run_has_the_content_of_the_other_one_that_does() -> None:
+    def content(uid, run):
+        data = copy.deepcopy(BASE) | {"uid": uid}
+        phases = data["schedule"]
+        agents = phases[0]["one"].pop("agents")
+        del agents[0]["load"], agents[1]["bodies"]
+        agents[1]["actuators"] = ["w.6"]
+        phases[0]["one"]["agents"] = copy.deepcopy(agents)
+        agents[0]["load"] = {"agent": "n", "experiment_run": run, "phase": 0}
+        agents[1]["replay"] = [{"experiment_run": run, "phase": 0, "agent": "m"}]
+        phases[1]["two"]["agents"] = agents
+        return content_digest(from_mapping(data).canonical)
+
+    assert content("a", "a") == content("b", "b")
+    assert content("a", "b") == content("c", "b") != content("b", "b")
+    assert content("a", "b") != content("a", "c")
 
 
 def leaves(value, place=()):
