@@ -21,6 +21,7 @@ from palaestrai_mosaik.environment.replay.sources import (
 )
 from palaestrai_mosaik.errors import ContractError, StoreError
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, ReplaySpec
+from palaestrai_mosaik.importing import limit
 from palaestrai_mosaik.types import Space
 
 from .recorded import described, recorded_phases
@@ -101,7 +102,7 @@ def check_sessions(domain: World) -> None:
 
 def _location_of(source: Mapping[str, Any]) -> str:
     """Return the store that ``source`` names. Documents are kept in stores and reports, so it has no password."""
-    from palaestrai_mosaik.store.urls import holds_password, shown
+    from palaestrai_mosaik.store.urls import check_named, holds_password, shown
 
     location = str(source["store"])
     if holds_password(location):
@@ -109,6 +110,8 @@ def _location_of(source: Mapping[str, Any]) -> str:
             f"source: store: {shown(location)} holds a password, which must not stand in a document: keep the URL in "
             "a file (store: '@FILE') or an environment variable (store: 'env:NAME')"
         )
+    if limit() is not None:
+        check_named(location)
     return location
 
 

@@ -1,8 +1,8 @@
 """Everything that leans on undocumented parts of mosaik; tested on 3.5 and 3.6.
 
 mosaik has no way to end a run early, swallows the exception of a remote simulator, has
-no time-out for a simulator that hangs, and may leave child processes behind. The
-functions here mend that.
+no time-out for a simulator that hangs, may leave child processes behind, and takes whoever
+connects for the simulator that it has started. The functions here mend that.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ import psutil
 from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik.errors import SimulationError, SimulatorError
+
+from . import peers
+
+peers.guard()
 
 #: end of a world's time that no episode reaches
 FOREVER = 2**53

@@ -22,12 +22,41 @@ from palaestrai_mosaik.errors import StoreError
 FILE, VARIABLE = "@", "env:"
 #: what stands for a password
 MASK = "***"
-#: keys of the part after ``?`` that hold secrets, in PostgreSQL; in whatever letters they are written
-_SECRETS = frozenset(
-    {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+#: keys of the part after ``?`` whose values are told; drivers know many others, and some are secrets
+_TOLD = frozenset(
+    {
+        *("host", "hostaddr", "port", "user", "dbname", "database", "charset", "client_encoding", "driver"),
+        *(
+            "sslmode",
+            "sslcert",
+            "sslkey",
+            "sslrootcert",
+            "sslcrl",
+            "passfile",
+            "gssencmode",
+            "channel_binding",
+        ),
+        *("connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"),
+        *("tcp_user_timeout", "application_name", "fallback_application_name", "target_session_attrs"),
+        *("mode", "cache", "uri", "immutable", "nolock", "timeout"),
+    }
 )
-#: how libpq, and others, write what SQLAlchemy writes as a URL: no name of a folder looks like that
-_PAIRS = re.compile(r"(?:^|[\s;])(?:host|hostaddr|server|dbname|password|pwd)\s*=", re.IGNORECASE)
+#: what such a value consists of; not another URL, and no pairs of keys and values
+_TOLD_VALUE = re.compile(r"[\w./,:\[\]+-]*")
+#: keys of others that hold secrets, in whatever letters they are written, or texts with a password in them
+_SECRET = re.compile(r"pass|pwd|secret|token|key|auth|cred|connect|conn_?(str|info)|dsn", re.IGNORECASE)
+#: how libpq, ODBC and others write what SQLAlchemy writes as a URL: no name of a folder looks like that
+_PAIRS = re.compile(
+    r"(?:^|[\s;])(?:host|hostaddr|server|driver|dsn|dbname|database|user|uid|password|passwd|pass|pwd)\s*=",
+    re.IGNORECASE,
+)
+#: what should have been a URL: the name of a database with a colon, and a user with a password
+_BACKENDS = "postgres|postgresql|psql|mysql|mariadb|mssql|oracle|cockroachdb|redshift|sqlite|duckdb|jdbc|odbc"
+_NEARLY = re.compile(
+    rf"(?:{_BACKENDS})(?:\+\w*)?(?::|//)|(?://|\w{{2,}}:/*)?[^\s/:@]*:[^\s@]*@[^\s/]", re.IGNORECASE
+)
+#: drivers that load nothing else, without options in the URL
+_PLAIN_DRIVERS = frozenset({"sqlite", "postgresql+psycopg"})
 #: a password so short would be found in every other word of a message
 _SHORTEST = 3
 _ADVICE = (
@@ -38,7 +67,9 @@ _ADVICE = (
 
 def is_database(location: str) -> bool:
     """Whether ``location`` means a database, not a folder: by its URL, or by what should have been one."""
-    return "://" in location or location.startswith((FILE, VARIABLE)) or bool(_PAIRS.search(location))
+    if "://" in location or location.startswith((FILE, VARIABLE)):
+        return True
+    return bool(_PAIRS.search(location) or _NEARLY.match(location.lstrip()))
 
 
 def database_url(location: str) -> sa.URL:
@@ -68,14 +99,19 @@ def shown(location: str) -> str:
     except StoreError:
         # nobody knows what in it is the password
         scheme, found, _ = location.partition("://")
-        return f"{scheme}://{MASK}" if found and not _PAIRS.search(scheme) else MASK
+        return f"{scheme}://{MASK}" if found and re.fullmatch(_BACKENDS, scheme) else MASK
 
 
 def masked(url: sa.URL) -> str:
-    """Return ``url`` as text, without passwords."""
-    secret = {key: MASK for key in url.query if key.lower() in _SECRETS}
+    """Return ``url`` as text, without passwords and without what might be one."""
+    secret = {key: MASK for key, value in url.query.items() if not _is_told(key, value)}
     told = url.update_query_dict(secret).render_as_string(hide_password=True)
     return told.replace(quote_plus(MASK), MASK)
+
+
+def _is_told(key: str, value: str | tuple[str, ...]) -> bool:
+    values = (value,) if isinstance(value, str) else value
+    return key.lower() in _TOLD and all(_TOLD_VALUE.fullmatch(one) for one in values)
 
 
 def holds_password(location: str) -> bool:
@@ -88,6 +124,22 @@ def holds_password(location: str) -> bool:
         return True
 
 
+def check_named(location: str) -> None:
+    """Raise :class:`StoreError` if a document whose modules are limited may not name ``location``.
+
+    SQLAlchemy imports what a URL names as its dialect, driver or plugin, and a driver may load what an
+    option names.
+    """
+    if not is_database(location):
+        return
+    url = database_url(location)
+    if url.drivername not in _PLAIN_DRIVERS or url.query:
+        raise StoreError(
+            f"{shown(location)} has a driver or options of its own; a document whose modules are limited "
+            "(--allow-modules) may name folders, sqlite:///FILE and postgresql://USER@HOST/NAME"
+        )
+
+
 def without_passwords(text: str, url: sa.URL) -> str:
     """Return a message, of a driver for instance, with the passwords of ``url`` masked."""
     for password in _passwords(url):
@@ -98,11 +150,18 @@ def without_passwords(text: str, url: sa.URL) -> str:
 
 
 def _passwords(url: sa.URL) -> list[str]:
+    """Return the passwords in ``url``, and the values of what a driver may take for one."""
     found = [] if url.password is None else [str(url.password)]
     for key, value in url.query.items():
-        if key.lower() in _SECRETS:
-            found += [value] if isinstance(value, str) else value
-    return [password for password in found if password]
+        if _is_told(key, value):
+            continue
+        for one in (value,) if isinstance(value, str) else value:
+            if key.lower() in _TOLD or _SECRET.search(key) or _PAIRS.search(one):
+                found.append(one)
+                # a message may quote a part of it
+                found += [part for pair in re.split(r"[;\s]", one) for part in pair.partition("=")[2:]]
+                found += re.findall(r":([^:@/]+)@", one)
+    return sorted((password for password in set(found) if password), key=len, reverse=True)
 
 
 def _url_in_file(path: Path) -> sa.URL:
@@ -131,7 +190,8 @@ def _parsed(text: str, told: str) -> sa.URL:
     except (SQLAlchemyError, ValueError):
         # both may quote what they took for a port or a host
         raise problem from None
-    if "@" in (url.host or ""):
+    beside = url.host or url.username or url.password
+    if "@" in (url.host or "") or (beside and "@" in (url.database or "")):
         raise problem
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")

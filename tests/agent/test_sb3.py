@@ -5,9 +5,11 @@ from __future__ import annotations
 # ruff: noqa: NPY002 (global generators are looked at)
 import pickle
 import random
+import tomllib
 import warnings
 from copy import deepcopy
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,13 @@ from support.sb3_driver import Driver, TwinMuscle, make_brain
 from palaestrai_mosaik.agent import FileBrainDumper, Memory
 from palaestrai_mosaik.agent.library.sb3 import SB3Brain, SB3Muscle
 from palaestrai_mosaik.agent.library.sb3_buffers import Rollouts, Row, fill_replay, replay_arrays
-from palaestrai_mosaik.agent.library.sb3_model import make_recipe, networks_of
+from palaestrai_mosaik.agent.library.sb3_model import (
+    _READS_SAFELY,
+    from_bytes,
+    make_recipe,
+    networks_of,
+    to_bytes,
+)
 from palaestrai_mosaik.agent.library.sb3_random import PrivateRandomness
 from palaestrai_mosaik.agent.library.sb3_spaces import action_space, observation_space
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
@@ -776,3 +784,27 @@ def test_an_on_policy_algorithm_cannot():
         ContractError, match="PPO learns from what its own policy does, and cannot use 'replay'"
     ):
         cartpole(**PPO).pretrain()
+
+
+@pytest.mark.parametrize(
+    ("release", "taken"),
+    [("2.3.0", False), ("2.6.0", False), ("2.9.1+cpu", False), ("2.10.0", True), ("3.0.0a1", True)],
+)
+def test_a_release_of_torch_that_runs_what_is_in_a_model_is_not_asked(release, taken, monkeypatch) -> None:
+    """CVE-2025-32434 and CVE-2026-24747: ``weights_only`` does not hold there what it says."""
+    dumped = to_bytes({"weights": torch.zeros(2)})
+    monkeypatch.setattr(torch, "__version__", release)
+    if taken:
+        assert from_bytes(dumped, "the model", "cpu")["weights"].tolist() == [0.0, 0.0]
+        return
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch must not see it"))
+    with pytest.raises(
+        BrainDumpError, match=r"the model is not read with torch .*CVE-2025-32434.*pip install"
+    ):
+        from_bytes(dumped, "the model", "cpu")
+
+
+def test_no_release_of_torch_is_installed_that_does_not_read_models() -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    (least,) = [one for one in extras["project"]["optional-dependencies"]["rl"] if one.startswith("torch")]
+    assert least == f"torch>={_READS_SAFELY[0]}.{_READS_SAFELY[1]}"

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import psutil
 import pytest
 import sqlalchemy as sa
 from execution.folders import drive, environment_now, make_folder, markers, until
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from support.documents import document, named, phase
 from support.learning import HERE, learner, track, write
 
 from palaestrai_mosaik.cli.arsenai import main as arsenai
+from palaestrai_mosaik.cli.common import store_option
 from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.environment.replay import SessionPoolEnvironment
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.importing import only_modules
+from palaestrai_mosaik.run.sessions import StoredSessions, check_sessions
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.models import Base
-from palaestrai_mosaik.store.urls import database_url, holds_password, masked, shown, without_passwords
+from palaestrai_mosaik.store.urls import (
+    database_url,
+    holds_password,
+    is_database,
+    masked,
+    shown,
+    without_passwords,
+)
 from tests.support import postgresql
 
 #: characters that mean something in a URL around a word that stays the same in all spellings
@@ -56,6 +71,104 @@ def test_a_location_is_told_without_its_password():
     ):
         assert not holds_password(harmless), harmless
         assert harmless.removeprefix("postgresql") in shown(harmless)
+
+
+_KEYS = ("password", "PASSWORD", "pwd", "Pwd", "passwd", "pass", "sslpassword", "token", "odbc_connect", "x")
+_SHAPES = (
+    "{scheme}://me:{word}@db/results",
+    "{scheme}://:{word}@db/results",
+    "{scheme}:/me:{word}@db/results",
+    "{scheme}:me:{word}@db/results",
+    "{scheme}//me:{word}@db/results",
+    " {scheme}:/me:{word}@db",
+    "{scheme} ://me:{word}@db",
+    "me:{word}@db/results",
+    "//me:{word}@db/results",
+    "{scheme}://me:a@b{word}@db/results",
+    "{scheme}://me:a@b/{word}@db/results",
+    "{scheme}://me:{word}@[::1/results",
+    "{scheme}://me:{word}@db:port/results",
+    "{scheme}://me@db/results?{key}={word}",
+    "{scheme}://me@db/results?sslmode=require&{key}={word}",
+    "{scheme}:///?odbc_connect=Driver%3D%7Bx%7D%3B{key}%3D{word}",
+    "{scheme}://me@db/results?dbname={scheme}://u:{word}@h",
+    "{scheme}://me@db/results?host=u:{word}@h",
+    "jdbc:{scheme}://db/results?user=me&{key}={word}",
+    "Driver={{x}};Server=db;UID=me;PWD={word}",
+    "host=db user=me passwd={word}",
+)
+_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg", "POSTGRESQL", "mysql+pymysql", "mssql+pyodbc")
+
+
+@settings(deadline=None)
+@given(
+    shape=st.sampled_from(_SHAPES),
+    scheme=st.sampled_from(_SCHEMES),
+    key=st.sampled_from(_KEYS),
+    before=st.text("aZ0%.-_~!$*+,", max_size=3),
+    after=st.text("aZ0%.-_~!$*+,", max_size=3),
+)
+@example("{scheme}://me@db/results?{key}={word}", "postgresql", "pwd", "", "")
+@example("{scheme}://me@db/results?{key}={word}", "postgresql", "passwd", "", "")
+@example("{scheme}:///?odbc_connect=Driver%3D%7Bx%7D%3B{key}%3D{word}", "mssql+pyodbc", "pwd", "", "")
+@example("{scheme}:/me:{word}@db/results", "postgresql", "x", "", "")
+def test_no_spelling_of_a_password_is_told(shape, scheme, key, before, after):
+    """Whatever may be one is not told: not in a location, a message, or where something is suggested."""
+    location = shape.format(scheme=scheme, key=key, word=before + WORD + after)
+    told = [shown(location), repr(StoreLocation.of(Path("results"), location)), store_option(location)]
+    try:
+        url = database_url(location)
+    except StoreError as error:
+        # but for the frame of this test, which has the line above in it
+        told += [str(error), repr(error.__cause__), "".join(traceback.format_exception(error))]
+        assert holds_password(location)
+    else:
+        told.append(masked(url))
+        if key != "x":
+            assert holds_password(location)
+            told.append(without_passwords(f"{url.password} {dict(url.query)}", url))
+    assert not [one for one in told if WORD in one]
+    assert is_database(location), "it would be taken for the name of a folder, and made"
+
+
+@pytest.mark.parametrize(
+    "folder", ["C:/x", "C:\\x", "a:b", "./x:y", "runs@home", "2026-01-01T10:00", "/a/x:y@z"]
+)
+def test_names_of_folders_are_no_urls(folder):
+    assert not is_database(folder) and shown(folder) == folder
+
+
+def test_what_is_no_secret_is_told():
+    plain = (
+        "postgresql+psycopg://me@db/results?connect_timeout=3&host=/run/pg&sslkey=/a/b.key&sslmode=require"
+    )
+    assert shown(plain) == plain.replace("/run/pg", "%2Frun%2Fpg").replace("/a/b.key", "%2Fa%2Fb.key")
+    assert not holds_password(plain)
+    assert not holds_password("postgresql://db/results?options=-csearch_path=x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite+planted:///{}/x.db", "sqlite:///{}/x.db?plugin=planted", "postgresql://h/d?sslkey=/x.so:1"],
+)
+def test_a_document_whose_modules_are_limited_names_no_driver(url, tmp_path, monkeypatch):
+    """SQLAlchemy imports dialects, drivers and plugins; OpenSSL loads engines that an option names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "planted_dialect.py").write_text("open('exploded', 'w')")
+    (tmp_path / "x.db").touch()
+    sa.dialects.registry.register("sqlite.planted", "planted_dialect", "Dialect")
+    source = {"store": url.format(tmp_path), "run": "u"}
+    pool = SessionPoolEnvironment(source=source)
+    with only_modules(()), pytest.raises(StoreError, match="has a driver or options of its own"):
+        check_sessions(pool)
+    with only_modules(()), pytest.raises(StoreError, match="has a driver or options of its own"):
+        StoredSessions()(source)
+    assert not (tmp_path / "exploded").exists()
+    if "+planted" in url:
+        with contextlib.suppress(Exception):
+            StoredSessions()(source)
+        assert (tmp_path / "exploded").exists(), "SQLAlchemy imports it, so the test above can fail"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -44,6 +45,9 @@ _NOT_OURS = {
     "replay_buffer_kwargs",
     "_init_setup_model",
 }
+#: the release of torch from which on ``weights_only`` holds what it says. CVE-2025-32434 (code by a file of the old
+#: format) was mended in 2.6, CVE-2026-24747 (memory overwritten by wrong opcodes and sizes) in 2.10
+_READS_SAFELY = (2, 10)
 _SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 _NOISE = {"kind": "normal", "mean": 0.0, "sigma": 0.1, "theta": 0.15, "dt": 1e-2}
 _NOISE_KINDS = ("normal", "ornstein_uhlenbeck")
@@ -362,7 +366,17 @@ def to_bytes(tensors: Any) -> BytesIO:
 
 
 def from_bytes(stream: Any, what: str, device: str) -> Any:
-    """Read what :func:`to_bytes` wrote. Never runs code from it (``weights_only``)."""
+    """Read what :func:`to_bytes` wrote. Never runs code from it (``weights_only``).
+
+    Raises :class:`BrainDumpError` for what is damaged, and where this release of torch may run code of it.
+    """
+    release = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
+    if release < _READS_SAFELY:
+        raise BrainDumpError(
+            f"{what} is not read with torch {torch.__version__}: a file can make torch before "
+            f"{_READS_SAFELY[0]}.{_READS_SAFELY[1]} run code although only weights are asked for (CVE-2025-32434, "
+            "CVE-2026-24747); pip install -U 'palaestrai-mosaik[rl]'"
+        )
     try:
         return torch.load(stream, map_location=device, weights_only=True)
     except Exception as error:
