@@ -278,16 +278,17 @@ def modified_beside(path: str | Path) -> float:
 # ----- reading, and files that other libraries open
 
 
-def open_read(path: str | Path) -> BinaryIO:
+def open_read(path: str | Path) -> io.BufferedReader:
     """Open a file to read it; a pipe or a device is refused, and not waited for."""
+    # (to open a device may do something)
     status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _no_file(path, status)
     handle = os.open(path, os.O_RDONLY | _NOW | _FLAGS)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
-        raise _no_file(path, found)
+        raise _no_file(path, status)
     return os.fdopen(handle, "rb")
 
 
@@ -365,12 +366,19 @@ def _place(path: str | Path) -> Iterator[tuple[int | None, str]]:
         for folder in folders:
             try:
                 below = os.open(folder, _FOLDER | _NOFOLLOW, dir_fd=at)
+            except FileNotFoundError:
+                raise
             except OSError:
                 _refuse_other_than_folder(folder, at, path, root)
                 raise
             os.close(at)
             at = below
         yield at, name
+    except OSError as error:
+        # what was named in an open folder is told with it
+        if error.filename == name or is_aside(str(error.filename)):
+            error.filename = str(path)
+        raise
     finally:
         os.close(at)
 

@@ -81,6 +81,13 @@ def _call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
     except PalaestraiMosaikError as error:
         say(f"{parser.prog}: {error}", error=True)
         return UNSOUND
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # of a file or folder that is not what it should be, or must not be read or written
+        place = f"{error.filename}: " if error.filename is not None else ""
+        say(f"{parser.prog}: {place}{error.strerror or error}", error=True)
+        return UNSOUND
     except KeyboardInterrupt:
         print(f"{parser.prog}: interrupted", file=sys.stderr)
         return INTERRUPTED

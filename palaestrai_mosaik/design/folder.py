@@ -299,6 +299,8 @@ def _read_runs(file: Path) -> Iterator[PlannedRun]:
                 if not is_run_file(name):
                     refuse(file, f"{name!r} in line {lines.line_num} is no file in {RUNS}/")
                 yield PlannedRun(uid, int(row), int(repetition), int(seed), hash_, run, name)
+    except OSError as error:
+        refuse(file, f"cannot be read: {error.strerror}")
     except ValueError:
         refuse(file, f"line {lines.line_num} is no line of the table of a design")
 

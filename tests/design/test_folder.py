@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.documents import VANILLA_RUN, named, phase
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design import blocks
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import DesignFolder
@@ -241,7 +242,7 @@ def test_an_exchange_that_fails_anywhere_is_undone(out: Path, monkeypatch: pytes
     """Every renaming of the exchange fails once, the first to the last."""
     design().generate(out)
     (out / "results").mkdir()
-    before, rename, calls = contents(out), Path.rename, 0
+    before, rename, calls = contents(out), files.move, 0
 
     def failing(path: Path, target: Path) -> Path:
         nonlocal calls
@@ -250,7 +251,7 @@ def test_an_exchange_that_fails_anywhere_is_undone(out: Path, monkeypatch: pytes
             raise OSError(28, "No space left on device")
         return rename(path, target)
 
-    monkeypatch.setattr(Path, "rename", failing)
+    monkeypatch.setattr(files, "move", failing)
     for fail_at in range(1, 15):
         calls = 0
         message = refused(lambda: design("e").generate(out, force=True))
@@ -269,16 +270,16 @@ def test_what_a_killed_process_leaves_is_mended(out: Path, at: int) -> None:
     design("e").generate(out.parent / "e")
     code = f"""
 import os, signal, sys
-from pathlib import Path
+from palaestrai_mosaik import files
 from palaestrai_mosaik.design.design import Design
-rename, calls = Path.rename, 0
+rename, calls = files.move, 0
 def killed(path, target):
     global calls
     calls += 1
     if calls == {at}:
         os.kill(os.getpid(), signal.SIGKILL)
     return rename(path, target)
-Path.rename = killed
+files.move = killed
 Design.load(sys.argv[1]).generate(sys.argv[2], force=True)
 """
     run = subprocess.run([sys.executable, "-c", code, out.parent / "e" / "design.yml", out], check=False)

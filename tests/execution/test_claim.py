@@ -36,7 +36,7 @@ def marker_of(job, host=None, pid=NOBODY, **changes):
     return marker
 
 
-def no_links(*_):
+def no_links(*_, **__):
     raise OSError(errno.EPERM, "no links here")
 
 

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from xml.dom import minidom
@@ -36,6 +37,7 @@ from palaestrai_mosaik.execution.job import now
 from palaestrai_mosaik.run import checkpoint, checkpoint_key, execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.export import export_run
+from palaestrai_mosaik.store.verify import verify
 
 ROOT = Path(palaestrai_mosaik.__file__).parent
 PAGE = ROOT.parent / "docs" / "security.md"
@@ -222,12 +224,47 @@ def test_the_key_is_made_once_and_is_its_users_alone(tmp_path, monkeypatch) -> N
     with monkeypatch.context() as patched, pytest.raises(CheckpointError, match="belongs to another user"):
         patched.setattr(checkpoint_key.os, "fstat", lambda _: others)
         checkpoint_key.sign(b"x")
-    file.chmod(0o604)
-    with pytest.raises(CheckpointError, match="may be read or written by everybody: chmod 600"):
-        checkpoint_key.sign(b"x")
+    for mode in (0o604, 0o660, 0o640, 0o620, 0o602):
+        file.chmod(mode)
+        with pytest.raises(CheckpointError, match="may be read or written by others: chmod 600"):
+            checkpoint_key.sign(b"x")
+    file.chmod(0o600)
     monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(tmp_path / "file" / "key"))
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot be written"):
+        checkpoint_key.sign(b"x")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are POSIX's")
+def test_a_key_that_others_can_replace_is_refused(tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "open" / "inner"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(folder / "key"))
+    checkpoint_key.sign(b"x")
+    for place, mode in ((folder, 0o777), (folder, 0o707), (tmp_path / "open", 0o777)):
+        before = place.stat().st_mode
+        place.chmod(mode)
+        checkpoint_key._read.cache_clear()
+        with pytest.raises(
+            CheckpointError, match=f"by others, who may write to {place}: chmod go-w {place}, or"
+        ):
+            checkpoint_key.sign(b"x")
+        place.chmod(before)
+    # in /tmp and the like only owners rename; a group may be this user's alone
+    folder.chmod(0o1777)
+    checkpoint_key.sign(b"x")
+    checkpoint_key._read.cache_clear()
+    folder.chmod(0o770)
+    for private in (True, False):
+        monkeypatch.setattr(checkpoint_key, "_is_private_group", lambda gid, private=private: private)
+        with nullcontext() if private else pytest.raises(CheckpointError, match="can be replaced by others"):
+            checkpoint_key.sign(b"x")
+        checkpoint_key._read.cache_clear()
+    # also where the name is a link, and what it leads to lies well
+    (tmp_path / "well").mkdir(mode=0o700)
+    (folder / "key").rename(tmp_path / "well" / "key")
+    (folder / "key").symlink_to(tmp_path / "well" / "key")
+    with pytest.raises(CheckpointError, match="can be replaced by others"):
         checkpoint_key.sign(b"x")
 
 
@@ -397,10 +434,20 @@ def test_a_database_from_elsewhere_leads_nowhere_else(tmp_path) -> None:
         for path in (store.instance_directory(store.find_run("latest")) / before).iterdir():
             (tmp_path / "store" / "planted" / path.name).write_bytes(path.read_bytes())
         change("streams", "folder", "../../planted")
-        with pytest.raises(
-            StoreError, match=r"the store names '\.\./\.\./planted\.parquet', which is no place in"
-        ):
-            export_run(store, "latest", tmp_path / "a" / "b", "parquet")
+        refused = r"the store names '\.\./\.\./planted', which is no place in"
+        readers: list[Any] = [
+            lambda: export_run(store, "latest", tmp_path / "a" / "b", "parquet"),
+            lambda: store.steps("latest"),
+            lambda: store.environment_states("latest"),
+            lambda: store.statistics("latest"),
+            lambda: store.body_episodes("latest", 0, "a"),
+        ]
+        for reads in readers:
+            with pytest.raises(StoreError, match=refused):
+                reads()
+        damage = verify(store, "latest").damage
+        # (of agents, environments, statistics; and the marker has another digest)
+        assert [bool(re.match(refused, one)) for one in damage] == [True, True, True, False]
         for uid in ("../../x", "/x", "", "a/../../x", "nul\0l"):
             with pytest.raises(StoreError, match="which is no place in"):
                 store.instance_directory(uid)

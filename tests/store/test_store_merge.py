@@ -231,7 +231,7 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shutil, "copy2", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     write_text(source / "complete.json", '{"more": 2}')
     with pytest.raises(OSError, match="No space left"):
         place_files(source, target)

@@ -335,8 +335,8 @@ def test_ctrl_c_while_a_part_is_written_neither_loses_nor_repeats_rows(store, he
     phase.statistic("a", 0, 0, 0, "loss", 1.0)
     replace = os.replace
 
-    def interrupted(source, target):
-        replace(source, target)
+    def interrupted(source, target, **folders):
+        replace(source, target, **folders)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "replace", interrupted)
