@@ -100,6 +100,7 @@ def test_max_runs_takes_a_seeded_subset_of_a_factorial() -> None:
     assert check_sampler(spec) == []
     found = sample(spec)
     assert len(found.unit) == 12 and found.block.tolist() == list(range(12))
+    assert np.array_equal(sample(spec).unit, found.unit)
     assert "12 of 60 rows" in found.warnings[0]
     rows = [tuple(row.values()) for row in decode(spec, found.unit)]
     assert {name: sum(row[0] == name for row in rows) for name in "abcd"} == dict.fromkeys("abcd", 3)

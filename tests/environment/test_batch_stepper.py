@@ -166,6 +166,20 @@ def test_what_an_incarnation_offers():
     assert [r.uid for r in environment.baseline.rewards] == ["reward"]
 
 
+def test_get_action_results_may_take_keywords_and_is_given_none():
+    """As AgentNet's environments are written."""
+    given = []
+
+    class Written(Counters):
+        def get_action_results(self, last_states: Any, actions: Any, **kwargs: Any) -> Any:
+            given.append(kwargs)
+            return super().get_action_results(last_states, actions)
+
+    stepper = begun(Written(batch=1))
+    assert rows(stepper, [2]) == [[2, -2, 1, 2, ""]]
+    assert given == [{}]
+
+
 def test_dtypes_that_are_not_declared():
     """float64 for states and observations, int32 for actions: any other is refused, or was never given."""
     given = []

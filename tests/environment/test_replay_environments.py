@@ -142,6 +142,137 @@ def test_a_chosen_batch_is_exactly_these_sessions():
         environment_over(lived()).sample_session_batch(1)
 
 
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_sampled_batch_is_drawn_anew_at_each_iteration(replace):
+    """From the whole pool, uniformly, with or without replacement; what it holds is what it replays."""
+    environment = environment_over(pool_of(10), rng_seed=3)
+    batch = environment.sample_session_batch(4, replace, selector_dtype="int16")
+    batch.setup()
+    stepper = BatchStepper(batch)
+    drawn = []
+    for _ in range(1000):
+        readings = stepper.reset().readings[:, 0].tolist()
+        if not drawn:
+            first = readings
+        assert readings == batch.observations[0][:, 0, 0].tolist() == batch.selector.tolist()
+        assert batch.rewards[:, 0].tolist() == readings
+        drawn.append(readings)
+    assert batch.selector.dtype == np.int16
+    # 400 expected of each, standard deviation 19
+    assert (abs(np.bincount(np.concatenate(drawn).astype(int)) - 400) < 100).all()
+    assert all(len(set(one)) == 4 for one in drawn) != replace
+    assert (
+        environment_over(pool_of(10), rng_seed=3).sample_session_batch(4, replace).selector.tolist() == first
+    )
+
+
+def test_who_begins_again_alone_replays_the_same_session_of_a_sampled_batch():
+    numbers = np.repeat(np.arange(30.0)[:, None], 3, axis=1)
+    pool = SessionPool()
+    pool.load_sessions(numbers[..., None], numbers, numbers)
+    batch = environment_over(pool, rng_seed=3).sample_session_batch(4)
+    batch.setup()
+    stepper = BatchStepper(batch)
+    readings = stepper.reset().readings.tolist()
+    for _ in range(5):
+        stepper.end(np.array([1]))
+        assert stepper.step(np.zeros((4, 1)), resets=True).readings.tolist() == readings
+        stepper.end(np.array([0, 2, 3]))
+        assert stepper.step(np.zeros((4, 1)), resets=True).readings.tolist() == readings
+    assert stepper.reset().readings.tolist() != readings
+
+
+def test_a_sampled_batch_takes_as_many_as_are_asked_for_or_there():
+    environment = environment_over(pool_of(5), rng_seed=3)
+    assert environment.sample_session_batch(64).batch == 5
+    assert environment.sample_session_batch(64, replace=True).batch == 64
+    assert environment.sample_session_batch(2).selector.dtype == np.int32
+    chosen = environment.select_session_batch([3, 1])
+    assert chosen.selector.tolist() == [3, 1]
+    with pytest.raises(ContractError, match="selector_dtype must be a dtype of whole numbers, not 'float32'"):
+        environment.sample_session_batch(2, selector_dtype="float32")
+    # later, from what the pool has then
+    batch = environment.sample_session_batch(5)
+    batch.setup()
+    BatchStepper(batch).reset()
+    environment.append_sessions([[[7.0]]] * 5, [[7]] * 5, [[7.0]] * 5, max_pool_size=5)
+    assert BatchStepper(batch).reset().readings.tolist() == [[7]] * 5
+    environment.load_sessions([[[1.0]]], [[1]], [[1.0]])
+    with pytest.raises(ContractError, match="its pool has 1 sessions now, fewer than the 5 of the batch"):
+        BatchStepper(batch).reset()
+
+
+@pytest.mark.parametrize("sample", ["shuffled", "with_replacement"])
+def test_with_a_seed_of_its_own_the_seed_of_the_run_does_not_matter(sample):
+    def drawn(run: int, rng_seed: int | None) -> list[list[float]]:
+        environment = environment_over(pool_of(50), batch=4, sample=sample, rng_seed=rng_seed)
+        found = []
+        for episode in range(3):
+            environment.episode = episode
+            environment.rng = seeding.generator(run, episode)
+            environment.rngs = [seeding.generator(run, episode, k) for k in range(4)]
+            found.append(BatchStepper(environment).reset().readings[:, 0].tolist())
+        return found
+
+    assert drawn(1, 7) == drawn(2, 7)
+    assert drawn(1, 7) != drawn(1, 8)
+    assert drawn(1, None) != drawn(2, None)
+    assert len({tuple(one) for one in drawn(1, 7)}) == 3
+    with pytest.raises(ContractError, match="rng_seed must be a whole number, not '7'"):
+        SessionPoolEnvironment(rng_seed="7")
+
+
+def test_the_environment_has_the_sequences_of_its_pool():
+    environment = environment_over(lived())
+    assert environment.observations[0][..., 0].tolist() == [[10, 11, 12], [20, 21, 0], [30, 0, 0]]
+    assert environment.actions[0].tolist() == [[1, 2, 3], [4, 5, 0], [6, 0, 0]]
+    assert environment.rewards.tolist() == [[0.1, 0.2, 0.3], [0.4, 0.5, 0], [0.6, 0, 0]]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_memories_that_are_declared_can_be_read_at_every_tick(known):
+    environment = SessionPoolEnvironment(
+        sample="in_order", batch=3, agent_memories=[{"name": "hidden", "shape": [2]}, {"name": "calls"}]
+    )
+    held = [np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([7.0, 8, 9])]
+    environment.load_sessions(OBSERVED, DONE, REWARDED, prev_memories=held if known else None)
+    environment.uid = "lived"
+    assert [s.uid for s in environment.setup().sensors] == ["observation", "hidden", "calls"]
+    stepper = BatchStepper(environment)
+    states = [stepper.reset(), *(stepper.step(np.zeros((3, 1))) for _ in range(3))]
+    assert [s.readings[:, 0].tolist() for s in states] == [
+        [10, 20, 30],
+        [11, 21, 30],
+        [12, 22, 30],
+        [13, 22, 30],
+    ]
+    expected = np.column_stack(held) if known else np.full((3, 3), np.nan)
+    for state in states:
+        np.testing.assert_array_equal(state.readings[:, 1:], expected)
+    # where only their number is said, they are kept and handed out, no more
+    plain = SessionPoolEnvironment(agent_memories=2)
+    assert [s.uid for s in plain.setup().sensors] == ["observation"]
+    with pytest.raises(ContractError, match="2 of them are declared by agent_memories, found 1"):
+        plain.load_sessions(OBSERVED, DONE, REWARDED, prev_memories=held[0])
+
+
+def test_memories_of_a_source_are_read_as_declared(tmp_path):
+    pool = SessionPool()
+    pool.load_sessions(OBSERVED, DONE, REWARDED, prev_memories=np.array([7, 8, 9]))
+    pool.save(tmp_path / "pool")
+    source = {"pool": str(tmp_path / "pool")}
+    for declared in ({}, {"observations": 1}):
+        environment = SessionPoolEnvironment(
+            source=source, batch=3, sample="in_order", agent_memories=[{"name": "calls"}], **declared
+        )
+        environment.uid = "lived"
+        environment.setup()
+        assert BatchStepper(environment).reset().readings.tolist() == [[10, 7], [20, 8], [30, 9]]
+    wrong = SessionPoolEnvironment(source=source, agent_memories=[{"name": "calls", "shape": [2]}])
+    with pytest.raises(ContractError, match=r"'calls' has shape \(\) for each session, declared is \(2,\)"):
+        wrong.setup()
+
+
 @pytest.mark.parametrize("sample", ["shuffled", "with_replacement"])
 def test_an_incarnation_takes_the_same_sessions_in_any_batch(sample):
     """Number 5 of a batch of 8, and a batch of 1 that is number 5; each has two episodes of its own."""

@@ -133,6 +133,51 @@ def test_previous_memories():
     assert len(pool) == 2
 
 
+def test_memories_are_what_is_declared(tmp_path):
+    hidden = {"name": "hidden", "shape": [2], "dtype": "float32"}
+    pool = SessionPool(agent_memories=[hidden, {"name": "calls", "dtype": "int8"}])
+    pool.load_sessions(*numbered(0, 2), prev_memories=[np.array([[1.0, 2], [3, 4]]), np.array([5.0, 6])])
+    assert [one.dtype for one in pool.previous_memories] == [np.float32, np.int8]
+    pool.save(tmp_path / "pool")
+    opened = SessionPool.open(tmp_path / "pool")
+    assert opened.signature == pool.signature and opened.signature.memories[0].shape == (2,)
+    pool.load_sessions(*numbered(0, 2))  # what is not known need not be there
+    assert pool.previous_memories is None
+    for wrong, message in (
+        ([np.zeros((2, 2))], "2 of them are declared by agent_memories, found 1"),
+        ([np.zeros((2, 3)), np.zeros(2)], r"'hidden' has shape \(3,\) for each session, declared is \(2,\)"),
+        ([np.zeros((2, 2)), np.array([0, 0.5])], "'calls' is 0.5 at session 1, which is no int8"),
+    ):
+        with pytest.raises(ContractError, match=message):
+            pool.load_sessions(*numbered(0, 2), prev_memories=wrong)
+    two = SessionPool(agent_memories=2)  # of any shape
+    two.load_sessions(*numbered(0, 2), prev_memories=[np.zeros((2, 2)), np.zeros(2)])
+    with pytest.raises(ContractError, match="2 of them are declared by agent_memories, found 1"):
+        two.load_sessions(*numbered(0, 2), prev_memories=np.zeros(2))
+    with pytest.raises(ContractError, match="observations and agent_memories: the name 'observation'"):
+        SessionPool(agent_memories=[{"name": "observation"}])
+    # a description that does not go with the columns
+    place = tmp_path / "pool" / "pool.json"
+    place.write_text(place.read_text().replace('"hidden"', '"other"').replace("<f4", "<f8"))
+    assert SessionPool.open(tmp_path / "pool").previous_memories[0].dtype == np.float32
+    description = json.loads(place.read_text()) | {"memories": 1}
+    place.write_text(json.dumps(description))
+    with pytest.raises(ContractError, match=r"damaged: .*pool.json: .*1 of them are declared"):
+        SessionPool.open(tmp_path / "pool")
+
+
+def test_actions_that_declare_no_dtype_have_the_default_one():
+    for declared in (1, [{"name": "action"}]):
+        assert SessionPool(actions=declared).signature.actions[0].dtype == np.int32
+        pool = SessionPool(actions=declared, default_action_dtype="float32")
+        pool.load_sessions([[[1.0]]], [[0.5]], None)
+        assert (pool.actions[0].dtype, pool.actions[0].tolist()) == (np.float32, [[0.5]])
+    own = [{"name": "action", "dtype": "int8"}]
+    assert SessionPool(actions=own, default_action_dtype="float32").signature.actions[0].dtype == np.int8
+    with pytest.raises(ContractError, match="default_action_dtype: 'text' is no dtype of numbers"):
+        SessionPool(default_action_dtype="text")
+
+
 def test_sampling_is_uniform_and_without_replacement_if_not_asked_for():
     pool = SessionPool()
     pool.load_sessions(*numbered(0, 10))

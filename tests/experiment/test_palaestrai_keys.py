@@ -91,7 +91,9 @@ def test_what_palaestrai_passes_over_is_told_and_changes_nothing(old: str, new: 
     assert DOCUMENT.count(old) == 1
     changed = DOCUMENT.replace(old, new)
     assert loads(changed).hash == loads(DOCUMENT).hash
-    told = [(line, message) for line, message in hints(changed) if message.startswith(f"{key!r} has no effect")]
+    told = [
+        (line, message) for line, message in hints(changed) if message.startswith(f"{key!r} has no effect")
+    ]
     assert {line for line, _ in told} == {10}
     assert "palaestrAI passes over it" in told[0][1]
 

@@ -72,7 +72,11 @@ def test_a_midas_grid_with_its_own_reward(tmp_path: Path) -> None:
     (tmp_path / "scenario.yml").write_text(SCENARIO, encoding="utf-8")
     (tmp_path / "run.yml").write_text(DOCUMENT, encoding="utf-8")
     # MIDAS keeps its settings in the home
-    environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(TESTS)}
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
+    }
     command = [sys.executable, "-m", "palaestrai_mosaik", "start", "run.yml", "--no-store"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False

@@ -24,6 +24,7 @@ import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -49,7 +50,8 @@ _LIBRARIES = (
 )
 #: a program that cannot be loaded, or misses a name, says nothing about a row
 _NO_BEHAVIOUR = (ImportError, SyntaxError, NameError)
-_SECONDS = 300
+#: after so many seconds a test counts as one that hangs
+_SECONDS = float(os.environ.get("PALAESTRAI_MOSAIK_MUTATION_SECONDS", "300"))
 
 
 @dataclass(frozen=True)
@@ -221,12 +223,10 @@ def _forked(tests: list[str]) -> list[str]:
             if time.monotonic() > until:
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-                return ["timeout", f"after {_SECONDS} s"]
+                return ["timeout", f"after {_SECONDS:g} s"]
             time.sleep(0.02)
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)  # what the test has left behind
-        except ProcessLookupError:
-            pass
         if place.exists():
             return json.loads(place.read_text())
         return ["broken", "the process ended: " + (Path(folder) / "log").read_text()[-2000:]]
@@ -291,7 +291,9 @@ def main(words: Sequence[str]) -> int:
             found, skipped = survivors(tree, group)
             wrong += found
             print(f"{file}: {len(group)} mutations, {len(found)} wrong, {time.monotonic() - begun:.0f} s")
-            print("".join(f"  {line}\n" for line in [*found, *(f"skipped: {one}" for one in skipped)]), end="")
+            print(
+                "".join(f"  {line}\n" for line in [*found, *(f"skipped: {one}" for one in skipped)]), end=""
+            )
             sys.stdout.flush()
     print(f"{len(chosen)} mutations, {len(wrong)} wrong")
     return bool(wrong)

@@ -48,35 +48,51 @@ Declared = int | Sequence["Field | Mapping[str, Any]"]
 
 @dataclass(frozen=True)
 class Signature:
-    """The observations, actions and names of rewards of all sessions of a pool."""
+    """The observations, actions and names of rewards of all sessions of a pool.
+
+    ``memories``: what the agent's memory held before a session, how many of them there are, or
+    ``None``: whatever is loaded.
+    """
 
     observations: tuple[Field, ...]
     actions: tuple[Field, ...]
     rewards: tuple[str, ...] = REWARDS
+    memories: tuple[Field, ...] | int | None = None
 
     @classmethod
     def declared(
-        cls, observations: Declared = 1, actions: Declared = 1, rewards: Iterable[str] = REWARDS
+        cls,
+        observations: Declared = 1,
+        actions: Declared = 1,
+        rewards: Iterable[str] = REWARDS,
+        memories: Declared | None = None,
+        default_action_dtype: npt.DTypeLike = np.int32,
     ) -> Signature:
         """Return what is declared.
 
-        ``observations`` is the length of one flat float64 vector, ``actions`` a number of int32
-        scalars, or each is a list of :class:`Field` or of their keys. Raises
+        ``observations`` is the length of one flat float64 vector, ``actions`` a number of
+        scalars, ``memories`` a number of arrays of any shape, or each is a list of :class:`Field` or of
+        their keys. ``default_action_dtype`` is that of actions that declare none. Raises
         :class:`ContractError` for any other declaration.
         """
+        default = _dtype("default_action_dtype", default_action_dtype)
         if isinstance(observations, int):
             observations = [Field("observation", (_count("observations", observations, 1),))]
         if isinstance(actions, int):
             number = _count("actions", actions, 0)
             names = ["action" if not i else f"action_{i}" for i in range(number)]
-            actions = [Field(name, (), np.dtype(np.int32)) for name in names]
-        fields = [
-            _unique(kind, [_field(kind, i, one) for i, one in enumerate(entries(kind, given))])
-            for kind, given in (("observations", observations), ("actions", actions))
-        ]
-        if not fields[0]:
+            actions = [Field(name, (), default) for name in names]
+        observed = _fields("observations", observations, FLOAT)
+        if not observed:
             raise ContractError("observations: there must be at least one")
-        return cls(fields[0], fields[1], tuple(map(str, entries("rewards", rewards))))
+        if isinstance(memories, int):
+            memories = _count("agent_memories", memories, 0)
+        elif memories is not None:
+            memories = _fields("agent_memories", memories, FLOAT)
+            # both are sensors of who replays the sessions
+            _unique("observations and agent_memories", [*observed, *memories])
+        rewarded = tuple(map(str, entries("rewards", rewards)))
+        return cls(observed, _fields("actions", actions, default), rewarded, memories)
 
     def columns(self) -> list[str]:
         """Return the columns of everything that sessions have at each tick."""
@@ -129,12 +145,19 @@ class Signature:
     def described(self) -> dict[str, Any]:
         """Return this as plain data, from which :meth:`declared` makes it again."""
         described: dict[str, Any] = {"rewards": list(self.rewards)}
-        for kind, fields in (("observations", self.observations), ("actions", self.actions)):
-            described[kind] = [
-                {"name": f.name, "shape": list(f.shape), "dtype": f.dtype.str}
-                | ({} if f.space is None else {"space": str(f.space)})
-                for f in fields
-            ]
+        for kind, fields in (
+            ("observations", self.observations),
+            ("actions", self.actions),
+            ("memories", self.memories),
+        ):
+            if isinstance(fields, tuple):
+                described[kind] = [
+                    {"name": f.name, "shape": list(f.shape), "dtype": f.dtype.str}
+                    | ({} if f.space is None else {"space": str(f.space)})
+                    for f in fields
+                ]
+            elif fields is not None:
+                described[kind] = fields
         return described
 
     def check_fits(self, found: Signature, where: str) -> None:
@@ -163,7 +186,11 @@ def entries(kind: str, given: Any) -> list[Any]:
     return list(given)
 
 
-def _field(kind: str, number: int, given: Any) -> Field:
+def _fields(kind: str, given: Any, dtype: np.dtype[Any]) -> tuple[Field, ...]:
+    return _unique(kind, [_field(kind, i, one, dtype) for i, one in enumerate(entries(kind, given))])
+
+
+def _field(kind: str, number: int, given: Any, dtype: np.dtype[Any]) -> Field:
     if isinstance(given, Field):
         return given
     where = f"{kind}.{number}"
@@ -182,7 +209,7 @@ def _field(kind: str, number: int, given: Any) -> Field:
     field = Field(
         str(given["name"]),
         _shape(where, given.get("shape", default)),
-        _dtype(where, given.get("dtype", np.float64 if kind == "observations" else np.int32)),
+        _dtype(where, given.get("dtype", dtype)),
         space,
     )
     if space is not None and space.size != field.size:

@@ -22,7 +22,7 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ContractError, listed
 
 from .fields import NUMBERS, Signature
-from .sequences import final_column
+from .sequences import declared_memories, final_column
 from .sessions import Array, Sessions, offsets_of
 
 _DESCRIPTION = "pool.json"
@@ -148,7 +148,8 @@ def open_pool(directory: Path) -> tuple[Signature, Sessions]:
     if missing:
         raise ContractError(f"the pool is damaged: {place} has no {listed(missing, 4)}")
     try:
-        signature = Signature.declared(*(description[key] for key in ("observations", "actions", "rewards")))
+        observations, actions, rewards = (description[key] for key in ("observations", "actions", "rewards"))
+        signature = Signature.declared(observations, actions, rewards, description.get("memories"))
     except ContractError as error:
         raise ContractError(f"the pool is damaged: {place}: {error}") from error
     rows = _rows(place, signature, description["rows"])
@@ -156,7 +157,12 @@ def open_pool(directory: Path) -> tuple[Signature, Sessions]:
     offsets = np.array(columns["offsets"])  # it is looked at for every session, so it is read
     _check_columns(directory, signature, offsets, columns)
     del columns["offsets"]
-    return signature, Sessions(offsets, {name: columns.pop(name) for name in signature.columns()}, columns)
+    sessions = Sessions(offsets, {name: columns.pop(name) for name in signature.columns()}, columns)
+    try:
+        declared_memories(signature, sessions.by_session)
+    except ContractError as error:
+        raise ContractError(f"the pool is damaged: {place}: {error}") from error
+    return signature, sessions
 
 
 def _description(directory: Path) -> Mapping[str, Any]:

@@ -21,22 +21,31 @@ from .sessions import Array, IntVector, Sessions, offsets_of
 class SessionPool:
     """Sessions of one agent: what it observed, did, and was rewarded with, tick by tick.
 
-    ``observations``, ``actions`` and ``rewards`` say what a session is made of: see
-    :meth:`.fields.Signature.declared`. Sequences have AgentNet's axes ``[session, tick, ...]``:
+    ``observations``, ``actions``, ``rewards`` and ``agent_memories`` say what a session is made of:
+    see :meth:`.fields.Signature.declared`. Sequences have AgentNet's axes ``[session, tick, ...]``:
     arrays, or, for sessions of different length, lists of one array for each session.
 
     Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay"), whose pool this is.
     """
 
-    def __init__(self, observations: Declared = 1, actions: Declared = 1, rewards: Iterable[str] = REWARDS):
-        self.signature = Signature.declared(observations, actions, rewards)
+    def __init__(
+        self,
+        observations: Declared = 1,
+        actions: Declared = 1,
+        rewards: Iterable[str] = REWARDS,
+        agent_memories: Declared | None = None,
+        default_action_dtype: npt.DTypeLike = np.int32,
+    ):
+        self.signature = Signature.declared(
+            observations, actions, rewards, agent_memories, default_action_dtype
+        )
         self._columns: _Columns | None = None
         self._sessions: Sessions | None = None
 
     @classmethod
     def of(cls, signature: Signature, sessions: Sessions) -> SessionPool:
         """Return a pool of ``sessions``, which are made as ``signature`` says."""
-        pool = cls(signature.observations, signature.actions, signature.rewards)
+        pool = cls(signature.observations, signature.actions, signature.rewards, signature.memories)
         pool._sessions = _frozen(sessions)
         return pool
 

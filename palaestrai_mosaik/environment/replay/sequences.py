@@ -67,7 +67,7 @@ def sessions_of(signature: Signature, given: Given) -> Sessions:
     after = [np.stack([one[k] for one, k in zip(column, lasts, strict=True)]) for column in observed]
     by_session = finals(signature.packed("observation", after))
     by_session["terminated"] = _terminated(given.terminated, ended)
-    by_session |= _memories(given.memories, len(ticks))
+    by_session |= declared_memories(signature, _memories(given.memories, len(ticks)))
     return Sessions(offsets_of(lengths), by_tick, by_session)
 
 
@@ -102,7 +102,31 @@ def recast(sessions: Sessions, found: Signature, declared: Signature) -> Session
                 for field, array in zip(mine, last, strict=True)
             ]
             by_session |= finals(declared.packed(kind, after))
-    return Sessions(offsets, by_tick, by_session)
+    return Sessions(offsets, by_tick, by_session | declared_memories(declared, by_session))
+
+
+def declared_memories(signature: Signature, columns: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the memories among ``columns``, with the dtypes that ``signature`` declares.
+
+    Raises :class:`ContractError` where there are some, but not those that are declared.
+    """
+    given = {name: column for name, column in columns.items() if name.startswith("memory.")}
+    declared = signature.memories
+    if declared is None or not given:
+        return given
+    count = declared if isinstance(declared, int) else len(declared)
+    if len(given) != count:
+        raise ContractError(
+            f"previous memories: {count} of them are declared by agent_memories, found {len(given)}"
+        )
+    for i, field in enumerate(declared if isinstance(declared, tuple) else ()):
+        column, name = given[f"memory.{i}"], f"previous memory {field.name!r}"
+        if column.shape[1:] != field.shape:
+            raise ContractError(
+                f"{name} has shape {column.shape[1:]} for each session, declared is {field.shape}"
+            )
+        given[f"memory.{i}"] = _cast(name, column, field.dtype, "session")
+    return given
 
 
 def finals(observations: Mapping[str, Array]) -> dict[str, Array]:
@@ -174,7 +198,7 @@ def _sequences(what: str, given: Any, shape: tuple[int, ...], dtype: np.dtype[An
     return result
 
 
-def _cast(where: str, session: Array, dtype: np.dtype[Any]) -> Array:
+def _cast(where: str, session: Array, dtype: np.dtype[Any], axis: str = "tick") -> Array:
     if session.dtype == dtype:
         return session
     if session.dtype.kind not in NUMBERS:
@@ -185,7 +209,7 @@ def _cast(where: str, session: Array, dtype: np.dtype[Any]) -> Array:
         wrong = np.argwhere(cast != session)
         if len(wrong):
             value = session[tuple(wrong[0])]
-            raise ContractError(f"{where} is {value} at tick {wrong[0][0]}, which is no {dtype}")
+            raise ContractError(f"{where} is {value} at {axis} {wrong[0][0]}, which is no {dtype}")
     return cast
 
 

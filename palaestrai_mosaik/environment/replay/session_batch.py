@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +26,9 @@ class SessionReplay(BatchEnvironment):
     the time tick, and which session it replays. At tick t its agent sees what was observed at
     t; what was done there, ``get_recorded_actions``, brings the reward of t + 1. With the last
     action the incarnation ends: terminated or truncated as the session was. It then shows what was
-    observed after it, or, where that was not recorded, the last observation again.
+    observed after it, or, where that was not recorded, the last observation again. Where the
+    agent's memories are declared by name, they are observations, too: at every tick, what they
+    held before the first one (NaN: not known).
     """
 
     state_shapes = ((), ())
@@ -46,9 +48,12 @@ class SessionReplay(BatchEnvironment):
     def _describe(self, signature: Signature) -> None:
         """Take over what the sessions consist of."""
         self._signature = signature
-        self.observation_shapes = [field.shape for field in signature.observations]
-        self.observation_dtypes = [field.dtype for field in signature.observations]
-        self.observation_names = [field.name for field in signature.observations]
+        #: the memories that an agent can read, as sensors
+        self._memories = signature.memories if isinstance(signature.memories, tuple) else ()
+        self._seen = (*signature.observations, *self._memories)
+        self.observation_shapes = [field.shape for field in self._seen]
+        self.observation_dtypes = [field.dtype for field in self._seen]
+        self.observation_names = [field.name for field in self._seen]
         self.action_shapes = [field.shape for field in signature.actions]
         self.action_dtypes = [field.dtype for field in signature.actions]
         self.action_names = [field.name for field in signature.actions]
@@ -58,7 +63,7 @@ class SessionReplay(BatchEnvironment):
         self._acted = signature.packed_columns("action")
 
     def get_observation_spaces(self) -> Sequence[Space]:
-        return _spaces(self._signature.observations, super().get_observation_spaces())
+        return _spaces(self._seen, super().get_observation_spaces())
 
     def get_action_spaces(self) -> Sequence[Space]:
         return _spaces(self._signature.actions, super().get_action_spaces())
@@ -68,7 +73,9 @@ class SessionReplay(BatchEnvironment):
         self._lengths = self._sessions.lengths
         chosen = self._choose(incarnations)
         states = [np.zeros(len(chosen), dtype=np.int64), chosen]
-        return states, [self._read(self._observed, self._sessions.offsets[chosen])]
+        return states, [
+            self._with_memories(self._read(self._observed, self._sessions.offsets[chosen]), chosen)
+        ]
 
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
         last, chosen = last_states
@@ -79,7 +86,7 @@ class SessionReplay(BatchEnvironment):
         if over.size:
             after = [self._sessions.by_session[name][chosen[over]] for name in self._finals]
             observations[over] = np.concatenate(after, axis=1)
-        return [ticks, chosen], [observations]
+        return [ticks, chosen], [self._with_memories(observations, chosen)]
 
     def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> Array:
         return self._sessions.by_tick["reward"][self._rows(*last_states)]
@@ -103,6 +110,15 @@ class SessionReplay(BatchEnvironment):
         parts = [columns[name][rows] for name in names]
         return np.concatenate([np.empty((len(rows), 0)), *parts], axis=1)
 
+    def _with_memories(self, observations: Array, chosen: Array) -> Array:
+        """Return ``observations`` (n, numbers) with what memories held before the ``chosen`` sessions."""
+        parts = [observations]
+        for i, field in enumerate(self._memories):
+            known = self._sessions.by_session.get(f"memory.{i}")
+            held = np.full((len(chosen), field.size), np.nan) if known is None else known[chosen]
+            parts.append(held.reshape(len(chosen), field.size))
+        return np.concatenate(parts, axis=1) if self._memories else observations
+
 
 def _spaces(fields: Sequence[Field], unbounded: Sequence[Space]) -> list[Space]:
     return [default if f.space is None else f.space for f, default in zip(fields, unbounded, strict=True)]
@@ -110,6 +126,9 @@ def _spaces(fields: Sequence[Field], unbounded: Sequence[Space]) -> list[Space]:
 
 class SessionBatchEnvironment(SessionReplay):
     """Replays a given batch: incarnation k replays session k, in every episode.
+
+    A batch that was drawn (:meth:`.session_pool.SessionPoolEnvironment.sample_session_batch`) is drawn
+    anew whenever all incarnations begin again.
 
     Source: ``SessionBatchEnvironment`` of AgentNet (the seed "Experience Replay").
     """
@@ -145,11 +164,27 @@ class SessionBatchEnvironment(SessionReplay):
         pool.load_sessions(observations, actions, rewards, is_alive, preceding_agent_memories)
         self._hold(pool)
 
+    #: the places in a larger pool that the sessions come from (``None``: they were given)
+    selector: npt.NDArray[np.integer[Any]] | None = None
+    _draw: Callable[[], tuple[SessionPool, Array]] | None = None
+    _begun = False
+
     @classmethod
-    def of(cls, pool: SessionPool) -> SessionBatchEnvironment:
-        """Return the environment that replays all sessions of ``pool``."""
+    def of(cls, pool: SessionPool, selector: Array | None = None) -> SessionBatchEnvironment:
+        """Return the environment that replays all sessions of ``pool``, which were at ``selector``."""
         environment = cls.__new__(cls)
         environment._hold(pool)
+        environment.selector = selector
+        return environment
+
+    @classmethod
+    def drawn(cls, draw: Callable[[], tuple[SessionPool, Array]]) -> SessionBatchEnvironment:
+        """Return the environment that replays what ``draw`` gives: sessions, and their places.
+
+        It is asked now, and whenever all incarnations begin again; always for as many.
+        """
+        environment = cls.of(*draw())
+        environment._draw = draw
         return environment
 
     def _hold(self, pool: SessionPool) -> None:
@@ -183,6 +218,10 @@ class SessionBatchEnvironment(SessionReplay):
         return self.pool.previous_memories
 
     def _begin(self, incarnations: IntVector) -> Sessions:
+        if self._draw is not None and len(incarnations) == self.batch:
+            if self._begun:
+                self.pool, self.selector = self._draw()
+            self._begun = True
         return self.pool.sessions
 
     def _choose(self, incarnations: IntVector) -> IntVector:

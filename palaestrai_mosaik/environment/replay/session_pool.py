@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace as with_changes
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik import seeding
 from palaestrai_mosaik.environment.batch import IntVector
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline
 from palaestrai_mosaik.errors import ContractError, did_you_mean
@@ -44,6 +46,9 @@ class SessionPoolEnvironment(SessionReplay):
         actions: Declared | None = None,
         rewards: Iterable[str] = REWARDS,
         *,
+        agent_memories: Declared | None = None,
+        default_action_dtype: npt.DTypeLike = np.int32,
+        rng_seed: int | None = None,
         source: Mapping[str, Any] | SessionPool | None = None,
         sample: Sampling = "shuffled",
         batch: int = 1,
@@ -51,6 +56,10 @@ class SessionPoolEnvironment(SessionReplay):
         max_steps: int | None = None,
     ):
         """Say what sessions are made of (:class:`.pool.SessionPool`), or where they are.
+
+        ``agent_memories`` that are declared by name are sensors, too (:class:`.session_batch.SessionReplay`).
+        ``rng_seed``: sessions are drawn by generators of their own, made of this seed, so that they are
+        the same ones whatever the seed of the run.
 
         ``source``: see :func:`.sources.read_source`; or a pool. It is read when the environment is set up
         and says what observations, actions and rewards there are. Where ``observations`` or
@@ -66,14 +75,24 @@ class SessionPoolEnvironment(SessionReplay):
             raise ContractError(
                 f"sample must be one of {', '.join(allowed)}, not {sample!r}{did_you_mean(sample, allowed)}"
             )
+        if rng_seed is not None and type(rng_seed) is not int:
+            raise ContractError(f"rng_seed must be a whole number, not {rng_seed!r}")
         self.sample = sample
+        self.rng_seed = rng_seed
+        #: what batches are drawn with, where there is an ``rng_seed``, and what orders of sessions are
+        self._own: np.random.Generator | None = None
+        self._shuffler: np.random.Generator | None = None
         self.source = source
         self._unread = source
         self._later = source is not None and (observations is not None or actions is not None)
         self._given: tuple[Any, Any] = (None, None)
         self._current: Sessions | None = None
         self._pool = SessionPool(
-            1 if observations is None else observations, 1 if actions is None else actions, rewards
+            1 if observations is None else observations,
+            1 if actions is None else actions,
+            rewards,
+            agent_memories,
+            default_action_dtype,
         )
         self._describe(self._pool.signature)
 
@@ -85,6 +104,10 @@ class SessionPoolEnvironment(SessionReplay):
             if self._later:
                 found = self._fitted(found)
             else:
+                memories = self._pool.signature.memories
+                if memories is not None:
+                    declared = with_changes(found.signature, memories=memories)
+                    found = SessionPool.of(declared, recast(found.sessions, found.signature, declared))
                 self._describe(found.signature)
             self._pool, self._unread = found, None
         return self._pool
@@ -164,14 +187,45 @@ class SessionPoolEnvironment(SessionReplay):
 
     def select_session_batch(self, selector: npt.ArrayLike) -> SessionBatchEnvironment:
         """Return an environment that replays exactly the sessions at these places."""
-        return SessionBatchEnvironment.of(self.pool.select(selector))
+        return SessionBatchEnvironment.of(self.pool.select(selector), np.array(selector))
 
-    def sample_session_batch(self, max_n_samples: int, replace: bool = False) -> SessionBatchEnvironment:
+    def sample_session_batch(
+        self, max_n_samples: int, replace: bool = False, selector_dtype: npt.DTypeLike = np.int32
+    ) -> SessionBatchEnvironment:
         """Return an environment that replays sessions drawn uniformly by :attr:`rng`.
 
-        Without ``replace``, they all differ, and there are at most as many as the pool has.
+        Without ``replace``, they all differ, and there are at most as many as the pool has now. They
+        are drawn anew whenever all incarnations of that environment begin again; its ``selector``, of
+        the dtype ``selector_dtype``, says which ones they are.
         """
-        return self.select_session_batch(self.pool.sample(max_n_samples, self._generator(), replace))
+        dtype = np.dtype(selector_dtype)
+        if dtype.kind not in "iu":
+            raise ContractError(f"selector_dtype must be a dtype of whole numbers, not {selector_dtype!r}")
+        count: int | None = None
+
+        def draw() -> tuple[SessionPool, Array]:
+            nonlocal count
+            places = self.pool.sample(max_n_samples, self._generator(), replace)
+            count = len(places) if count is None else count
+            if len(places) < count:
+                raise ContractError(
+                    f"environment {self.uid!r}: its pool has {len(places)} sessions now, fewer than the {count} of "
+                    "the batch that was drawn from it"
+                )
+            places = places[:count].astype(dtype)
+            return self.pool.select(places), places
+
+        return SessionBatchEnvironment.drawn(draw)
+
+    @property
+    def observations(self) -> list[Array]:
+        """[session, tick, *shape] of each observation of the pool."""
+        return self.pool.observations
+
+    @property
+    def actions(self) -> list[Array]:
+        """[session, tick, *shape] of each action of the pool."""
+        return self.pool.actions
 
     @property
     def rewards(self) -> Array:
@@ -190,10 +244,14 @@ class SessionPoolEnvironment(SessionReplay):
         return None if known is None else [memory[self._replayed] for memory in known]
 
     def _generator(self) -> np.random.Generator:
+        if self.rng_seed is not None:
+            if self._own is None:
+                self._own = seeding.generator(self.rng_seed, "batches")
+            return self._own
         if "rng" not in vars(self):
             raise ContractError(
-                "nothing to draw sessions with: in a run, the framework gives a generator; elsewhere, set "
-                "rng = palaestrai_mosaik.seeding.generator(seed)"
+                "nothing to draw sessions with: in a run, the framework gives a generator; elsewhere, give an "
+                "rng_seed, or set rng = palaestrai_mosaik.seeding.generator(seed)"
             )
         return self.rng
 
@@ -212,6 +270,7 @@ class SessionPoolEnvironment(SessionReplay):
             self._replayed = np.zeros(self.batch, dtype=np.int64)
             self._orders: dict[int, IntVector] = {}
             self._drawn = 0
+            self._begin_draws()
         if self.sample != "with_replacement" and len(self._current) < self.batch:
             raise ContractError(
                 f"environment {self.uid!r}: its pool has {len(self._current)} sessions, fewer than its batch of "
@@ -219,11 +278,22 @@ class SessionPoolEnvironment(SessionReplay):
             )
         return self._current
 
+    def _begin_draws(self) -> None:
+        """With an ``rng_seed``, make the generators of this episode, as the framework makes its own."""
+        self._drawers: list[np.random.Generator] | None = None
+        if self.rng_seed is None:
+            return
+        place = ("worker", self.worker, "episode", self.episode)
+        self._shuffler = seeding.generator(self.rng_seed, *place)
+        numbers = range(self.first, self.first + self.batch)
+        self._drawers = [seeding.generator(self.rng_seed, *place, "body", k) for k in numbers]
+
     def _choose(self, incarnations: IntVector) -> IntVector:
         size, turns = len(self._sessions), self._turns[incarnations]
         numbers = self.first + incarnations
         if self.sample == "with_replacement":
-            chosen = np.array([self.rngs[k].integers(size) for k in incarnations], dtype=np.int64)
+            rngs = self.rngs if self._drawers is None else self._drawers
+            chosen = np.array([rngs[k].integers(size) for k in incarnations], dtype=np.int64)
         elif self.sample == "in_order":
             chosen = (numbers + (self.episode + turns) * self.batch) % size
         else:
@@ -241,7 +311,8 @@ class SessionPoolEnvironment(SessionReplay):
         It does not depend on how many incarnations there are: number n takes the n-th session.
         """
         while self._drawn <= turn:
-            self._orders[self._drawn] = self._generator().permutation(len(self._sessions))
+            shuffler = self._generator() if self._shuffler is None else self._shuffler
+            self._orders[self._drawn] = shuffler.permutation(len(self._sessions))
             self._drawn += 1
         for past in [one for one in self._orders if one < self._turns.min()]:
             del self._orders[past]
