@@ -232,7 +232,8 @@ def test_lost_runs_are_counted_by_their_kind():
     frame = pd.DataFrame(
         {
             "status": ["finished", "failed", "missing", "finished", "finished"],
+            "run": ["a", "b", "c", "a", "d"],
             "y": [1.0, NAN, NAN, NAN, np.inf],
         }
     )
-    assert lost_runs(frame, ["y"]) == {"runs": 5, "failed": 1, "missing": 1, "y": 2}
+    assert lost_runs(frame, ["y"]) == {"runs": 5, "executed": 3, "failed": 1, "missing": 1, "y": 2}
