@@ -171,13 +171,20 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
+def told_executed(runs: int, executed: int) -> str:
+    """Return how many of ``runs`` of a design were executed, ``35 executed``; nothing where each one was."""
+    return f"{executed:,} executed" if executed < runs else ""
+
+
 def lost_runs(frame: pd.DataFrame, outcomes: Sequence[str]) -> dict[str, Any]:
     """Return how many runs of ``Results.outcomes()`` there are, and how many are lost in which way.
 
-    Keys: ``runs``, ``failed``, ``missing``, and for each outcome how many finished runs have no finite one.
+    Keys: ``runs``, ``executed`` (runs that are identical are executed once), ``failed``, ``missing``, and for each
+    outcome how many finished runs have no finite one.
     """
     finished = frame["status"] == "finished"
-    counts: dict[str, Any] = {"runs": len(frame)}
+    executed = int(frame.loc[frame["status"] != "missing", "run"].nunique())
+    counts: dict[str, Any] = {"runs": len(frame), "executed": executed}
     counts |= {status: int((frame["status"] == status).sum()) for status in ("failed", "missing")}
     for name in outcomes:
         counts[name] = int((finished & ~np.isfinite(frame[name].to_numpy(dtype=float))).sum())

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: the columns of every frame of indices
-COLUMNS = ("outcome", "method", "index", "factor", "factor2", "value", "low", "high", "used", "lost")
+COLUMNS = (
+    *("outcome", "method", "index", "factor", "factor2", "value", "low", "high"),
+    *("used", "lost", "executed"),
+)
 # An outcome that varies by less than this, relative to its size, is constant but for rounding.
 _ROUNDING = 1e-12
 
@@ -33,8 +36,9 @@ class SensitivityResult:
     ``frame``: one row per index, with the columns ``outcome``, ``method``, ``index`` (``S1``,
     ``ST``, ``S2``, ``mu``, ``mu_star``, ``sigma``, ...), ``factor`` (axis or group), ``factor2``
     (the other one of a pair, else empty), ``value``, ``low``, ``high`` (NaN where there is no
-    interval), ``used`` and ``lost`` (runs of the design: rows times repetitions). ``notes`` say what has to be
-    known about them; ``refused`` is why there are none (all values are NaN then), empty where there are.
+    interval), ``used`` and ``lost`` (runs of the design: rows times repetitions; where each executed run is
+    one observation, executed ones) and ``executed``, the number of executed runs behind those that are used.
+    ``notes`` say what has to be known about them; ``refused`` is why there are none (all values are NaN then), empty where there are.
     """
 
     outcome: str
@@ -42,6 +46,7 @@ class SensitivityResult:
     frame: pd.DataFrame = field(repr=False)
     used: int
     lost: int
+    executed: int
     notes: tuple[str, ...] = ()
     refused: str = ""
 
@@ -97,7 +102,8 @@ def tidy(results: Sequence[SensitivityResult]) -> pd.DataFrame:
 
 
 def _analyse(results: Results, outcome: str, name: str, method: Method) -> SensitivityResult:
-    study, kept = _study(results, outcome, name, method)
+    shown = _shown(results, outcome, name, method)
+    study, kept = shown.study, shown.kept
     notes = list(kept.notes)
     refused = kept.refused
     rows: Sequence[Index] = ()
@@ -113,27 +119,16 @@ def _analyse(results: Results, outcome: str, name: str, method: Method) -> Sensi
     if refused:
         players = study.players if method.groups else study.names
         rows = [Index(index, player, float("nan")) for index in method.indices for player in players]
-    return SensitivityResult(
-        outcome, name, _frame(outcome, name, rows, kept), kept.used, kept.lost, tuple(notes), refused
-    )
+    counts = (kept.used, kept.lost, shown.executed)
+    frame = _frame(outcome, name, rows, counts)
+    return SensitivityResult(outcome, name, frame, *counts, tuple(notes), refused)
 
 
-def _frame(outcome: str, method: str, rows: Sequence[Index], kept: Kept) -> pd.DataFrame:
+def _frame(outcome: str, method: str, rows: Sequence[Index], counts: tuple[int, int, int]) -> pd.DataFrame:
     import pandas as pd
 
     table = [
-        (
-            outcome,
-            method,
-            row.index,
-            row.factor,
-            row.factor2,
-            row.value,
-            row.low,
-            row.high,
-            kept.used,
-            kept.lost,
-        )
+        (outcome, method, row.index, row.factor, row.factor2, row.value, row.low, row.high, *counts)
         for row in rows
     ]
     return pd.DataFrame.from_records(table, columns=list(COLUMNS)).astype(
@@ -141,8 +136,16 @@ def _frame(outcome: str, method: str, rows: Sequence[Index], kept: Kept) -> pd.D
     )
 
 
-def _study(results: Results, outcome: str, name: str, method: Method) -> tuple[Study, Kept]:
-    """Return what the method is shown, and what it is not shown."""
+@dataclass(frozen=True)
+class _Shown:
+    """What a method is shown, what it is not shown, and how many executed runs the former are."""
+
+    study: Study
+    kept: Kept
+    executed: int
+
+
+def _shown(results: Results, outcome: str, name: str, method: Method) -> _Shown:
     spec, sample = results.spec, results.folder.sample
     wanted = np.ones(len(sample.unit), dtype=bool)
     notes: tuple[str, ...] = ()
@@ -151,11 +154,22 @@ def _study(results: Results, outcome: str, name: str, method: Method) -> tuple[S
         block = sample.block
         wanted = np.append(True, block[1:] != block[:-1]) | np.append(block[1:] != block[:-1], True)
         notes = (f"of each Saltelli block, {name} uses the two rows that are independent of each other",)
-    y = _by_repetition(results, outcome, len(wanted))[wanted]
+    every, run = _by_repetition(results, outcome)
+    levels = None
+    if method.runs == "observations":
+        levels = _levels(results, run[:, 0])
+        first = np.zeros(len(run), dtype=bool)
+        first[np.unique(run[:, 0], return_index=True)[1]] = True
+        if not first.all():
+            notes = (*notes, _identical(int((~first).sum()) * run.shape[1], run.size))
+        wanted &= first
+    y = every[wanted]
     common = spec.seed_policy == "common"
     kept = keep(y, sample.block[wanted], method.loses, common)
     mask = np.flatnonzero(wanted)[kept.rows]
     notes += kept.notes if kept.refused else (*kept.notes, *_lost_levels(results, name, wanted, mask))
+    if method.runs == "points":
+        notes += tuple(_shared(run[mask, 0], sample.block[mask]))
     analysis = spec.analysis
     row, repetition = np.nonzero(kept.runs[kept.rows])
     study = Study(
@@ -170,16 +184,66 @@ def _study(results: Results, outcome: str, name: str, method: Method) -> tuple[S
         analysis.resamples,
         integer_seed(spec.seed, "analysis", outcome, name) or 1,
         Repetitions(row, repetition, y[kept.runs], common) if spec.repetitions > 1 else None,
+        _numbered(run[mask, 0]),
+        None if levels is None else levels[mask],
     )
-    return study, replace(kept, notes=notes)
+    return _Shown(study, replace(kept, notes=notes), len(np.unique(run[wanted][kept.runs])))
 
 
-def _by_repetition(results: Results, outcome: str, rows: int) -> npt.NDArray[np.float64]:
-    """Return the outcome by row and repetition; not finite where there is none."""
+def _by_repetition(results: Results, outcome: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Return the outcome by row and repetition, not finite where there is none, and the number of the executed run."""
+    import pandas as pd
+
     frame = results.outcomes()
-    y = np.full((rows, results.spec.repetitions), np.nan)
-    y[frame["row"].to_numpy(), frame["repetition"].to_numpy()] = frame[outcome].to_numpy(dtype=np.float64)
-    return y
+    place = frame["row"].to_numpy(), frame["repetition"].to_numpy()
+    shape = len(results.folder.sample.unit), results.spec.repetitions
+    y, run = np.full(shape, np.nan), np.zeros(shape, dtype=np.int64)
+    y[place] = frame[outcome].to_numpy(dtype=np.float64)
+    run[place] = pd.factorize(frame["run"])[0]
+    return y, run
+
+
+def _numbered(run: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    """Return the numbers in the order in which they first occur; ``None`` where all differ."""
+    import pandas as pd
+
+    numbers, found = pd.factorize(run)
+    return None if len(found) == len(run) else numbers.astype(np.int64)
+
+
+def _identical(runs: int, size: int) -> str:
+    verb = "is" if runs == 1 else "are"
+    return (
+        f"{runs:,} of {size:,} runs {verb} identical to another, executed with it, and counted once with it"
+    )
+
+
+def _shared(run: npt.NDArray[np.int64], block: npt.NDArray[np.int64]) -> Iterator[str]:
+    """Tell where rows of several blocks share a run, so that blocks are not independent of its chance."""
+    pairs = np.unique(np.column_stack([run, block]), axis=0)[:, 0]
+    if len(np.unique(pairs)) < len(pairs):
+        yield (
+            f"rows of several blocks share an executed run ({len(np.unique(run)):,} for {len(run):,} rows): indices and "
+            "intervals take its outcome as exact, and do not tell what other seeds would change"
+        )
+
+
+def _levels(results: Results, run: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the number of each row's level of each axis, -1 where it is inactive; ``run``: of each row.
+
+    An axis is inactive by its ``when``, or because rows that differ in it have identical documents.
+    """
+    import pandas as pd
+
+    values = results.folder.values()
+    columns = [
+        pd.factorize(np.array(labels(axis.factors, values), dtype=object))[0] for axis in results.spec.axes
+    ]
+    levels = np.column_stack(columns).astype(np.int64)
+    frame = pd.DataFrame(levels)
+    varies = frame.groupby(run).transform("nunique").to_numpy() > 1
+    levels[varies] = -1
+    return levels
 
 
 def _lost_levels(

@@ -12,7 +12,7 @@ from palaestrai_mosaik.design.folder import ANALYSIS
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
 from .common import FINISHED, say
-from .results import next_step
+from .results import next_step, runs_line
 from .tables import NOTHING, number, table
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def compare(
     results = Results(find_folder(folder), store)
     found = compare_design(results, by, baseline, outcomes)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
+    say(runs_line(results, [outcome.name for outcome in results.outcome_specs]), end="\n\n")
     for one in found:
         say("\n".join(_lines(one)), end="\n\n")
     for file in _write(found, directory):

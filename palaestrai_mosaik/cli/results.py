@@ -50,7 +50,8 @@ def analyse(
     names = choose_outcomes(results, outcomes)
     found = sensitivity(results, methods, names)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
-    say("\n".join(_outcome_lines(results, names)), end="\n\n")
+    say(runs_line(results, names))
+    say(_outcome_table(results, names), end="\n\n")
     for one in found:
         say("\n".join(_lines(one)), end="\n\n")
     if not found:
@@ -77,14 +78,22 @@ def next_step(folder: Path, store: str | None) -> str:
     return f"next: {shlex.join(['arsenai', 'report', str(folder)])}{store_option(store)}"
 
 
-def _outcome_lines(results: Results, names: Sequence[str]) -> Iterator[str]:
+def runs_line(results: Results, names: Sequence[str]) -> str:
+    """Return how many runs the design has, how many of them were executed, and what became of them."""
+    from palaestrai_mosaik.analysis.loss import lost_runs, told_executed
+
+    lost = lost_runs(results.outcomes(), names)
+    told = [told_executed(lost["runs"] - lost["missing"], lost["executed"])]
+    told += [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
+    said = ", ".join(filter(None, told))
+    return count(lost["runs"], "run") + (f" ({said})" if said else "")
+
+
+def _outcome_table(results: Results, names: Sequence[str]) -> str:
     from palaestrai_mosaik.analysis.loss import lost_runs
 
     frame = results.outcomes()
     lost = lost_runs(frame, names)
-    gone = [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
-    told = f" ({', '.join(gone)})" if gone else ""
-    yield f"{count(lost['runs'], 'run')}{told}"
     rows = []
     for name in names:
         values = frame[name].to_numpy(dtype=float)
@@ -94,12 +103,15 @@ def _outcome_lines(results: Results, names: Sequence[str]) -> Iterator[str]:
             moments = [values.mean(), values.std(), values.min(), float(np.median(values)), values.max()]
         rows.append((name, *moments, lost[name] or None))
     headers = ("outcome", "mean", "std", "min", "median", "max", "not finite")
-    yield table(headers, rows, indent="  ")
+    return table(headers, rows, indent="  ")
 
 
 def _lines(one: SensitivityResult) -> Iterator[str]:
-    rows = f"{count(one.used, 'run')} used" + (f", {one.lost:,} lost" if one.lost else "")
-    yield f"{one.outcome} by {one.method} ({rows})"
+    from palaestrai_mosaik.analysis.loss import told_executed
+
+    told = [f"{count(one.used, 'run')} used", told_executed(one.used, one.executed)]
+    told.append(f"{one.lost:,} lost" if one.lost else "")
+    yield f"{one.outcome} by {one.method} ({', '.join(filter(None, told))})"
     if one.refused:
         yield f"  not computed: {one.refused}"
         return

@@ -36,7 +36,14 @@ class Made:
         self.outcome_specs = (OutcomeSpec("y", "objective"), OutcomeSpec("flat", "objective"))
         y = change(drawn.unit @ np.array([2.0, 1.0]))
         self.frame = pd.DataFrame(
-            {"row": np.arange(len(y)), "repetition": 0, "status": "finished", "y": y, "flat": 3.0}
+            {
+                "row": np.arange(len(y)),
+                "repetition": 0,
+                "run": np.arange(len(y)),
+                "status": "finished",
+                "y": y,
+                "flat": 3.0,
+            }
         )
 
     def outcomes(self):
@@ -52,7 +59,7 @@ class Repeated(Made):
         row, number = np.divmod(np.arange(len(self.frame) * repetitions), repetitions)
         y = 2.0 * self.folder.sample.unit[row, 0] + rng.normal(0.0, 2.0, repetitions)[number]
         y[rng.choice(len(y), len(y) // 4, replace=False)] = NAN
-        self.frame = pd.DataFrame({"row": row, "repetition": number, "y": y})
+        self.frame = pd.DataFrame({"row": row, "repetition": number, "run": np.arange(len(y)), "y": y})
 
 
 def spoiled(*rows, by=NAN):
@@ -225,7 +232,8 @@ def test_lost_runs_are_counted_by_their_kind():
     frame = pd.DataFrame(
         {
             "status": ["finished", "failed", "missing", "finished", "finished"],
+            "run": ["a", "b", "c", "a", "d"],
             "y": [1.0, NAN, NAN, NAN, np.inf],
         }
     )
-    assert lost_runs(frame, ["y"]) == {"runs": 5, "failed": 1, "missing": 1, "y": 2}
+    assert lost_runs(frame, ["y"]) == {"runs": 5, "executed": 3, "failed": 1, "missing": 1, "y": 2}

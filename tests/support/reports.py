@@ -38,7 +38,7 @@ def indices(names: list[str], outcome: str) -> pd.DataFrame:
         value, half = told
         ends = {"low": value - half, "high": value + half}
         row = {"outcome": outcome, "method": method, "index": index, "factor": factor, "factor2": other}
-        rows.append({**row, "value": value, **ends, "used": 54, "lost": 6})
+        rows.append({**row, "value": value, **ends, "used": 54, "lost": 6, "executed": 54})
 
     for name, first, total in zip(names, (0.61, 0.2, -0.01, 0.05), (0.7, 0.3, 0.004, 0.15), strict=True):
         add("sobol", "S1", name, (first, 0.05))

@@ -96,7 +96,10 @@ def _families(spec: DesignSpec, by: Sequence[str]) -> list[tuple[str, ...]]:
             if nominal
             else "no factor is a choice or has levels without order"
         )
-        raise PalaestraiMosaikError(f"nothing to compare by itself: {why}; name a factor with --by")
+        raise PalaestraiMosaikError(
+            f"nothing to compare by itself: {why}; name a factor under "
+            "analysis.compare of the design, or on the command line: arsenai compare --by FACTOR"
+        )
     return [(factor.name,) for factor in nominal]
 
 

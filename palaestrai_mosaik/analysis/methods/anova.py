@@ -1,10 +1,15 @@
 """Analysis of variance of a factorial design: the shares of variance of factors and their pairs.
 
-Source: Montgomery, "Design and Analysis of Experiments", chapters 4 (blocks) and 5 (factorial
-designs). With a full factorial in which every combination of levels was run equally often, the
-sums of squares are those of marginal means, exact and adding up. Else they are of type II (each
-term given all others that do not contain it; Langsrud 2003, "ANOVA for unbalanced data",
-Statistics and Computing 13), and do not add up.
+Source: Montgomery, "Design and Analysis of Experiments", chapters 4 (blocks), 5 (factorial
+designs) and 14 (nested factors). With a full factorial in which every combination of levels was run
+equally often, the sums of squares are those of marginal means, exact and adding up. Else they are
+of type II (each term given all others that do not contain it; Langsrud 2003, "ANOVA for unbalanced
+data", Statistics and Computing 13), and do not add up.
+
+Each executed run is one observation. A factor that is inactive in part of the runs has no level
+there: its contrasts are 0 in these runs, and it is nested in the factors that decide whether it is
+active. A nested factor contains those, so that they are tested without it: the mean of all runs of
+one algorithm is compared with that of another, whatever parameters only one of them has.
 """
 
 from __future__ import annotations
@@ -52,28 +57,39 @@ def anova(study: Study) -> Indices:
     block and its share the row :data:`REPETITION`. Without repetitions it is what the terms
     leave unexplained. ``omega2`` is the estimate of the same share in the population, which
     does not grow with the number of levels. NaN where a term has no degree of freedom: of a factor
-    one level is left, or the term is confounded with others as a whole.
+    one level is left, or the term is confounded with others as a whole. The rows of ``study`` are
+    those that were executed, each once.
     """
-    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in study.unit.T])
+    codes = np.column_stack([_levels(column) for column in _coordinates(study).T])
     if study.repetitions is not None:
         runs = study.repetitions
         codes, number, y = codes[runs.row], runs.number, runs.y
     else:
         number, y = np.zeros(len(study.y), dtype=np.int64), study.y
     levels = tuple(int(column.max()) + 1 for column in codes.T)
-    contrasts = sum(levels) - len(levels)
+    contrasts = sum(max(size - 1, 0) for size in levels)
     if len(y) <= contrasts:
         raise Refused(f"{len(y)} runs are too few for the {contrasts} contrasts of all levels and a mean")
     order = 2 if _pairs_told(study) else 1
     common = study.repetitions is not None and study.repetitions.common
     cells, counts = np.unique(codes, axis=0, return_counts=True)
-    balanced = len(cells) == prod(levels) and counts.min() == counts.max()
-    if balanced:
+    if codes.min() >= 0 and len(cells) == prod(levels) and counts.min() == counts.max():
         table = _balanced(codes, number, y, levels, order, common)
     else:
-        table = _type_two(codes, number, y, levels, order, common)
+        runs_told = _Runs(codes, number, y, common, study.repetitions is not None)
+        table = _type_two(runs_told, study.names, order)
     notes = table.notes if order > 1 else (*table.notes, _CONFOUNDED)
     return Indices(list(_rows(table, study.names)), notes)
+
+
+def _coordinates(study: Study) -> FloatArray | IntArray:
+    return study.unit if study.levels is None else study.levels
+
+
+def _levels(column: FloatArray | IntArray) -> IntArray:
+    """Return the numbers of the levels that occur in ``column``, counted from 0; below 0 is inactive."""
+    found = np.unique(column[column >= 0])
+    return np.where(column < 0, -1, np.searchsorted(found, column)).astype(np.int64)
 
 
 def _pairs_told(study: Study) -> bool:
@@ -143,43 +159,120 @@ def _terms(size: int, order: int) -> list[Term]:
     return [term for k in range(1, min(order, size) + 1) for term in combinations(range(size), k)]
 
 
-def _type_two(
-    codes: IntArray, number: IntArray, y: FloatArray, levels: tuple[int, ...], order: int, common: bool
-) -> _Table:
-    centred = y - y.mean()
-    blocks = [np.ones((len(y), 1))]
-    if common and number.max() > number.min():
-        blocks.append(_contrasts(np.unique(number, return_inverse=True)[1]))
-    single = [_contrasts(column) for column in codes.T]
+@dataclass(frozen=True)
+class _Runs:
+    """The executed runs: ``codes``, (runs, axes), their levels, -1 where inactive; ``number``, their repetition."""
+
+    codes: IntArray
+    number: IntArray
+    y: FloatArray
+    common: bool
+    repeated: bool
+
+    @property
+    def blocks(self) -> FloatArray:
+        """The contrasts of the seeds that all rows share."""
+        if not self.common:
+            return np.empty((len(self.y), 0))
+        return _contrasts(np.unique(self.number, return_inverse=True)[1])
+
+    def spread(self) -> tuple[float, int]:
+        """Return the sum of squares between runs of the same levels, seeds apart, and its degrees of freedom."""
+        cell = np.unique(self.codes, axis=0, return_inverse=True)[1].ravel()
+        counts = np.bincount(cell)
+        both = np.column_stack([self.y - self.y.mean(), self.blocks])
+        sums = np.zeros((len(counts), both.shape[1]))
+        np.add.at(sums, cell, both)
+        within = both - (sums / counts[:, None])[cell]
+        left, rank = float((within**2).sum()), 0
+        if within.shape[1] > 1:
+            left, rank = _unexplained([within[:, 1:]], within[:, 0])
+        return left, len(self.y) - len(counts) - rank
+
+
+def _type_two(runs: _Runs, names: Sequence[str], order: int) -> _Table:
+    centred = runs.y - runs.y.mean()
+    blocks = [np.ones((len(centred), 1)), runs.blocks]
+    single = [_contrasts(column) for column in runs.codes.T]
     columns: dict[Term, FloatArray] = {(i,): block for i, block in enumerate(single)}
+    above = _nesting(runs.codes)
     notes = ["not every combination of levels was run equally often: sums of squares are of type II"]
-    pairs = [term for term in _terms(len(levels), order) if len(term) == 2]
+    nested = [names[i] for i, column in enumerate(runs.codes.T) if column.min() < 0]
+    if nested:
+        notes.append(_nested_note(nested))
+    pairs = [term for term in _terms(len(single), order) if len(term) == 2]
     if sum(single[i].shape[1] * single[j].shape[1] for i, j in pairs) > _MOST_COLUMNS:
         notes.append(f"pairs of factors are left out: they have more than {_MOST_COLUMNS} contrasts")
         pairs = []
+    most = {term: block.shape[1] for term, block in columns.items()}
     for i, j in pairs:
-        columns[(i, j)] = (single[i][:, :, None] * single[j][:, None, :]).reshape(len(y), -1)
+        own = (single[i][:, :, None] * single[j][:, None, :]).reshape(len(centred), -1)
+        free = own.shape[1]
+        if runs.codes[:, [i, j]].min() < 0:
+            # levels that never meet, because one factor is inactive there, have no contrast
+            alone = [blocks[0], single[i], single[j]]
+            free = _unexplained([*alone, own], centred)[1] - _unexplained(alone, centred)[1]
+        if free or not own.shape[1]:
+            columns[(i, j)], most[(i, j)] = own, free
     terms: dict[Term, tuple[float, int]] = {}
     for term, own in columns.items():
-        given = [columns[other] for other in columns if not set(term) <= set(other)]
+        given = [
+            block
+            for other, block in columns.items()
+            if not set(term) <= set(other).union(*(above[axis] for axis in other))
+        ]
         without, rank_without = _unexplained([*blocks, *given], centred)
         left, rank = _unexplained([*blocks, *given, own], centred)
         df = rank - rank_without
         terms[term] = (max(without - left, 0.0) if df else float("nan"), df)
     left, rank = _unexplained([*blocks, *columns.values()], centred)
-    lost = [term for term, (_, df) in terms.items() if df < columns[term].shape[1]]
+    lost = [term for term, (_, df) in terms.items() if df < most[term]]
     if lost:
         notes.append(
             f"{len(lost)} of {len(terms)} terms are confounded with others, in part or as a whole (see df)"
         )
-    total = float((centred**2).sum())
-    return _Table(terms, total, (left, len(y) - rank), ERROR, (), tuple(notes))
+    error: tuple[float, int] = (left, len(centred) - rank)
+    others: list[tuple[str, float]] = []
+    if runs.repeated:
+        within, freedom = runs.spread()
+        if 0 < freedom < error[1]:
+            others.append((HIGHER, max(left - within, 0.0)))
+            error = (within, freedom)
+    if runs.blocks.shape[1]:
+        others.append((REPETITION, max(_unexplained([blocks[0], *columns.values()], centred)[0] - left, 0.0)))
+    return _Table(terms, float((centred**2).sum()), error, ERROR, tuple(others), tuple(notes))
+
+
+def _nested_note(names: Sequence[str]) -> str:
+    told = " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"{told} {verb} inactive in part of the runs and nested in what decides on that: the levels of a nested factor "
+        "are compared where it is active, those of other factors by the mean of all of their runs"
+    )
+
+
+def _nesting(codes: IntArray) -> list[set[int]]:
+    """Return for each axis those that it is nested in: at some of their levels it is never active, at others it is."""
+    active = codes >= 0
+    above: list[set[int]] = []
+    for own in active.T:
+        found = set()
+        for axis, column in enumerate(codes.T):
+            levels = np.unique(column)
+            share = np.array([own[column == level].any() for level in levels])
+            if own.any() and not share.all():
+                found.add(axis)
+        above.append(found)
+    for _ in range(len(above)):
+        above = [one.union(*(above[axis] for axis in one)) for one in above]
+    return [one - {axis} for axis, one in enumerate(above)]
 
 
 def _contrasts(code: IntArray) -> FloatArray:
-    """Return the columns of a factor in deviation coding: the last level is -1 in all of them."""
+    """Return the columns of a factor in deviation coding: the last level is -1 in all of them, what is inactive 0."""
     last = int(code.max())
-    if last == 0:
+    if last < 1:
         return np.empty((len(code), 0))
     result = (code[:, None] == np.arange(last)).astype(float)
     result[code == last] = -1.0

@@ -9,10 +9,23 @@ sensitivity measures from given data", European Journal of Operational Research 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 
-from .study import FloatArray, Indices, Refused, Study, around, half_samples, normal_quantile, ranks
+from .study import (
+    FloatArray,
+    Indices,
+    IntArray,
+    Refused,
+    Study,
+    above_zero,
+    few,
+    half_samples,
+    normal_quantile,
+    ranks,
+    rows_of,
+)
 
 FEWEST = 40
 _ENOUGH_CLASSES = 8
@@ -26,23 +39,27 @@ def delta(study: Study) -> Indices:
     """Return delta of every axis: 0 where the outcome does not depend on it, at most 1.
 
     The bias is corrected by a bootstrap; intervals are normal, from the standard deviation
-    over random halves.
+    over random halves. Both draw executed runs, each with all rows that share it.
     """
     count = len(study.y)
     if count < FEWEST:
         raise Refused(f"{count} rows are too few for DELTA, which needs {FEWEST}")
+    few(study, FEWEST, "DELTA")
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
     resamples = min(study.resamples, _MOST_RESAMPLES, max(_LEAST_RESAMPLES, _MOST_POINTS // count))
     rng = np.random.Generator(np.random.PCG64(study.seed))
     told = _estimate(columns, study.y)
-    boots = [
-        _estimate(columns[drawn], study.y[drawn])
-        for drawn in (rng.integers(count, size=count) for _ in range(resamples))
-    ]
+    run = study.executed
+    executed = int(run.max()) + 1
+
+    def resampled(draws: Iterable[IntArray]) -> list[FloatArray]:
+        return [_estimate(columns[rows], study.y[rows]) for rows in (rows_of(run, drawn) for drawn in draws)]
+
+    boots = resampled(rng.integers(executed, size=executed) for _ in range(resamples))
     values = 2 * told - np.mean(boots, axis=0)
-    halves = [_estimate(columns[half], study.y[half]) for half in half_samples(count, resamples, study.seed)]
+    halves = resampled(half_samples(executed, resamples, study.seed))
     reach = normal_quantile(study.confidence) * np.std(halves, axis=0, ddof=1)
-    rows = [around("delta", name, values[i], reach[i]) for i, name in enumerate(study.names)]
+    rows = [above_zero("delta", name, values[i], reach[i]) for i, name in enumerate(study.names)]
     return Indices(rows, (*_few_classes(count), *_constant_classes(columns, study.y)))
 
 

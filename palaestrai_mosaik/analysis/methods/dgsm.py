@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .study import Index, Indices, Refused, Study, around, global_generator_untouched
+from .study import Index, Indices, Refused, Study, above_zero, global_generator_untouched
 
 
 def dgsm(study: Study) -> Indices:
@@ -39,6 +39,6 @@ def dgsm(study: Study) -> Indices:
     scale = np.pi**2 * np.var(base)
     rows: list[Index] = []
     for i, name in enumerate(study.names):
-        rows.append(around("dgsm", name, found["dgsm"][i], found["dgsm_conf"][i] / scale))
-        rows.append(around("vi", name, found["vi"][i], found["dgsm_conf"][i]))
+        rows.append(above_zero("dgsm", name, found["dgsm"][i], found["dgsm_conf"][i] / scale))
+        rows.append(above_zero("vi", name, found["vi"][i], found["dgsm_conf"][i]))
     return Indices(sorted(rows, key=lambda row: row.index))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .study import FloatArray, Index, Indices, Refused, Study, around
+from .study import FloatArray, Index, Indices, Refused, Study, above_zero
 
 #: levels of the grid where the sampler was not told
 LEVELS = 4
@@ -43,6 +43,6 @@ def morris(study: Study) -> Indices:
     rows = []
     for i, player in enumerate(players):
         rows.append(Index("mu", player, float(values["mu"][i])))
-        rows.append(around("mu_star", player, values["mu_star"][i], values["mu_star_conf"][i]))
+        rows.append(above_zero("mu_star", player, values["mu_star"][i], values["mu_star_conf"][i]))
         rows.append(Index("sigma", player, float(values["sigma"][i])))
     return Indices(rows)

@@ -8,9 +8,11 @@ distribution in the slice and in all of the sample.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from .study import FloatArray, Index, Indices, IntArray, Refused, Study, ranks
+from .study import FloatArray, Index, Indices, IntArray, Refused, Study, few, ranks
 
 #: slices of a factor, fewest points in one
 SLICES, FEWEST = 10, 10
@@ -25,29 +27,45 @@ def pawn(study: Study) -> Indices:
     The distance between two samples is never 0, so an index has no sense without what a
     factor of no influence would have: the row of the factor :data:`IRRELEVANT` is the quantile
     (at the confidence) over factors drawn at random. There are no intervals: resampled
-    distances are biased upwards.
+    distances are biased upwards. Where rows share executed runs, outcomes are dealt at random to
+    these runs instead, and the row is the highest quantile of all factors.
     """
     count = len(study.y)
     slices = min(SLICES, count // FEWEST)
     if slices < 2:
         raise Refused(f"{count} rows are too few for PAWN, which needs {2 * FEWEST}")
-    place = np.argsort(np.argsort(study.y, kind="stable"), kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(np.sort(study.y)) > 0, True))
+    few(study, 2 * FEWEST, "PAWN")
+    columns = [ranks(column, study.seed) for column in study.unit.T]
+    found = _by_factor(columns, study.y, slices)
     rows = []
-    for name, column in zip(study.names, study.unit.T, strict=True):
-        distances = _distances(ranks(column, study.seed), place, ends, slices)
+    for name, distances in zip(study.names, found, strict=True):
         rows.append(Index("median", name, float(np.median(distances))))
         rows.append(Index("maximum", name, float(distances.max())))
-    rng = np.random.Generator(np.random.PCG64(study.seed))
-    by_chance = [
-        _distances((rng.permutation(count) + 0.5) / count, place, ends, slices)
-        for _ in range(_IRRELEVANT_FACTORS)
-    ]
+    by_chance = _by_chance(study, columns, slices)
     for index, of in (("median", np.median), ("maximum", np.max)):
-        level = np.quantile(of(by_chance, axis=1), study.confidence)
+        level = np.quantile(of(by_chance, axis=-1), study.confidence, axis=0).max()
         rows.append(Index(index, IRRELEVANT, float(level)))
     note = f"PAWN: {study.confidence:.0%} of factors without influence would stay below the row {IRRELEVANT}"
     return Indices(sorted(rows, key=lambda row: ("median", "maximum").index(row.index)), (note,))
+
+
+def _by_chance(study: Study, columns: Sequence[FloatArray], slices: int) -> FloatArray:
+    """Return distances that mean nothing: (draws, factors, slices)."""
+    rng = np.random.Generator(np.random.PCG64(study.seed))
+    count, run = len(study.y), study.run
+    if run is None:
+        drawn = ([(rng.permutation(count) + 0.5) / count] for _ in range(_IRRELEVANT_FACTORS))
+        return np.array([_by_factor(draw, study.y, slices) for draw in drawn])
+    outcomes = study.y[np.unique(run, return_index=True)[1]]
+    dealt = (rng.permutation(outcomes)[run] for _ in range(_IRRELEVANT_FACTORS))
+    return np.array([_by_factor(columns, y, slices) for y in dealt])
+
+
+def _by_factor(columns: Sequence[FloatArray], y: FloatArray, slices: int) -> FloatArray:
+    """Return the distances of each factor in each slice, (factors, slices); ``columns``: ranks in (0, 1)."""
+    place = np.argsort(np.argsort(y, kind="stable"), kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(np.sort(y)) > 0, True))
+    return np.array([_distances(column, place, ends, slices) for column in columns])
 
 
 def _distances(column: FloatArray, place: IntArray, ends: IntArray, slices: int) -> FloatArray:

@@ -9,7 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from .study import FloatArray, Indices, Refused, Study, around, half_samples, normal_quantile, ranks
+from .study import (
+    FloatArray,
+    Indices,
+    IntArray,
+    Refused,
+    Study,
+    around,
+    few,
+    half_samples,
+    normal_quantile,
+    ranks,
+    rows_of,
+    worth,
+)
 
 #: harmonics that are summed, and fewest points with which half of them can be told apart
 HARMONICS = 10
@@ -22,21 +35,25 @@ def rbd_fast(study: Study) -> Indices:
 
     Intervals are normal, from the standard deviation over random halves: bootstrapped points
     (as SALib has them) stand beside their doubles, which looks like structure, and make
-    intervals half as wide again as they should be.
+    intervals half as wide again as they should be. The halves are of executed runs, each with all
+    rows that share it, and the bias is corrected for as many independent rows as these are worth.
     """
     count = len(study.y)
     if count < FEWEST:
         raise Refused(f"{count} rows are too few for RBD-FAST, which needs {FEWEST}")
+    few(study, FEWEST, "RBD-FAST")
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
     resamples = min(study.resamples, _MOST_RESAMPLES)
-    first = _estimate(columns, study.y)
-    halves = [_estimate(columns[half], study.y[half]) for half in half_samples(count, resamples, study.seed)]
+    run = study.executed
+    first = _estimate(columns, study.y, run)
+    drawn = half_samples(int(run.max()) + 1, resamples, study.seed)
+    halves = [_estimate(columns[half], study.y[half], run[half]) for half in (rows_of(run, d) for d in drawn)]
     reach = normal_quantile(study.confidence) * np.std(halves, axis=0, ddof=1)
     return Indices([around("S1", name, first[i], reach[i]) for i, name in enumerate(study.names)])
 
 
-def _estimate(columns: FloatArray, y: FloatArray) -> FloatArray:
+def _estimate(columns: FloatArray, y: FloatArray, run: IntArray) -> FloatArray:
     from SALib.analyze.rbd_fast import compute_first_order, permute_outputs, unskew_S1
 
     raw = [compute_first_order(permute_outputs(column, y), HARMONICS) for column in columns.T]
-    return np.array([unskew_S1(value, HARMONICS, len(y)) for value in raw])
+    return np.array([unskew_S1(value, HARMONICS, worth(run)) for value in raw])

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from .study import FloatArray, Index, Indices, Refused, Study, around
+from .study import FloatArray, Index, Indices, Refused, Study, above_zero, around
 
 #: an interval of a total index wider than this to either side tells little
 _WIDE = 0.1
@@ -48,9 +48,10 @@ def sobol(study: Study) -> Indices:
         seed=study.seed,
     )
     players = study.players
+    # ST is estimated by a mean of squares, S1 by a mean of products, which may be negative
     rows = [
-        around(index, player, found[index][i], found[f"{index}_conf"][i])
-        for index in ("S1", "ST")
+        mark(index, player, found[index][i], found[f"{index}_conf"][i])
+        for index, mark in (("S1", around), ("ST", above_zero))
         for i, player in enumerate(players)
     ]
     if second:

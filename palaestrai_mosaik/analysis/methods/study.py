@@ -39,6 +39,9 @@ class Study:
     as of the sample. ``names`` are those of the axes, ``groups`` the name of each axis's group,
     or its own where it has none. ``sampler`` and ``arguments`` are what made the points.
     ``seed`` seeds all resampling. ``repetitions``: ``None`` where every row was run once.
+    ``run``: (rows,) the number of the run that was executed for each row, counted from 0 in the order of
+    the rows; ``None`` where each row has its own. ``levels``: (rows, axes) the number of each row's
+    level, -1 where the axis is inactive; ``None``: each coordinate is a level.
     """
 
     unit: FloatArray
@@ -52,6 +55,13 @@ class Study:
     resamples: int = 1000
     seed: int = 0
     repetitions: Repetitions | None = None
+    run: IntArray | None = None
+    levels: IntArray | None = None
+
+    @property
+    def executed(self) -> IntArray:
+        """The number of the run that was executed for each row."""
+        return np.arange(len(self.y)) if self.run is None else self.run
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -105,6 +115,14 @@ def around(index: str, factor: str, value: float, half: float, factor2: str = ""
     return Index(index, factor, float(value), float(value - half), float(value + half), factor2)
 
 
+def above_zero(index: str, factor: str, value: float, half: float) -> Index:
+    """Return an index that cannot be negative, with an interval of ``half`` to either side that ends at 0.
+
+    An estimate below 0 (of a corrected bias) is the end of its interval.
+    """
+    return Index(index, factor, float(value), float(max(value - half, min(value, 0.0))), float(value + half))
+
+
 @contextmanager
 def global_generator_untouched(seed: int) -> Iterator[None]:
     """Seed numpy's global generator, from which parts of SALib draw, and put it back afterwards."""
@@ -127,6 +145,39 @@ def ranks(values: FloatArray, seed: int) -> FloatArray:
     result = np.empty(len(values))
     result[order] = (np.arange(len(values)) + 0.5) / len(values)
     return result
+
+
+def worth(run: IntArray) -> float:
+    """Return how many independent observations rows are worth of which some share an executed run.
+
+    ``run``: (rows,) which one. Kish's effective sample size (1965, "Survey Sampling", section 11.2): the
+    variance of a mean in which runs have these weights is that of so many runs of one weight.
+    """
+    counts = np.unique(run, return_counts=True)[1]
+    return len(run) ** 2 / float((counts.astype(float) ** 2).sum())
+
+
+def few(study: Study, least: int, method: str) -> None:
+    """Raise :class:`Refused` where rows share so few executed runs that they are worth fewer than ``least``."""
+    if study.run is None:
+        return
+    found = worth(study.run)
+    if found < least:
+        raise Refused(
+            f"{len(study.run):,} rows share {study.run.max() + 1:,} executed runs and are worth {found:.0f} independent ones, "
+            f"too few for {method}, which needs {least}: rows that differ only in what is inactive are one run "
+            "(seeds: {policy: independent} gives each row its own)"
+        )
+
+
+def rows_of(run: IntArray, drawn: IntArray) -> IntArray:
+    """Return all rows of each of the ``drawn`` runs, one run after the other; ``run``: (rows,) as of a study."""
+    order = np.argsort(run, kind="stable")
+    counts = np.bincount(run)
+    starts = np.cumsum(counts) - counts
+    sizes = counts[drawn]
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.asarray(order[np.repeat(starts[drawn], sizes) + within])
 
 
 def half_samples(count: int, resamples: int, seed: int) -> Iterator[IntArray]:

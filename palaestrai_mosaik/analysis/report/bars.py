@@ -47,10 +47,15 @@ class Mark:
     def known(self) -> bool:
         return math.isfinite(self.value)
 
+    @property
+    def spread(self) -> bool:
+        """Whether there is an interval; one without width comes from one distinct value and is none."""
+        return math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
+
     def __str__(self) -> str:
         if not self.known:
             return "unknown"
-        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+        if not self.spread:
             return number(self.value, 3)
         return f"{number(self.value, 3)} ({number(self.low, 3)} to {number(self.high, 3)})"
 
@@ -112,13 +117,16 @@ def intervals(
 ) -> Safe:
     """Return a point with its interval for each of ``rows``; ``origin`` is marked by a line.
 
-    The axis holds ``origin`` and ``ends``, whatever the values. ``single``: for each row the values
+    The axis holds ``origin`` and ``ends``, whatever the values, and 0 where no value has an interval, or
+    several values behind it. ``single``: for each row the values
     that stand behind it, drawn as dots below its interval (of many, ``MOST_DOTS`` quantiles).
     """
     behind = [_thinned(values) for values in single] or [np.empty(0)] * len(rows)
     found = [end for _, mark in rows for end in (mark.value, mark.low, mark.high)]
     found += [float(value) for values in behind for value in values]
-    across = scale([*found, *ends, *([] if origin is None else [origin])], _START, _END)
+    # where nothing tells how values scatter, an axis from the least to the largest would make much of any difference
+    scatters = any(mark.spread for _, mark in rows) or any(len(np.unique(values)) > 1 for values in behind)
+    across = scale([*found, *ends, *([] if origin is None else [origin])], _START, _END, zero=not scatters)
     room = _DOTS if any(map(len, behind)) else 0.0
     step = _LABEL + 16 + room
     bottom = _TOP + step * len(rows)

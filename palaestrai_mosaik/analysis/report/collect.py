@@ -10,6 +10,7 @@ import numpy as np
 
 from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
+from palaestrai_mosaik.analysis.loss import lost_runs, told_executed
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
 from palaestrai_mosaik.design.decode import INACTIVE
@@ -18,6 +19,7 @@ from palaestrai_mosaik.errors import PalaestraiMosaikError
 from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData
 from .markup import cell, count, number
+from .svg import COLOURS, DASHES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 #: with fewer episodes there is nothing to be seen of learning
 FEWEST_EPISODES = 4
+#: more settings than lines that can be told apart are not drawn
+MOST_SETTINGS = COLOURS * len(DASHES)
 #: of more runs of one level, learning curves are of so many, evenly spread over the rows
 MOST_RUNS = 200
 #: below so many runs, quartiles are no band
@@ -46,9 +50,20 @@ def collect(results: Results) -> ReportData:
     methods = choose_methods(results, None)
     found = sensitivity(results, methods)
     comparisons, notes = _comparisons(results)
+    levels = _learning_levels(frame, values, comparisons[0].told.by if comparisons else ())
+    settings = len(set(levels.values()))
     with results.open_store() as store:
-        learning = tuple(_learning(store, frame, comparisons, values, spec.seed_policy == "common"))
+        # of more settings, one run tells whether there are curves
+        drawn = frame if settings <= MOST_SETTINGS else _own(frame).head(1)
+        learning = tuple(_learning(store, drawn, levels, spec.seed_policy == "common"))
         executed = _executed(store, frame)
+    if learning and settings > MOST_SETTINGS:
+        learning = ()
+        notes.append(
+            f"no learning curves: {settings:,} settings are more lines than can be told apart (at most {MOST_SETTINGS}), and "
+            "one line for all would be the curve of none of them; name a factor to compare by (analysis.compare of "
+            "the design), or draw some runs: palaestrai-mosaik plot RUN RUN --learning"
+        )
     counts = folder.manifest["counts"]
     seeds = count_seeds(frame, spec.seed_policy == "common")
     return ReportData(
@@ -62,7 +77,7 @@ def collect(results: Results) -> ReportData:
         failures=_failures(results, values),
         remarks={(one.outcome, one.method): one.notes for one in found if one.notes},
         refused={(one.outcome, one.method): one.refused for one in found if one.refused},
-        sizes={**_sizes(counts), "seeds": f"{seeds:,}"},
+        sizes={**_sizes(counts, frame), "seeds": f"{seeds:,}"},
         versions={**_generated(folder.manifest["versions"]), **executed, **_times(results.runs())},
         commands=(
             "# from design.yml, a file of the folder that this report belongs to",
@@ -79,14 +94,13 @@ def collect(results: Results) -> ReportData:
     )
 
 
-def _sizes(counts: Mapping[str, int]) -> dict[str, str]:
+def _sizes(counts: Mapping[str, int], frame: pd.DataFrame) -> dict[str, str]:
     rows = f"{counts['rows']:,}"
     if counts["rejected"]:
         rows += f" ({counts['rejected']:,} more rejected by constraints)"
-    runs = f"{counts['runs']:,}"
-    if counts["duplicates"]:
-        runs += f" ({counts['duplicates']:,} of them equal to another, and executed with it)"
-    return {"rows": rows, "runs": runs}
+    lost = lost_runs(frame, ())
+    executed = told_executed(lost["runs"] - lost["missing"], lost["executed"])
+    return {"rows": rows, "runs": f"{lost['runs']:,}" + (f" ({executed})" if executed else "")}
 
 
 def _generated(versions: Mapping[str, str]) -> dict[str, str]:
@@ -148,16 +162,14 @@ def described(values: Mapping[str, Any]) -> str:
 
 
 def _learning(
-    store: Store,
-    frame: pd.DataFrame,
-    comparisons: Sequence[Compared],
-    values: Sequence[Mapping[str, Any]],
-    common: bool,
+    store: Store, frame: pd.DataFrame, by_row: Mapping[int, str], common: bool
 ) -> Iterator[LearningData]:
-    """Yield the objective of each agent over the episodes of each phase, where there are some."""
-    runs = frame[(frame["status"] == "finished") & (frame["uid"] == frame["run"])]
-    by = comparisons[0].told.by if comparisons else ()
-    levels = runs["row"].map(lambda row: _level(values[row], by))
+    """Yield the objective of each agent over the episodes of each phase, where there are some.
+
+    ``by_row``: which line the runs of a row belong to.
+    """
+    runs = _own(frame)
+    levels = runs["row"].map(by_row)
     chosen: dict[str, str] = {}
     for level in dict.fromkeys(levels):
         own = runs.loc[levels == level, "instance"].tolist()
@@ -179,9 +191,23 @@ def _learning(
             )
 
 
+def _own(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the finished runs that were executed for themselves."""
+    return frame[(frame["status"] == "finished") & (frame["uid"] == frame["run"])]
+
+
+def _learning_levels(
+    frame: pd.DataFrame, values: Sequence[Mapping[str, Any]], by: Sequence[str]
+) -> dict[int, str]:
+    """Return the line that each executed row belongs to: a level of what is compared, else its setting."""
+    rows = dict.fromkeys(_own(frame)["row"].tolist())
+    varied = [
+        name for name in (values[0] if values else {}) if len({cell(values[row][name]) for row in rows}) > 1
+    ]
+    return {row: _level(values[row], by or varied) for row in rows}
+
+
 def _level(values: Mapping[str, Any], by: Sequence[str]) -> str:
-    if not by:
-        return "all runs"
     told = ["inactive" if values[name] is INACTIVE else cell(values[name]) for name in by]
     return told[0] if len(by) == 1 else ", ".join(f"{n}={v}" for n, v in zip(by, told, strict=True))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik.analysis.loss import told_executed
 from palaestrai_mosaik.design.model import DesignSpec
 
 from .compared import Compared, count_seeds
@@ -37,7 +38,7 @@ class ReportData:
     ``INACTIVE`` (or nothing) where it is. ``runs``: a row per run with ``row``, ``repetition``, ``uid``, ``run``, ``status``
     and a column per outcome of ``outcomes`` (NaN where there is none). ``sensitivity``: ``outcome``,
     ``method``, ``index``, ``factor``, ``factor2`` (empty but for pairs), ``value``, ``low``, ``high`` (NaN
-    without an interval), ``used`` and ``lost`` (runs). ``failures``: text columns.
+    without an interval), ``used``, ``lost`` and ``executed`` (runs). ``failures``: text columns.
     ``remarks``: what has to be known about a method's indices of an outcome; ``refused``: why there
     are none. ``sizes``: what was counted, in words (``rows`` -> ``"48"``). ``commands`` make all of it again.
     """
@@ -64,6 +65,7 @@ class ReportData:
         return count(count_seeds(told, self.spec.seed_policy == "common"), "seed")
 
     def runs_of(self, outcome: str) -> str:
-        """Return how many runs gave ``outcome``, and of how many seeds: ``36 runs of 3 seeds``."""
-        told = int(np.isfinite(self.runs[outcome].to_numpy(float)).sum())
-        return f"{count(told, 'run')} of {self.seeds_of(outcome)}"
+        """Return how many runs gave ``outcome``: ``36 runs (21 executed) of 3 seeds``."""
+        told = self.runs.loc[np.isfinite(self.runs[outcome].to_numpy(float)), "run"]
+        executed = told_executed(len(told), told.nunique())
+        return f"{count(len(told), 'run')}{f' ({executed})' * bool(executed)} of {self.seeds_of(outcome)}"

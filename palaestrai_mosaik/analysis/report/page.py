@@ -74,10 +74,12 @@ def _section(identity: str, title: str, content: Iterable[Part]) -> Safe:
 
 
 def _lead(data: ReportData) -> str:
-    counted = (
-        (value, name.removesuffix("s") if value == "1" else name) for name, value in data.sizes.items()
+    # what is in brackets belongs behind the noun: "48 rows (2 more rejected by constraints)"
+    counted = ((name, *value.partition(" ")) for name, value in data.sizes.items())
+    sizes = ", ".join(
+        f"{size} {name.removesuffix('s') if size == '1' else name}{space}{more}"
+        for name, size, space, more in counted
     )
-    sizes = ", ".join(f"{value} {name}" for value, name in counted)
     return f"Design {data.spec.uid!r} (hash {data.spec.hash[:12]}): {sizes}." if sizes else ""
 
 
@@ -149,14 +151,16 @@ def _summary(data: ReportData, outcome: str) -> pd.DataFrame:
     values = data.runs[outcome].dropna()
     quantiles = values.quantile([0, 0.25, 0.5, 0.75, 1]).tolist()
     names = ("minimum", "lower quartile", "median", "upper quartile", "maximum")
+    finite = data.runs.dropna(subset=[outcome])
     rows: list[tuple[str, float]] = [
         ("runs", float(len(values))),
-        ("seeds", float(count_seeds(data.runs.dropna(subset=[outcome]), data.spec.seed_policy == "common"))),
+        ("runs that were executed", float(finite["run"].nunique())),
+        ("seeds", float(count_seeds(finite, data.spec.seed_policy == "common"))),
         ("mean", float(values.mean())),
         ("standard deviation", float(values.std())),
         *zip(names, quantiles, strict=True),
     ]
-    by_row = data.runs.dropna(subset=[outcome]).groupby("row")[outcome]
+    by_row = finite.groupby("row")[outcome]
     if data.spec.repetitions > 1 and by_row.count().max() > 1 and values.var(ddof=0) > 0:
         within = float(((values - by_row.transform("mean")) ** 2).mean() / values.var(ddof=0))
         rows.append(("share of the variance between repetitions of a row", within))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.analysis.loss import lost_runs
+from palaestrai_mosaik.analysis.loss import lost_runs, told_executed
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.model import Factor
 
@@ -85,8 +85,9 @@ def _method(data: ReportData, outcome: str, name: str, method: Method, rows: pd.
 
 
 def _used(rows: pd.DataFrame) -> str:
-    used, lost = int(rows["used"].iloc[0]), int(rows["lost"].iloc[0])
-    return f"{count(used, 'run')} used" + (f", {lost:,} lost" if lost else "")
+    used, lost, executed = (int(rows[name].iloc[0]) for name in ("used", "lost", "executed"))
+    told = (f"{count(used, 'run')} used", told_executed(used, executed), f"{lost:,} lost" if lost else "")
+    return ", ".join(filter(None, told))
 
 
 def _bars(

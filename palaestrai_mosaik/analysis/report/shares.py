@@ -58,7 +58,7 @@ def shares(
 
 def sure(mark: Mark) -> bool:
     """Return whether a share can be told apart from none."""
-    return mark.value > 0 and not mark.low < 0
+    return mark.value > 0 and not mark.low <= 0
 
 
 def beyond(mark: Mark) -> bool:
@@ -77,7 +77,7 @@ def _told(mark: Mark) -> str:
 
 
 def _percent(mark: Mark, between: str) -> str:
-    if not (math.isfinite(mark.low) and math.isfinite(mark.high)):
+    if not mark.spread:
         return f"{percent(mark.value)}\xa0%"
     ends = f"{percent(mark.low)} to {percent(mark.high)}\xa0%"
     return f"{percent(mark.value)} %" + (f"{between}{ends}" if between else f" ({ends})")

@@ -1,0 +1,205 @@
+"""Rows that share one executed run: what is counted, what is tested, how often chance is taken for an effect."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.noise import DESIGNS, Noise, alarms
+
+from palaestrai_mosaik.analysis.methods import ANALYSERS, Refused, Study
+from palaestrai_mosaik.analysis.methods.study import rows_of, worth
+from palaestrai_mosaik.analysis.sensitivity import sensitivity
+
+ISSUE = "one of two algorithms has a parameter"
+_PPO = 'algo == "ppo"'
+
+
+def random(seed=1):
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def indices(result):
+    columns = (result.frame[name] for name in ("index", "factor", "factor2", "value"))
+    return {(index, *filter(None, names)): value for index, *names, value in zip(*columns, strict=True)}
+
+
+@pytest.mark.parametrize("name", [ISSUE, "a parameter of a parameter", "whole numbers of a Latin hypercube"])
+def test_factors_without_influence_are_taken_for_more_than_chance_as_seldom_as_said(name, tmp_path):
+    """400 studies of noise: 5 % of them, whose standard error is 1.1; with each row counted, 37 % of the first design."""
+    times = 400 if "analysis" not in DESIGNS[name] else 60
+    shares = alarms(Noise(tmp_path / "design", **DESIGNS[name]), times, seed=2)
+    assert set(shares) == set(DESIGNS[name]["factors"])
+    if times == 60:
+        assert max(shares.values()) <= 0.1
+    else:
+        assert shares == pytest.approx(dict.fromkeys(shares, 0.05), abs=0.02)
+
+
+def drawn(tmp_path, name=ISSUE, **keys):
+    noise = Noise(tmp_path / "design", **{**DESIGNS[name], **keys})
+    noise.draw(random())
+    return noise
+
+
+def test_each_executed_run_is_one_observation(tmp_path):
+    noise = drawn(tmp_path)
+    (result,) = sensitivity(noise)
+    assert (result.used, result.lost, result.executed) == (35, 0, 35)
+    assert (
+        result.notes[0]
+        == "25 of 60 runs are identical to another, executed with it, and counted once with it"
+    )
+    found = indices(result)
+    # seven settings of five runs: 1 for the algorithms, 5 for the levels of the parameter, 4 for seeds
+    assert {name: value for (index, name), value in found.items() if index == "df"} == {
+        **{"algo": 1.0, "clip": 5.0},
+        "(error)": 24.0,
+    }
+    shares = {name: value for (index, name), value in found.items() if index == "eta2"}
+    assert set(shares) == {"algo", "clip", "(repetition)", "(error)"}
+    assert sum(shares.values()) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_nested_factor_by_hand(tmp_path):
+    """Effects without noise: 2 between the algorithms, 1 between three levels of one of them."""
+    name = "one of two algorithms has a parameter"
+    noise = drawn(tmp_path, name, repetitions=1)
+    values = noise.folder.values()
+    clips = DESIGNS[name]["factors"]["clip"]["levels"]
+    y = [5.0 if row["algo"] == "sac" else 3.0 + clips.index(row["clip"]) % 2 for row in values]
+    noise.frame = noise.frame.assign(y=[y[row] for row in noise.frame["row"]])
+    (result,) = sensitivity(noise)
+    found = indices(result)
+    # seven runs: 5, and 3, 4, 3, 4, 3, 4; between algorithms 6/7 (5 - 3.5)^2, between levels 6 * 0.25
+    between, within = 6 / 7 * 1.5**2, 1.5
+    assert found["eta2", "algo"] == pytest.approx(between / (between + within), abs=1e-12)
+    assert found["eta2", "clip"] == pytest.approx(within / (between + within), abs=1e-12)
+
+
+def test_what_makes_no_difference_to_a_document_is_inactive_there(tmp_path):
+    """No ``when`` says so: a level of one factor replaces the object that another one sets a part of."""
+    base_path = "schedule[0].phase_0.environments.myenv.environment.params"
+    factors = {
+        "algo": {"path": f"{base_path}.algo", "levels": ["ppo", "sac"]},
+        "clip": {"levels": [0.1, 0.2, 0.3], "when": _PPO},
+    }
+    noise = drawn(tmp_path, factors=factors)
+    (by_when,) = sensitivity(noise)
+    values = noise.folder.values()
+    told = [{**row, "clip": 0.1 if row["algo"] == "sac" else row["clip"]} for row in values]
+    for number, row in enumerate(row for row in told if row["algo"] == "sac"):
+        row["clip"] = (0.1, 0.2, 0.3)[number % 3]
+    noise.folder.values = lambda: told
+    (by_document,) = sensitivity(noise)
+    assert indices(by_document) == indices(by_when)
+
+
+def test_a_lost_run_is_one_however_many_rows_share_it(tmp_path):
+    noise = drawn(tmp_path)
+    values = noise.folder.values()
+    rows = [row for row, told in enumerate(values) if told["algo"] == "sac"]
+    third = noise.frame["row"].isin(rows) & (noise.frame["repetition"] == 2)
+    assert noise.frame.loc[third, "run"].nunique() == 1
+    noise.frame.loc[third, "y"] = np.nan
+    (result,) = sensitivity(noise)
+    assert (result.used, result.lost, result.executed) == (34, 1, 34)
+    assert result.refused == ""
+    # all runs of one algorithm are six of twelve rows, and one of seven settings
+    noise.frame.loc[noise.frame["row"].isin(rows), "y"] = np.nan
+    (result,) = sensitivity(noise)
+    assert (result.used, result.lost, result.refused) == (30, 5, "")
+    assert any("no run of algo=sac is left" in note for note in result.notes)
+
+
+def test_a_branch_that_is_one_run_is_no_sample(tmp_path):
+    """Half of a hypercube is one executed run: of a distribution nothing can be said by rows."""
+    factors = {"algo": {"levels": ["ppo", "sac"]}, "clip": {"low": 0.1, "high": 0.4, "when": _PPO}}
+    noise = drawn(tmp_path, factors=factors, sampler={"name": "lhs", "n": 200}, repetitions=1)
+    for result in sensitivity(noise, ["pawn", "delta"]):
+        assert result.executed == 101
+        assert result.refused.startswith("200 rows share 101 executed runs and are worth 4 independent ones")
+        assert "seeds: {policy: independent}" in result.refused
+    own = drawn(
+        tmp_path / "own", factors=factors, sampler={"name": "lhs", "n": 200}, seeds={"policy": "independent"}
+    )
+    assert [one.refused for one in sensitivity(own, ["pawn", "delta"])] == ["", ""]
+
+
+def test_methods_of_points_take_one_value_at_many_and_say_so(tmp_path):
+    factors = {"algo": {"levels": ["ppo", "sac"]}, "clip": {"low": 0.1, "high": 0.4, "when": _PPO}}
+    noise = drawn(tmp_path, factors=factors, sampler={"name": "sobol", "n": 64}, repetitions=1)
+    (result,) = sensitivity(noise, ["sobol"])
+    assert (result.used, result.lost) == (384, 0)
+    assert result.executed == len(noise.executed) < 384
+    assert f"({len(noise.executed)} for 384 rows)" in result.notes[0]
+    assert "do not tell what other seeds would change" in result.notes[0]
+    plain = {"x": {"low": 0.0, "high": 1.0}, "z": {"low": 0.0, "high": 1.0}}
+    noise = drawn(tmp_path / "plain", factors=plain, sampler={"name": "sobol", "n": 64}, repetitions=1)
+    (result,) = sensitivity(noise, ["sobol"])
+    # in each block: rows of two factors that have one from A and one from B come twice
+    assert (result.used, result.executed) == (384, 256)
+    assert not any("share an executed run" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("name", ["pawn", "delta", "rbd_fast"])
+def test_rows_that_repeat_all_others_add_no_certainty(name):
+    """Each row twice, with one executed run: intervals, and what chance can do, are those of the single rows."""
+    unit = random().random((200, 2))
+    y = 2.0 * unit[:, 0] + random(2).normal(size=200)
+    names = ("x1", "x2")
+
+    def study(times, run=None):
+        block = np.arange(200 * times)
+        rows = np.tile(unit, (times, 1)), np.tile(y, times)
+        return Study(*rows, block, names, names, seed=5, resamples=60, run=run)
+
+    def width(given):
+        rows = ANALYSERS[name].analyse(given).rows
+        if name == "pawn":
+            return next(row.value for row in rows if row.factor == "(irrelevant)")
+        return float(np.mean([row.high - row.value for row in rows]))
+
+    alone, shared, counted = (
+        *(width(study(1)), width(study(3, np.tile(np.arange(200), 3)))),
+        width(study(3)),
+    )
+    assert shared == pytest.approx(alone, rel=0.3)
+    assert counted < 0.75 * alone
+
+
+def test_what_rows_are_worth():
+    assert worth(np.arange(7)) == 7
+    assert worth(np.array([0, 0, 1, 1])) == 2
+    assert worth(np.array([0] * 100 + list(range(1, 101)))) == pytest.approx(200**2 / (100**2 + 100))
+    run = np.array([0, 1, 0, 2, 1, 0])
+    assert rows_of(run, np.array([1, 2, 1])).tolist() == [1, 4, 3, 1, 4]
+    assert rows_of(np.arange(4), np.array([3, 0, 3])).tolist() == [3, 0, 3]
+
+
+def test_the_reason_names_what_to_do():
+    run = np.repeat(np.arange(3), 10)
+    unit = random().random((30, 1))
+    with pytest.raises(Refused, match="30 rows share 3 executed runs and are worth 3 independent ones"):
+        ANALYSERS["pawn"].analyse(Study(unit, unit[:, 0], run, ("x",), ("x",), run=run))
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("morris", "mu_star"), ("sobol", "ST"), ("dgsm", "vi"), ("dgsm", "dgsm")]
+)
+def test_an_interval_of_what_cannot_be_negative_ends_at_zero(name, index):
+    """A factor whose effect is large in one place only, so that a normal interval would reach far below 0."""
+    from SALib.sample import finite_diff, morris, sobol
+
+    problem = {"num_vars": 2, "names": ["x1", "x2"], "bounds": [[0.0, 1.0]] * 2}
+    unit = {
+        "morris": lambda: morris.sample(problem, 6, seed=3),
+        "sobol": lambda: sobol.sample(problem, 16, calc_second_order=False, seed=3),
+        "dgsm": lambda: finite_diff.sample(problem, 16, seed=3),
+    }[name]()
+    y = unit[:, 0] + np.where(unit[:, 1] > 0.9, {"sobol": 4.0}.get(name, 30.0) * (unit[:, 1] - 0.9), 0.0)
+    size = {"morris": 3, "sobol": 4, "dgsm": 3}[name]
+    block = np.arange(len(y)) // size
+    rows = ANALYSERS[name].analyse(Study(unit, y, block, ("x1", "x2"), ("x1", "x2"), seed=1)).rows
+    found = next(row for row in rows if (row.index, row.factor) == (index, "x2"))
+    assert found.high - found.value > found.value > 0  # to either side, it would hold values below 0
+    assert found.low == 0.0
