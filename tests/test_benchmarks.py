@@ -17,6 +17,13 @@ RL = ("stable_baselines3", "torch", "gymnasium")
 
 #: a case: program, its smallest arguments, what its output has, modules that it needs
 CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
+    ("analysis_false_alarms.py", "--times 2", "executed", ()),
+    (
+        "comparison_false_alarms.py",
+        "--trials 2 --intervals 1 --seeds 3 --settings 2 --correlations 0 --shapes normal --designs paired",
+        "alarms %",
+        (),
+    ),
     ("batch_grid.py", "cigre_mv --batches 1 2 --repeat 1", "cigre_mv", GRID),
     ("batch_learning.py", "curves cartpole-ppo --bodies 2 --seeds 1 --scale 0.001", "parts: ", RL),
     ("batch_learning.py", "speed --steps 64 --repeat 1", "DummyVecEnv", RL),

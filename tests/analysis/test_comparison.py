@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -210,11 +212,11 @@ def test_one_repetition_gives_no_interval():
     assert list(found.levels["mean"]) == [1, 2]
     assert np.isnan(found.profiles["low"]).all()
     pair = only(found.pairs)
-    assert (pair.p, pair.difference) == (1, -1)
-    assert np.isnan([pair.difference_low, pair.improvement_low, pair.shift_low]).all()
+    assert (pair.difference, pair.units, pair.test) == (-1, 1, "none (one pair)")
+    assert np.isnan([pair.p, pair.difference_low, pair.improvement_low, pair.shift_low]).all()
     assert says(found, "only 1 repetition of")
     assert says(found, "no interval for idle, ppo")
-    assert says(found, "with 1 pair, p_holm cannot fall below 1")
+    assert says(found, "of one seed there is no test")
 
 
 def test_one_repetition_of_many_settings_draws_settings():
@@ -234,17 +236,75 @@ def test_one_repetition_of_many_settings_draws_settings():
 def test_few_seeds_are_told():
     few, enough = (compare(runs({"a": range(n), "b": range(1, n + 1)}), "agent", "y") for n in (5, 10))
     assert says(few, "only 5 repetitions", "10 or more")
-    assert says(few, "with 5 pairs, p_holm cannot fall below 0.062")
+    assert says(few, "with 5 seeds, p_holm cannot fall below 0.062")
     assert enough.warnings == ()
 
 
-def test_constant_outcomes():
-    found = compare(runs({"a": [3] * 10, "b": [3] * 10}), "agent", "y", options=Options(better="lower"))
-    assert (found.levels[["mean", "mean_low", "iqm_high", "median"]] == 3).all(axis=None)
+@pytest.mark.parametrize("common_seeds", [True, False])
+def test_constant_outcomes_are_no_comparison(common_seeds):
+    """One value says nothing of how results vary: no interval, no test, no winner."""
+    options = Options(better="lower", common_seeds=common_seeds)
+    found = compare(runs({"a": [3] * 10, "b": [3] * 10}), "agent", "y", options=options)
+    assert found.constant == 3
+    assert says(found, "all 20 runs gave 3", "nothing to compare")
+    assert not says(found, "repetition"), "more of them would give the same"
+    ends = [f"{name}_{end}" for name in ("mean", "iqm", "median") for end in ("low", "high")]
+    assert found.levels[ends].isna().all(axis=None)
+    assert (found.levels[["mean", "iqm", "median"]] == 3).all(axis=None)
+    assert list(found.levels["distinct"]) == [1, 1]
     pair = only(found.pairs)
-    assert (pair.p, pair.difference, pair.effect, pair.rank_effect) == (1, 0, 0, 0)
-    assert (pair.improvement, pair.improvement_low, pair.tied, pair.favours) == (0.5, 0.5, 10, "")
-    assert len(found.profiles) == 2
+    assert (pair.test, pair.difference, pair.improvement, pair.favours) == (
+        "none (no pair differs)",
+        0,
+        0.5,
+        "",
+    )
+    assert np.isnan([pair.p, pair.p_holm, pair.difference_low, pair.improvement_low]).all()
+    assert found.profiles[["low", "high"]].isna().all(axis=None)
+
+
+def test_a_level_that_is_constant_has_no_interval():
+    found = compare(runs({"a": [36.0] * 12, "b": range(12)}), "agent", "y", options=Options(better="lower"))
+    assert says(found, "all 12 runs of a gave 36", "no interval")
+    assert np.isnan(only(found.levels, level="a")[["mean_low", "iqm_high"]].astype(float)).all()
+    assert only(found.levels, level="b").mean_low < 5.5
+    assert found.constant is None
+    assert only(found.pairs).favours == "b"
+
+
+def test_levels_that_never_differ_are_not_tested():
+    """Which of two names an agent has makes no difference; chance does to all runs."""
+    draw = np.random.default_rng(5)
+    same = draw.normal(size=12)
+    frame = runs({"a": same, "b": same * (1 + 1e-15), "c": same + draw.normal(size=12)})
+    found = compare(frame, "agent", "y", options=Options(better="higher"))
+    pair = only(found.pairs, a="a", b="b")
+    assert (pair.test, pair.tied, pair.distinct, pair.difference) == ("none (no pair differs)", 12, 1, 0)
+    assert np.isnan([pair.p, pair.difference_low, pair.improvement_low]).all()
+    assert says(found, "the two runs of each pair gave the same", "a and b (12)")
+    # what was not tested is not corrected for
+    tested = found.pairs.dropna(subset="p")
+    assert list(tested["p_holm"]) == pytest.approx([min(1, 2 * p) for p in tested["p"]], rel=0.5)
+    assert len(tested) == 2
+
+
+def test_an_interval_without_width_is_none():
+    """All pairs differ by the same, and every run of b beats every run of a; that is all that was seen."""
+    noise = np.random.default_rng(3).normal(size=8)
+    values = {(agent, g): list(0.1 * g + noise + 9 * (agent == "b")) for agent in "ab" for g in range(3)}
+    pair = only(compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"]).pairs)
+    assert (pair.n, pair.units, pair.distinct) == (24, 8, 1)
+    assert pair.difference == pytest.approx(-9)
+    assert pair.p == pytest.approx(2 / 2**8)
+    assert np.isnan([pair.difference_low, pair.improvement_low, pair.effect]).all()
+
+
+def test_seeds_that_make_no_difference_are_told():
+    """Each setting gives one value: the bootstrap of seeds would find an interval without width."""
+    values = {(agent, g): [g + 10.0 * (agent == "b")] * 10 for agent in "ab" for g in range(3)}
+    found = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"])
+    assert found.levels[["mean_low", "iqm_low"]].isna().all(axis=None)
+    assert says(found, "no interval for a, b", "no two of its seeds differ")
 
 
 def test_independent_seeds_are_not_paired():
@@ -264,11 +324,31 @@ def test_independent_seeds_are_not_paired():
 def test_levels_without_a_common_setting_are_not_paired():
     draw = np.random.default_rng(4)
     values = {("ab"[i % 2], i): [i % 2 * 2 + draw.normal()] for i in range(40)}
-    found = compare(runs(values, ("agent", "gain")), "agent", "y", ["gain"], Options(better="lower"))
+    frame = runs(values, ("agent", "gain"))
+    options = Options(better="lower", common_seeds=False)
+    found = compare(frame, "agent", "y", ["gain"], options)
     pair = only(found.pairs)
     assert (found.paired, pair.n, pair.n_b, pair.settings, pair.favours) == (False, 20, 20, 1, "a")
     assert says(found, "no setting of 'gain'")
     assert list(found.cells["setting"]) == ["all", "all"]
+    # all rows share one seed, which may do one of the levels good
+    pair = only(compare(frame, "agent", "y", ["gain"], Options(better="lower")).pairs)
+    assert (pair.test, pair.favours, pair.units) == ("none (one seed)", "", 1)
+    assert pair.difference_low < -2 < pair.difference_high
+
+
+def test_repetitions_of_a_row_are_no_further_rows():
+    """Ten rows of each level differ by chance; their repetitions tell the same ten things again."""
+    draw = np.random.default_rng(8)
+    alarms = dict.fromkeys((True, False), 0)
+    for _ in range(12):
+        values = {("ab"[i % 2], i): draw.normal() + 0.1 * draw.normal(size=8) for i in range(20)}
+        for common_seeds in alarms:
+            options = Options(common_seeds=common_seeds, resamples=2)
+            collected = collect(runs(values, ("agent", "gain")), ["agent"], "y", ["gain"], options)
+            alarms[common_seeds] += only(compare_pairs(collected, "y", False, options)).p <= 0.05
+    # one at most is expected; taken for 80 independent runs each, 6 are found
+    assert max(alarms.values()) <= 2
 
 
 def test_settings_that_lack_a_level():
@@ -276,7 +356,17 @@ def test_settings_that_lack_a_level():
     frame = frame[~((frame.agent == "cem") & (frame.grid == "urban"))]
     found = compare(frame, "agent", "y", ["grid"])
     assert list(found.pairs["settings"]) == [2, 1, 1]
-    assert says(found, "1 of 2 settings lack a level")
+    assert says(found, "unequal settings: 1 of 2 settings lack a level", "idle 2, ppo 2, cem 1")
+    assert (found.equal_settings, found.shared_settings) == (False, ["grid=rural"])
+    assert compare(grid(), "agent", "y", ["grid"]).equal_settings
+
+
+def test_settings_of_which_all_runs_are_lost_are_unequal_too():
+    frame = grid()
+    lost = (frame.agent == "cem") & (frame.grid == "urban")
+    found = compare(frame.assign(y=frame["y"].mask(lost)), "agent", "y", ["grid"])
+    assert says(found, "unequal settings", "cem 1")
+    assert not found.equal_settings
 
 
 def test_a_factor_of_one_level_only_is_no_setting():
@@ -315,7 +405,7 @@ def test_runs_that_stand_for_several_settings_count_once():
     assert list(found.pairs["n"]) == [10, 20, 20]
 
 
-def test_runs_of_one_repetition_that_go_together_are_told():
+def test_a_seed_is_one_observation_however_many_settings_it_has():
     draw = np.random.default_rng(7)
     luck = draw.normal(size=15)
     together = {
@@ -324,51 +414,55 @@ def test_runs_of_one_repetition_that_go_together_are_told():
         for g in ("x", "y", "z")
     }
     found = compare(runs(together, ("agent", "grid")), "agent", "y", ["grid"])
-    assert says(found, "well or badly in all settings together")
     pair = only(found.pairs)
-    assert 0.9 < pair.together < 1
     # 15 repetitions are compared, by their means over the three settings
-    assert (pair.n, pair.settings) == (15, 3)
+    assert (pair.n, pair.units, pair.settings) == (45, 15, 3)
     means = {agent: np.mean([together[agent, g] for g in ("x", "y", "z")], axis=0) for agent in "ab"}
     assert pair.p == pytest.approx(wilcoxon(means["a"] - means["b"], method="exact").pvalue)
     assert pair.difference == pytest.approx((means["a"] - means["b"]).mean())
-    independent = compare(grid(), "agent", "y", ["grid"])
-    assert not says(independent, "all settings together")
-    assert independent.pairs["together"].isna().all()
+    # so are intervals, which are as wide as that of 15 values and not of 45
+    width = pair.difference_high - pair.difference_low
+    spread = (means["a"] - means["b"]).std(ddof=1) / np.sqrt(15)
+    assert width == pytest.approx(2 * 2.14 * spread, rel=0.15)
+    level = only(found.levels, level="b")
+    spread = means["b"].std(ddof=1) / np.sqrt(15)
+    assert level.mean_high - level.mean_low == pytest.approx(2 * 2.14 * spread, rel=0.15)
 
 
-def test_settings_that_add_nothing_are_no_further_evidence():
-    """Twelve seeds in four settings that make no difference are twelve runs; levels do not differ."""
+@pytest.mark.parametrize(("common", "shared"), [(0.3, True), (0.9, False)])
+def test_few_seeds_of_many_settings_are_few(common, shared):
+    """Levels do not differ; a seed does a little good or bad to a level in all ten settings, or rows.
+
+    With pairs or runs as units, 18 % of the comparisons of 3 seeds called one of the levels better,
+    and 70 % of those in which levels share no setting.
+    """
     draw = np.random.default_rng(1)
-    options = Options(better="higher", resamples=20)
-    frame = runs({(agent, g): [0.0] * 12 for agent in "ab" for g in range(4)}, ("agent", "grid"))
+    seeds = 3
+    options = Options(better="higher", resamples=2)
+    values = {(agent, g if shared else f"{agent}{g}"): [0.0] * seeds for agent in "ab" for g in range(10)}
+    collected = collect(runs(values, ("agent", "grid")), ["agent"], "y", ["grid"], options)
     named = 0
-    for _ in range(100):
-        luck = {agent: draw.normal(size=12) for agent in "ab"}
-        frame["y"] = np.concatenate([luck[agent] for agent in "ab" for _ in range(4)])
-        pair = only(compare_pairs(collect(frame, ["agent"], "y", ["grid"], options), "y", True, options))
-        assert (pair.n, pair.together) == (12, 1)
+    for _ in range(40):
+        luck = np.sqrt(common) * draw.normal(size=(2, 1, seeds))
+        noise = np.sqrt(1 - common) * draw.normal(size=(2, 10, seeds))
+        found = replace(collected, frame=collected.frame.assign(value=(luck + noise).ravel()))
+        pair = only(compare_pairs(found, "y", shared, options))
+        assert pair.units == seeds
         named += pair.favours != ""
-    # 5 are expected; 12 are more than three standard deviations too many
-    assert named < 12
-    assert says(compare(frame, "agent", "y", ["grid"]), "intraclass correlation up to 1.00")
+    assert named <= (0 if shared else 5)
 
 
-def test_a_lost_run_costs_its_repetition_where_settings_go_together():
+def test_a_lost_run_costs_its_pair_and_not_its_seed():
     luck = np.random.default_rng(2).normal(size=12)
     values = {("a", g): list(luck + g) for g in range(3)} | {("b", g): [float(g)] * 12 for g in range(3)}
     values["a", 1][0] = None
     pair = only(compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"]).pairs)
-    assert (pair.n, pair.lost, pair.settings) == (11, 1, 3)
-    assert pair.difference == pytest.approx(luck[1:].mean())
-
-
-def test_differences_that_are_all_alike_but_for_rounding_do_not_go_together():
-    noise = np.random.default_rng(3).normal(size=8)
-    values = {(agent, g): list(0.1 * g + noise + (agent == "b")) for agent in "ab" for g in range(3)}
-    found = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"])
-    assert only(found.pairs).n == 24
-    assert not says(found, "all settings together")
+    assert (pair.n, pair.lost, pair.units, pair.settings) == (35, 1, 12, 3)
+    # settings count the same, whatever is lost there
+    assert pair.difference == pytest.approx((2 * luck.mean() + luck[1:].mean()) / 3)
+    # the first seed is left with two of three settings, and counts two thirds
+    told = np.append(luck[0] * 2 * 12 / 36, luck[1:] * (2 / 3 + 12 / 11 / 3))
+    assert pair.p == pytest.approx(wilcoxon(told, method="exact").pvalue)
 
 
 def test_scales_are_those_within_levels():

@@ -1,16 +1,12 @@
-"""Numbers that stand for many runs, and their stratified bootstrap intervals.
+"""Numbers that stand for many runs of several settings.
 
-A *stratum* holds the runs of one setting of the other factors (a task); runs are drawn again
-within their stratum only, because the settings were chosen and not drawn. Source: Agarwal et
-al. 2021, "Deep reinforcement learning at the edge of the statistical precipice".
-
-Intervals are percentile intervals, as there. They are too narrow for few runs (about 85 %
-instead of 95 % for five), which no bootstrap can mend.
+A *stratum* holds the runs of one setting of the other factors (a task). Source: Agarwal et al. 2021, "Deep
+reinforcement learning at the edge of the statistical precipice".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +15,6 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 #: strata -> number; arrays of any shape, the runs along ``axis``
 Statistic = Callable[..., Any]
-
-# So many drawn values are held at once.
-_DRAWN = 1_000_000
 
 
 def mean(*strata: FloatArray, axis: int = -1) -> Any:
@@ -38,7 +31,10 @@ def iqm(*strata: FloatArray, axis: int = -1) -> Any:
     Where strata lost different numbers of runs, runs are weighted so that each stratum counts
     the same; else one lost run would move the middle towards the settings that lost none.
     """
-    values, weights, end = _weighted(strata, axis)
+    return _middle(*_weighted(strata, axis))
+
+
+def _middle(values: FloatArray, weights: FloatArray, end: FloatArray) -> Any:
     inside = np.clip(np.minimum(end, 0.75) - np.maximum(end - weights, 0.25), 0, None)
     return (values * inside).sum(axis=-1) / inside.sum(axis=-1)
 
@@ -48,9 +44,12 @@ def median(*strata: FloatArray, axis: int = -1) -> Any:
     if _alike(strata, axis):
         return np.median(np.concatenate(strata, axis=axis), axis=axis)
     values, _, end = _weighted(strata, axis)
-    # half of the weight may end exactly between two runs
-    sides = [np.argmax(end >= 0.5 + rounding, axis=-1) for rounding in (-1e-9, 1e-9)]
-    return np.mean([np.take_along_axis(values, i[..., None], -1)[..., 0] for i in sides], axis=0)
+    return np.mean([np.take_along_axis(values, i[..., None], -1)[..., 0] for i in _halves(end)], axis=0)
+
+
+def _halves(end: FloatArray) -> list[npt.NDArray[np.intp]]:
+    """Return between which two places half of the weight ends; it may end exactly between two runs."""
+    return [np.argmax(end >= 0.5 + rounding, axis=-1) for rounding in (-1e-9, 1e-9)]
 
 
 def _alike(strata: Sequence[FloatArray], axis: int) -> bool:
@@ -78,7 +77,24 @@ def _weighted(strata: Sequence[FloatArray], axis: int) -> tuple[FloatArray, Floa
     return np.take_along_axis(values, order, -1), sorted_weights, np.cumsum(sorted_weights, axis=-1)
 
 
+def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the mean of the ascending ``values`` under each row of ``weights``, which sum up to 1."""
+    return weights @ values
+
+
+def weighted_iqm(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the interquartile mean in the same way."""
+    return np.asarray(_middle(values, weights, np.cumsum(weights, axis=-1)))
+
+
+def weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the median in the same way."""
+    return np.asarray(np.mean([values[i] for i in _halves(np.cumsum(weights, axis=-1))], axis=0))
+
+
 AGGREGATES: dict[str, Statistic] = {"mean": mean, "iqm": iqm, "median": median}
+#: the same, of weighted values
+WEIGHTED = {"mean": weighted_mean, "iqm": weighted_iqm, "median": weighted_median}
 
 
 def spread(strata: Sequence[FloatArray]) -> float:
@@ -92,42 +108,3 @@ def spread(strata: Sequence[FloatArray]) -> float:
         return float("nan")
     squares = sum(float(((stratum - stratum.mean()) ** 2).sum()) for stratum in strata)
     return float(np.sqrt(squares / freedom))
-
-
-def interval(
-    statistic: Statistic,
-    strata: Sequence[npt.NDArray[Any]],
-    confidence: float,
-    resamples: int,
-    generator: np.random.Generator,
-) -> tuple[float, float]:
-    """Return the stratified percentile bootstrap interval of ``statistic(*strata)``.
-
-    (NaN, NaN) where a stratum has fewer than two runs: how they vary cannot be seen there.
-    """
-    if not strata or min(map(len, strata)) < 2:
-        return float("nan"), float("nan")
-    from scipy.stats import bootstrap
-
-    found = bootstrap(
-        tuple(strata),
-        statistic,
-        n_resamples=resamples,
-        batch=max(1, _DRAWN // sum(map(len, strata))),
-        vectorized=True,
-        axis=-1,
-        confidence_level=confidence,
-        method="percentile",
-        random_state=generator,
-    ).confidence_interval
-    return float(found.low), float(found.high)
-
-
-def batches(results: FloatArray, size: int) -> Iterator[FloatArray]:
-    """Yield parts of ``results`` (views) for which as much is held at once as is sensible.
-
-    ``size``: how many values are drawn for each entry.
-    """
-    length = max(1, _DRAWN // size)
-    for first in range(0, len(results), length):
-        yield results[first : first + length]

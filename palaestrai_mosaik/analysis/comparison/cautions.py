@@ -8,6 +8,7 @@ import numpy as np
 
 from .aggregates import FloatArray, spread
 from .options import Options
+from .resampling import distinct
 from .runs import Runs
 
 if TYPE_CHECKING:
@@ -23,35 +24,42 @@ _MOST_NAMED = 5
 def warnings(
     runs: Runs, levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool, options: Options
 ) -> tuple[str, ...]:
-    """Return what may mislead: losses, few seeds, mixed scales, runs that go together."""
+    """Return what may mislead: losses, what does not vary, unequal settings, few seeds, mixed scales."""
     found = [
         _nothing_left(levels),
         _losses(levels),
         _losses_of_pairs(pairs, paired),
+        _constant(levels),
+        _identical(levels, pairs, paired),
+        _unmatched(runs),
         *_few(levels, pairs, runs, paired),
     ]
-    found.append(_unmatched(runs))
     if len(runs.settings) > 1 and options.normalise == "none":
         found.append(_scales(runs))
-    found.append(_together(pairs))
     return tuple(filter(None, found))
 
 
-def notes(paired: bool, pairs: pd.DataFrame, options: Options) -> tuple[str, ...]:
+def notes(runs: Runs, pairs: pd.DataFrame, paired: bool, options: Options) -> tuple[str, ...]:
     """Return how levels were compared, and why so."""
     if paired:
-        how = "paired by setting and repetition, whose seed all levels share"
+        how = (
+            "paired by setting and repetition, whose seed all levels and settings share: a seed is one observation, "
+            "what it contributes to the difference over all settings"
+        )
     elif options.common_seeds:
-        how = "not paired, because the levels share no setting"
+        how = "not paired, because the levels share no setting: a row is one observation, the mean of its repetitions"
     else:
         how = "not paired, because every row of the design has seeds of its own"
     tests = ", ".join(dict.fromkeys(pairs["test"].dropna()))
     share = f"{options.confidence:.4g}"
+    drawn = "seeds, each with its runs of all settings" if paired else "runs within settings"
+    if not runs.crossed:
+        drawn = "rows"
     said = [
         f"{how}; tests: {tests}; pairs that p_holm is corrected for (Holm): "
         f"{int(pairs['p'].notna().sum())}, those of other outcomes and comparisons do not count",
-        f"intervals: confidence {share}, percentile bootstrap within settings, {options.resamples} "
-        "resamples; those of shifts invert the signed-rank test",
+        f"intervals: confidence {share}, expanded percentile bootstrap of {drawn}, {options.resamples} "
+        "resamples; none where all that it would come from is equal; those of shifts invert the signed-rank test",
     ]
     if options.better is None:
         said.append("it is not said which direction is better: 'improvement' and 'won' mean higher values")
@@ -84,40 +92,93 @@ def _losses_of_pairs(pairs: pd.DataFrame, paired: bool) -> str:
     return f"pairs that lack one run are left out: up to {share:.1%} of the pairs of two levels"
 
 
+def _constant(levels: pd.DataFrame) -> str:
+    """Say which levels gave one value in all of their runs: of these there is no interval."""
+    told = levels[(levels["n"] > 1) & (levels["distinct"] == 1)]
+    if told.empty:
+        return ""
+    values = told["mean"].to_numpy(float)
+    if len(told) == (levels["n"] > 0).sum() and distinct(values) == 1:
+        n = int(told["n"].sum())
+        return f"all {n:,} runs gave {values[0]:.6g}: nothing varies, so there is nothing to compare"
+    parts = [
+        f"all {row['n']:,} runs of {row['level']} gave {row['mean']:.6g}" for row in told.to_dict("records")
+    ]
+    more = f"; and {len(parts) - _MOST_NAMED} levels more" if len(parts) > _MOST_NAMED else ""
+    return f"{'; '.join(parts[:_MOST_NAMED])}{more}: there is no interval of what does not vary"
+
+
+def _identical(levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool) -> str:
+    """Say which levels gave the same in every pair of runs."""
+    if not paired or (levels["distinct"] <= 1).all():
+        return ""
+    told = pairs[(pairs["n"] > 0) & (pairs["tied"] == pairs["n"])]
+    if told.empty:
+        return ""
+    parts = [f"{row['a']} and {row['b']} ({row['n']:,})" for row in told.to_dict("records")]
+    more = f" and {len(parts) - _MOST_NAMED} others" if len(parts) > _MOST_NAMED else ""
+    return f"the two runs of each pair gave the same, so there is no test: {', '.join(parts[:_MOST_NAMED])}{more}"
+
+
 def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) -> list[str]:
     found = []
     left = levels[levels["n"] > 0]
     seeds = int(left["seeds"].min()) if len(left) else FEW_SEEDS
-    if seeds < FEW_SEEDS:
+    varied = left[(left["distinct"] > 1) | (left["n"] == 1)]
+    if seeds < FEW_SEEDS and len(varied):
         what = "repetition" if runs.crossed else "run"
-        several = paired and len(runs.settings) > 1 and bool(pairs["together"].isna().any())
-        shared = ", and tests take settings for independent that share these seeds" if several else ""
         found.append(
             f"only {seeds} {what}{'' if seeds == 1 else 's'} of a level{' in a setting' * runs.crossed} "
-            f"({FEW_SEEDS} or more are advised): intervals tend to be too narrow{shared}"
+            f"({FEW_SEEDS} or more are advised): intervals are rough, and only large differences are found"
         )
-    alone = [str(row["level"]) for row in levels.to_dict("records") if np.isnan(row["mean_low"]) and row["n"]]
+    alone = [
+        str(row["level"])
+        for row in levels.to_dict("records")
+        if np.isnan(row["mean_low"]) and (row["distinct"] > 1 or row["n"] == 1)
+    ]
     if alone:
-        found.append(f"no interval for {', '.join(alone)}: a setting has one run only")
+        found.append(f"no interval for {', '.join(alone)}: {_why_alone(levels, alone)}")
     elif seeds == 1 and len(runs.settings) > 1:
         found.append("with one repetition, intervals tell how results vary over settings, not over seeds")
-    least = pairs.loc[pairs["p"].notna(), "n"].min() if paired else float("nan")
-    smallest = 2.0 ** (1 - least) * int(pairs["p"].notna().sum())
+    if paired and (pairs["units"] == 1).any():
+        found.append("of one seed there is no test: whether levels differ, or the seed does them good or bad")
+    tested = pairs.loc[pairs["p"].notna()]
+    smallest = tested["p_least"].max() * len(tested)
     if smallest > 0.05:
+        worst = tested.loc[tested["p_least"].idxmax()]
+        what = "seed" if paired else "run"
         found.append(
-            f"with {int(least)} pair{'' if least == 1 else 's'}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"
+            f"with {int(worst['units'])} {what}{'' if worst['units'] == 1 else 's'}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"
         )
     return found
 
 
+def _why_alone(levels: pd.DataFrame, names: list[str]) -> str:
+    told = levels[levels["level"].isin(names)]
+    if (told["n"] == told["settings"]).any() or (told["seeds"] < 2).any():
+        return "a setting has one run only"
+    return "no two of its seeds differ"
+
+
 def _unmatched(runs: Runs) -> str:
-    found = runs.frame.groupby("setting")["level"].nunique()
-    part = found[found < len(runs.levels)]
-    if part.empty or not runs.crossed:
+    """Say where levels have runs in settings of which others have none."""
+    if not runs.crossed:
         return ""
+    used = runs.frame[runs.frame["value"].notna()].groupby("setting", sort=False)["level"]
+    levels = {level for names in used.unique() for level in names}
+    part = [set(names) for names in used.unique() if len(names) < len(levels)]
+    if not part:
+        return ""
+    every = len(used.unique())
+    counts = {
+        name: every - sum(name not in names for names in part) for name in runs.levels if name in levels
+    }
+    told = [f"{name} {count}" for name, count in counts.items()]
+    more = ", ..." if len(told) > _MOST_NAMED else ""
     return (
-        f"{len(part)} of {len(found)} settings lack a level: two levels are compared in the settings that both "
-        "have, but each level's mean, IQM and profile are over all of its own"
+        f"unequal settings: {len(part)} of {every} settings lack a level (settings with runs: "
+        f"{', '.join(told[:_MOST_NAMED])}{more}). Two levels are compared in the settings that both have, but "
+        "each level's mean, IQM and profile are over all of its own, and do not compare"
     )
 
 
@@ -137,21 +198,6 @@ def _scales(runs: Runs) -> str:
     return (
         f"values of {len(runs.settings)} settings are taken together as they are, though their spread within levels differs "
         f"{told}: where scales differ, the widest setting decides, unless values are normalised"
-    )
-
-
-def _together(pairs: pd.DataFrame) -> str:
-    """Tell where a repetition is good or bad for a level in all settings, so that its pairs are not many."""
-    found = pairs[pairs["together"] > 0]
-    if found.empty:
-        return ""
-    told = [f"{row['a']} - {row['b']}" for row in found.to_dict("records")]
-    which = f"for {', '.join(told[:_MOST_NAMED])}{', ...' if len(told) > _MOST_NAMED else ''}, "
-    return (
-        f"{which if len(found) < len(pairs) else ''}runs of one repetition do well or badly in all settings "
-        f"together (intraclass correlation up to {found['together'].max():.2f}): these pairs are compared by the "
-        "mean of each repetition over settings, which is what n counts; the intervals of levels take settings "
-        "for independent and are too narrow"
     )
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from palaestrai_mosaik import seeding
 
 from . import cautions
-from .aggregates import AGGREGATES, interval, spread
+from .aggregates import AGGREGATES, WEIGHTED, spread
 from .options import Options
-from .pairs import compare_pairs, pooled
+from .pairs import compare_pairs
 from .profiles import profile, scores
+from .resampling import distinct, intervals
 from .runs import Runs, collect
 
 if TYPE_CHECKING:
@@ -26,24 +27,23 @@ class Comparison:
     """How the levels of ``by`` (a factor, or a combination of several) compare in ``outcome``.
 
     ``levels``: one row per level: level, n (runs used), lost, seeds (repetitions per setting,
-    at least), settings; mean, iqm and median, each with _low and _high; std (within settings).
+    at least), settings, distinct (how many different values its runs gave); mean, iqm and median, each with _low and _high; std (within settings).
 
     ``cells``: one row per level and setting: level, setting, n, lost, mean, median, std.
 
-    ``pairs``: one row per pair of levels a and b (the baseline, if there is one): n, n_b (pairs if
-    paired, else runs of each), lost; difference (of means, a less b) and shift (Hodges-Lehmann,
-    paired only), each with _low and _high; improvement (probability that a run of a is better
-    than one of b) with _low and _high; won, tied (pairs in which a is better, alike),
-    settings_won (of settings, by their means); effect and rank_effect with their names; test,
-    p, p_holm (corrected over the pairs of this outcome); favours: the level that is better
-    where p_holm says so; together: how far the settings of one repetition go together (intraclass
-    correlation), NaN where that is not seen: n, lost, won and tied then count repetitions, whose means
-    over settings are what is compared.
+    ``pairs``: one row per pair of levels a and b (the baseline, if there is one): n, n_b (pairs of
+    runs if paired, else runs of each), lost, units (what tests count as independent: the seeds of
+    the pairs if paired, else the runs, of the side that has fewer), settings; difference (of means, a less b) and shift
+    (Hodges-Lehmann, of the differences of seeds, paired only), each with _low and _high; improvement
+    (probability that a run of a is better than one of b) with _low and _high; won, tied (pairs in which
+    a is better, equal), distinct (how many different differences there are; unpaired: values),
+    settings_won (of settings, by their means); effect and rank_effect with their names; test, p, p_least (the smallest that so few units could
+    give), p_holm (corrected over the pairs of this outcome); favours: the level that is better where p_holm says so.
 
     ``profiles``: level, score, share (of its runs better than the score), low, high.
 
     All differences are in the outcome's own unit and sign, unless normalised; NaN: cannot be
-    told. ``warnings`` are what a reader must know, ``notes`` how it was done.
+    told. An interval is NaN too where all that it would come from is equal. ``warnings`` are what a reader must know, ``notes`` how it was done.
     """
 
     by: tuple[str, ...]
@@ -61,6 +61,26 @@ class Comparison:
     def title(self) -> str:
         """What is compared by what: ``violations by algorithm``."""
         return f"{self.outcome} by {' and '.join(self.by)}"
+
+    @property
+    def constant(self) -> float | None:
+        """The value that all runs of all levels gave, where they did; with it, nothing can be compared."""
+        known = self.levels[self.levels["n"] > 0]
+        if known.empty or (known["distinct"] > 1).any():
+            return None
+        values = known["mean"].to_numpy(float)
+        return float(values[0]) if distinct(values) == 1 else None
+
+    @property
+    def shared_settings(self) -> list[str]:
+        """The settings in which each level that has runs has some."""
+        return shared_settings(self.cells)
+
+    @property
+    def equal_settings(self) -> bool:
+        """Whether all levels that have runs have them in the same settings, so that their means compare."""
+        told = self.cells[self.cells["n"] > 0]
+        return len(self.shared_settings) == told["setting"].nunique()
 
 
 def compare(
@@ -101,7 +121,7 @@ def compare(
         pairs,
         _profiles(runs, outcome, options),
         (*runs.warnings, *cautions.warnings(runs, levels, pairs, paired, options)),
-        cautions.notes(paired, pairs, options),
+        cautions.notes(runs, pairs, paired, options),
     )
 
 
@@ -109,15 +129,25 @@ def _level(runs: Runs, name: str, outcome: str, options: Options) -> dict[str, A
     strata = list(runs.strata(name).values())
     n = sum(map(len, strata))
     planned = runs.frame.loc[runs.frame["level"] == name, "run"].nunique()
-    row = {"level": name, "n": n, "lost": planned - n, "seeds": runs.seeds(name), "settings": len(strata)}
-    drawn = pooled(strata)
+    sample = runs.sample(name, options.common_seeds)
+    row = {
+        **{"level": name, "n": n, "lost": planned - n, "seeds": runs.seeds(name), "settings": len(strata)},
+        "distinct": distinct(sample.values),
+    }
+    generator = seeding.generator(options.seed, "comparison", outcome, name)
+    found = intervals(sample, WEIGHTED, options.confidence, options.resamples, generator)
     for what, statistic in AGGREGATES.items():
-        # the same name, so that all aggregates of a level see the same draws
-        generator = seeding.generator(options.seed, "comparison", outcome, name)
-        low, high = interval(statistic, drawn, options.confidence, options.resamples, generator)
         row[what] = float(statistic(*strata)) if strata else float("nan")
-        row |= {f"{what}_low": low, f"{what}_high": high}
+        row |= dict(zip((f"{what}_low", f"{what}_high"), found[what], strict=True))
+    drawn = [sample.values[sample.strata == i] for i in np.unique(sample.strata)]
     return {**row, "std": spread(drawn)}
+
+
+def shared_settings(cells: pd.DataFrame) -> list[str]:
+    """Return the settings in which each level that has runs has some."""
+    told = cells[cells["n"] > 0]
+    found = told.groupby("setting", sort=False)["level"].nunique()
+    return [str(setting) for setting in found.index[found == told["level"].nunique()]]
 
 
 def _cells(runs: Runs) -> pd.DataFrame:
@@ -137,12 +167,12 @@ def _profiles(runs: Runs, outcome: str, options: Options) -> pd.DataFrame:
     columns = ("level", "score", "share", "low", "high")
     parts = []
     for name in runs.levels:
-        strata = pooled(list(runs.strata(name).values()))
-        if not strata:
+        sample = runs.sample(name, options.common_seeds)
+        if not len(sample.values):
             continue
         generator = seeding.generator(options.seed, "comparison", outcome, name, "profile")
         found = profile(
-            *(strata, places, options.better == "lower"), options.confidence, options.resamples, generator
+            *(sample, places, options.better == "lower"), options.confidence, options.resamples, generator
         )
         arrays = (found.scores, found.share, found.low, found.high)
         part = pd.DataFrame(np.column_stack(arrays), columns=columns[1:])

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .aggregates import FloatArray, batches
+from .aggregates import FloatArray
 from .hypothesis_tests import EXACT, rank_sum_distribution
+from .resampling import NOTHING, Sample, ends, tail
 
 
 def cohens_dz(differences: FloatArray) -> float:
@@ -55,43 +56,56 @@ def improvement(a: Sequence[FloatArray], b: Sequence[FloatArray]) -> float:
 
 
 def improvement_interval(
-    a: Sequence[FloatArray],
-    b: Sequence[FloatArray],
+    a: Sample,
+    b: Sample,
     paired: bool,
     confidence: float,
     resamples: int,
     generator: np.random.Generator,
 ) -> tuple[float, float]:
-    """Return the stratified percentile bootstrap interval of ``improvement(a, b)``.
+    """Return the bootstrap interval of the probability of improvement of ``a`` over ``b``.
 
-    ``paired``: entry i of both sides is drawn together. (NaN, NaN) where a side of a stratum has
-    fewer than two runs. Only how often each run is drawn is looked at: nothing is sorted anew.
+    ``paired``: value i of both sides is drawn together. NaN where a side cannot say how its runs vary, and
+    where every resample gives the same. Only how often each run is drawn is looked at: nothing is sorted anew.
     """
-    if not a or min(map(len, (*a, *b))) < 2:
-        return float("nan"), float("nan")
-    total = np.zeros(resamples)
-    for x, y in zip(a, b, strict=True):
-        order = np.argsort(y)
-        below, up_to = _places(x, y[order])
-        for part in batches(total, len(x) + len(y)):
-            drawn = _counts(len(part), len(x), generator)
-            other = drawn if paired else _counts(len(part), len(y), generator)
-            # entry k: how many of the k smallest of y there are
-            sums = np.concatenate([np.zeros((len(part), 1)), np.cumsum(other[:, order], axis=1)], axis=1)
-            part += (drawn * (sums[:, below] + sums[:, up_to])).sum(axis=1) / (2 * len(x) * len(y))
-    low, high = np.quantile(total / len(a), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    if not (a.known and b.known):
+        return NOTHING
+    strata = [
+        (x, y, *_places(a.values[x], b.values[y]))
+        for x, y in ((np.flatnonzero(a.strata == s), _sorted(b, s)) for s in range(a.strata.max() + 1))
+    ]
+    found = []
+    others = b.draws(resamples, generator, len(a.values))
+    for counts in a.draws(resamples, generator, len(b.values)):
+        weights, against = a.weights(counts), b.weights(counts if paired else next(others))
+        total, present = np.zeros(len(weights)), np.zeros(len(weights))
+        for x, y, below, up_to in strata:
+            own = weights[:, x]
+            # entry k: the weight of the k smallest of b
+            sums = np.concatenate([np.zeros((len(own), 1)), np.cumsum(against[:, y], axis=1)], axis=1)
+            pairs = 2 * own.sum(axis=1) * sums[:, -1]
+            won = (own * (sums[:, below] + sums[:, up_to])).sum(axis=1)
+            total += np.divide(won, pairs, out=np.zeros(len(own)), where=pairs > 0)
+            present += pairs > 0
+        found.append((total / np.maximum(present, 1))[present > 0])
+    outside = tail(a.blocks if paired else _joined(a, b), confidence)
+    return ends(np.concatenate(found), outside, 1.0)
+
+
+def _joined(a: Sample, b: Sample) -> list[npt.NDArray[np.intp]]:
+    """Return the blocks of two samples that are drawn each on its own."""
+    return [np.concatenate([x, y + x.max() + 1]) for x, y in zip(a.blocks, b.blocks, strict=True)]
+
+
+def _sorted(sample: Sample, stratum: int) -> npt.NDArray[np.intp]:
+    """Return the places of the stratum's values in ascending order of these."""
+    own = np.flatnonzero(sample.strata == stratum)
+    return own[np.argsort(sample.values[own], kind="stable")]
 
 
 def _places(x: FloatArray, y: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return for each of ``x`` how many of the sorted ``y`` are less, and how many at most as much."""
     return np.searchsorted(y, x, side="left"), np.searchsorted(y, x, side="right")
-
-
-def _counts(resamples: int, size: int, generator: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Return how often each of ``size`` runs is drawn in each resample: (resamples, size)."""
-    drawn = generator.integers(size, size=(resamples, size)) + size * np.arange(resamples)[:, None]
-    return np.bincount(drawn.ravel(), minlength=resamples * size).reshape(resamples, size)
 
 
 def hodges_lehmann(differences: FloatArray, confidence: float) -> tuple[float, float, float]:

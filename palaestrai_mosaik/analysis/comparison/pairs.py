@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -12,36 +12,22 @@ import numpy as np
 from palaestrai_mosaik import seeding
 
 from . import effects
-from .aggregates import FloatArray, interval, mean
-from .hypothesis_tests import holm, rank_sum, signed_rank
+from .aggregates import FloatArray, mean, weighted_mean
+from .hypothesis_tests import holm, rank_sum, signed_rank, smallest_rank_sum, smallest_signed_rank, two_way
 from .options import Options
+from .resampling import ROUNDING, IntArray, Rows, Sample, coded, distinct, intervals, levelled
 from .runs import Runs
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = (
-    *("a", "b", "n", "n_b", "lost", "settings"),
+    *("a", "b", "n", "n_b", "lost", "units", "settings"),
     *("difference", "difference_low", "difference_high", "shift", "shift_low", "shift_high"),
-    *("improvement", "improvement_low", "improvement_high", "won", "tied", "settings_won"),
-    *(
-        "effect",
-        "effect_name",
-        "rank_effect",
-        "rank_effect_name",
-        "test",
-        "p",
-        "p_holm",
-        "favours",
-        "together",
-    ),
+    *("improvement", "improvement_low", "improvement_high", "won", "tied", "distinct", "settings_won"),
+    *("effect", "effect_name", "rank_effect", "rank_effect_name"),
+    *("test", "p", "p_least", "p_holm", "favours"),
 )
-# Differences that vary by less than this, relative to the values, vary by rounding only.
-_ROUNDING = 1e-9
-# To see whether repetitions go together takes as many of them, and as many settings.
-_FEWEST_REPETITIONS, _FEWEST_SETTINGS = 3, 2
-# Up to that p, repetitions are taken for going together.
-_TOGETHER = 0.05
 
 
 @dataclass(frozen=True)
@@ -49,16 +35,19 @@ class Sides:
     """The values of two levels by setting; paired: entry i of both is the same repetition.
 
     ``lost``: planned pairs (runs, if not paired) of the shared settings that cannot be used.
-    ``means``: where the settings of one repetition go together, by the share ``together`` of how
-    differences vary, the sides whose entries are the means over settings of each repetition.
+    ``seeds``: the repetition of each entry (paired only). ``rows``: both sides with their rows, where these
+    share no setting.
     """
 
     a: list[FloatArray]
     b: list[FloatArray]
-    paired: bool
     lost: int
-    means: Sides | None = None
-    together: float = float("nan")
+    seeds: list[IntArray] | None = None
+    rows: tuple[Rows, Rows] | None = None
+
+    @property
+    def paired(self) -> bool:
+        return self.seeds is not None
 
     @property
     def single(self) -> bool:
@@ -66,14 +55,29 @@ class Sides:
         return len(self.a) > 1 and all(len(x) == len(y) == 1 for x, y in zip(self.a, self.b, strict=True))
 
     @property
-    def differences(self) -> FloatArray:
-        """Entry i of one side less that of the other, setting by setting (paired or single only)."""
-        return np.concatenate([x - y for x, y in zip(self.a, self.b, strict=True)] or [np.empty(0)])
+    def differences(self) -> list[FloatArray]:
+        """Entry i of one side less that of the other by setting (paired or single only); 0 is exactly 0."""
+        return [_difference(x, y) for x, y in zip(self.a, self.b, strict=True)]
 
     @property
     def turned(self) -> Sides:
         """The same with all signs turned, so that what was lower is higher."""
-        return replace(self, a=[-x for x in self.a], b=[-y for y in self.b], means=None)
+        rows = self.rows and tuple(replace(side, values=-side.values) for side in self.rows)
+        return replace(self, a=[-x for x in self.a], b=[-y for y in self.b], rows=rows)
+
+    @property
+    def levelled(self) -> Sides:
+        """The same with values made equal that differ by rounding only: ranks would tell them apart."""
+        every = levelled(np.concatenate([*self.a, *self.b]))
+        parts = np.split(every, np.cumsum([len(one) for one in (*self.a, *self.b)])[:-1])
+        rows = self.rows and tuple(replace(x, values=own) for x, own in zip(self.rows, parts, strict=True))
+        return replace(self, a=parts[: len(self.a)], b=parts[len(self.a) :], rows=rows)
+
+
+def _difference(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return x - y, 0 where the two differ by rounding only."""
+    found = x - y
+    return np.asarray(np.where(np.abs(found) <= ROUNDING * np.maximum(np.abs(x), np.abs(y)), 0.0, found))
 
 
 def pairs_of(runs: Runs) -> list[tuple[str, str]]:
@@ -84,8 +88,11 @@ def pairs_of(runs: Runs) -> list[tuple[str, str]]:
 class _Unpaired:
     """What two levels have in the settings that both were planned for."""
 
-    def __init__(self, runs: Runs):
+    def __init__(self, runs: Runs, options: Options):
         self._values = {level: runs.strata(level) for level in runs.levels}
+        self._rows = (
+            {} if runs.crossed else {level: runs.rows(level, options.common_seeds) for level in runs.levels}
+        )
         counts = runs.frame.groupby(["level", "setting"])["value"].agg(["size", "count"])
         lost = counts["size"] - counts["count"]
         self._lost = {level: lost.xs(level).to_dict() for level in runs.levels}
@@ -95,7 +102,8 @@ class _Unpaired:
         lost = sum(count + other[setting] for setting, count in planned.items() if setting in other)
         a, b = self._values[level], self._values[against]
         shared = [setting for setting in a if setting in b]
-        return Sides([a[setting] for setting in shared], [b[setting] for setting in shared], False, lost)
+        rows = (self._rows[level], self._rows[against]) if self._rows else None
+        return Sides([a[setting] for setting in shared], [b[setting] for setting in shared], lost, rows=rows)
 
 
 class _Paired:
@@ -111,45 +119,31 @@ class _Paired:
         planned = planned[~self._runs.loc[planned.index, names].duplicated().to_numpy()]
         whole = planned[np.isfinite(planned).all(axis=1)]
         settings = whole.index.get_level_values("setting").to_numpy()
-        ends = np.flatnonzero(settings[1:] != settings[:-1]) + 1
-        a, b = (np.split(whole[name].to_numpy(float), ends) if len(whole) else [] for name in names)
-        found = Sides(a, b, True, len(planned) - len(whole))
-        # by repetition and setting, those repetitions that have all settings
-        x, y = (whole[name].unstack("setting").dropna().to_numpy(float) for name in names)
-        share = _together(x, y)
-        if not share:
-            return found
-        repetitions = planned.index.get_level_values("repetition").nunique()
-        means = Sides([x.mean(axis=1)], [y.mean(axis=1)], True, repetitions - len(x))
-        return replace(found, means=means, together=share)
+        seeds = whole.index.get_level_values("repetition").to_numpy()
+        places = np.flatnonzero(settings[1:] != settings[:-1]) + 1
+        parts = (whole[level].to_numpy(float), whole[against].to_numpy(float), seeds)
+        a, b, of = (np.split(part, places) if len(whole) else [] for part in parts)
+        return Sides(a, b, len(planned) - len(whole), of)
 
 
-def _together(x: FloatArray, y: FloatArray) -> float:
-    """Return how far the settings of a repetition go together in the differences x - y; 0: not seen to.
+def by_seed(differences: Sequence[FloatArray], seeds: Sequence[IntArray]) -> FloatArray:
+    """Return what each seed contributes to the mean over settings of their mean differences.
 
-    ``x``, ``y``: (repetitions, settings). A two-way analysis of variance without interaction tells
-    whether repetitions differ by more than their settings do (an F test at 5 %), the intraclass
-    correlation by how much: 1 where a setting adds nothing to what its repetition is. Source:
-    Shrout & Fleiss 1979, "Intraclass correlations", ICC(3,1).
+    The mean of the contributions is that mean; a seed that has all settings contributes its own. A seed is
+    good or bad in several settings at once, so it is one observation however many these are: where both levels
+    are equal, all differences of a seed change their sign at once, with what it contributes, whatever goes
+    together within it. So the signed-rank test of contributions is exact.
     """
-    from scipy.stats import f
-
-    rows, columns = x.shape
-    if rows < _FEWEST_REPETITIONS or columns < _FEWEST_SETTINGS:
-        return 0.0
-    differences = x - y
-    by_row, by_column = differences.mean(axis=1, keepdims=True), differences.mean(axis=0, keepdims=True)
-    freedom = (rows - 1) * (columns - 1)
-    rest = float(((differences - by_row - by_column + differences.mean()) ** 2).sum()) / freedom
-    between = columns * float(((by_row - differences.mean()) ** 2).sum()) / (rows - 1)
-    rounding = (_ROUNDING * max(np.abs(x).max(), np.abs(y).max())) ** 2
-    if between <= rounding:
-        return 0.0
-    if rest <= rounding:
-        return 1.0
-    if f.sf(between / rest, rows - 1, freedom) >= _TOGETHER:
-        return 0.0
-    return (between - rest) / (between + (columns - 1) * rest)
+    if not differences:
+        return np.empty(0)
+    units = coded(np.concatenate(seeds))
+    weights = np.repeat(
+        [1 / (len(one) * len(differences)) for one in differences], list(map(len, differences))
+    )
+    found = np.bincount(units, weights * np.concatenate(differences)) * (units.max() + 1)
+    largest = np.abs(np.concatenate(differences)).max()
+    found[np.abs(found) <= ROUNDING * largest] = 0.0
+    return np.asarray(levelled(found))
 
 
 def units(runs: Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -161,7 +155,8 @@ def units(runs: Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
     grouped = runs.frame.groupby(["setting", "repetition", "level"], sort=False)
     told = grouped["value"].agg(["sum", "size", "count"])
     value = (told["sum"] / told["size"]).mask(told["size"] > told["count"], np.inf)
-    own = grouped["run"].agg(lambda run: " ".join(map(str, run)))
+    runs_ = grouped["run"]
+    own = runs_.first() if (told["size"] == 1).all() else runs_.agg(lambda run: " ".join(map(str, run)))
     return value.unstack("level"), own.unstack("level")
 
 
@@ -169,7 +164,7 @@ def compare_pairs(runs: Runs, outcome: str, paired: bool, options: Options) -> p
     """Return a table with a row per pair of levels, its columns ``COLUMNS`` (see ``Comparison``)."""
     import pandas as pd
 
-    source = _Paired(runs) if paired else _Unpaired(runs)
+    source = _Paired(runs) if paired else _Unpaired(runs, options)
     rows = [_row(source.sides(*names), outcome, names, options) for names in pairs_of(runs)]
     found = pd.DataFrame(rows, columns=list(COLUMNS))
     found["p_holm"] = holm(found["p"].to_numpy(float))
@@ -191,65 +186,82 @@ def _row(both: Sides, outcome: str, names: tuple[str, str], options: Options) ->
     def generator(what: str) -> np.random.Generator:
         return seeding.generator(options.seed, "comparison", outcome, *names, what)
 
-    differences = _setting_differences(both.turned if options.better == "lower" else both)
+    better = both.turned if options.better == "lower" else both
     row: dict[str, Any] = {
-        "a": names[0],
-        "b": names[1],
-        "settings": len(both.a),
-        "settings_won": int(np.count_nonzero(differences > 0)),
-        "together": both.together,
+        **{"a": names[0], "b": names[1], "settings": len(both.a)},
+        "settings_won": int(np.count_nonzero(_difference(*_means(better)) > 0)),
+        **{"n": sum(map(len, both.a)), "n_b": sum(map(len, both.b)), "lost": both.lost},
     }
-    both = both.means or both
-    row |= {"n": sum(map(len, both.a)), "n_b": sum(map(len, both.b)), "lost": both.lost}
     if not both.a:
-        return {**row, "test": "none (no runs)"}
+        return {**row, "units": 0, "test": "none (no runs)"}
     found = _paired_row if both.paired else _unpaired_row
     return {
         **row,
         **found(both, options, generator),
-        **_improvement(both.turned if options.better == "lower" else both, options, generator("improvement")),
+        **_improvement(better.levelled, options, generator("improvement")),
     }
 
 
-def _setting_differences(both: Sides) -> FloatArray:
-    return np.array([x.mean() - y.mean() for x, y in zip(both.a, both.b, strict=True)])
+def _means(both: Sides) -> list[FloatArray]:
+    """Return the means of the settings of both sides."""
+    return [np.array([one.mean() for one in side]) for side in (both.a, both.b)]
 
 
 def _paired_row(both: Sides, options: Options, generator: Any) -> dict[str, Any]:
-    strata = [x - y for x, y in zip(both.a, both.b, strict=True)]
-    low, high = interval(mean, pooled(strata), options.confidence, options.resamples, generator("difference"))
-    shift, shift_low, shift_high = effects.hodges_lehmann(both.differences, options.confidence)
-    p, test = signed_rank(both.differences)
-    signs = np.sign(both.differences) * (-1 if options.better == "lower" else 1)
+    assert both.seeds is not None
+    strata = both.differences
+    every = np.concatenate(strata)
+    sample = Sample.of(strata, both.seeds)
+    how = (options.confidence, options.resamples, generator("difference"))
+    low, high = intervals(sample, {"mean": weighted_mean}, *how)["mean"]
+    seeds = by_seed(strata, both.seeds)
+    shift, shift_low, shift_high = effects.hodges_lehmann(seeds, options.confidence)
+    p, test = signed_rank(seeds)
+    signs = np.sign(every) * (-1 if options.better == "lower" else 1)
     return {
         **{"difference": mean(*strata), "difference_low": low, "difference_high": high},
         **{"shift": shift, "shift_low": shift_low, "shift_high": shift_high},
         **{"won": int(np.count_nonzero(signs > 0)), "tied": int(np.count_nonzero(signs == 0))},
-        **{"effect": effects.cohens_dz(both.differences), "effect_name": "Cohen's dz"},
-        "rank_effect": effects.rank_biserial(both.differences),
+        **{"units": len(seeds), "distinct": distinct(every)},
+        **{"effect": effects.cohens_dz(seeds), "effect_name": "Cohen's dz"},
+        "rank_effect": effects.rank_biserial(seeds),
         "rank_effect_name": "rank-biserial correlation",
-        **{"test": test, "p": p},
+        **{"test": test, "p": p, "p_least": smallest_signed_rank(np.count_nonzero(seeds))},
     }
 
 
 def _unpaired_row(both: Sides, options: Options, generator: Any) -> dict[str, Any]:
-    settings = len(both.a)
-
-    def difference(*strata: FloatArray, axis: int = -1) -> Any:
-        return mean(*strata[:settings], axis=axis) - mean(*strata[settings:], axis=axis)
-
-    strata = [*both.a, *both.b]
+    a, b = both.a, both.b
+    # each setting counts the same, so the mean over both sides of these is the difference
+    doubled = [*(2 * x for x in a), *(-2 * y for y in b)]
+    sample = Sample.of(both.differences) if both.single else Sample.of(doubled, pool=False)
+    if both.rows:
+        x, y = both.rows
+        sample = Sample.of_rows([replace(x, values=2 * x.values), replace(y, values=-2 * y.values)])
     how = (options.confidence, options.resamples, generator("difference"))
-    low, high = (
-        interval(mean, [both.differences], *how) if both.single else interval(difference, strata, *how)
-    )
-    p, test = rank_sum(both.a, both.b, generator("test"))
+    low, high = intervals(sample, {"mean": weighted_mean}, *how)["mean"]
     return {
-        **{"difference": difference(*strata), "difference_low": low, "difference_high": high},
-        "rank_effect": 2 * effects.improvement(both.a, both.b) - 1,
+        **{"difference": mean(*a) - mean(*b), "difference_low": low, "difference_high": high},
+        "distinct": distinct(np.concatenate([*a, *b])),
+        "rank_effect": 2 * effects.improvement(both.levelled.a, both.levelled.b) - 1,
         "rank_effect_name": "Cliff's delta",
-        **{"test": test, "p": p},
+        **_rank_sum(both.levelled, generator("test")),
     }
+
+
+def _rank_sum(both: Sides, generator: np.random.Generator) -> dict[str, Any]:
+    """Return p, its test and what this counts."""
+    a, b = both.a, both.b
+    if both.rows:
+        x, y = both.rows
+        if x.seeds is not None and y.seeds is not None:
+            p, test = two_way(x, y)
+            seeds = len(np.unique(np.concatenate([x.seeds, y.seeds])))
+            return {"test": test, "p": p, "units": min(seeds, len(x.means), len(y.means))}
+        a, b = [levelled(x.means)], [levelled(y.means)]
+    p, test = rank_sum(a, b, generator)
+    units = min(sum(map(len, a)), sum(map(len, b)))
+    return {"test": test, "p": p, "p_least": smallest_rank_sum(a, b), "units": units}
 
 
 def _improvement(both: Sides, options: Options, generator: np.random.Generator) -> dict[str, float]:
@@ -257,22 +269,15 @@ def _improvement(both: Sides, options: Options, generator: np.random.Generator) 
     how = (options.confidence, options.resamples, generator)
     if both.single:
         # 1 where the setting is won, a half where it is tied
-        low, high = interval(mean, [(np.sign(both.differences) + 1) / 2], *how)
+        won = [(np.sign(one) + 1) / 2 for one in both.differences]
+        low, high = intervals(Sample.of(won), {"mean": weighted_mean}, *how)["mean"]
     else:
-        low, high = effects.improvement_interval(both.a, both.b, both.paired, *how)
+        a, b = Sample.of(both.a, both.seeds), Sample.of(both.b, both.seeds)
+        if both.rows:
+            a, b = (Sample.of_rows([side]) for side in both.rows)
+        low, high = effects.improvement_interval(a, b, both.paired, *how)
     return {
         "improvement": effects.improvement(both.a, both.b),
         "improvement_low": low,
         "improvement_high": high,
     }
-
-
-def pooled(strata: list[FloatArray]) -> list[FloatArray]:
-    """Return the strata; as one where each has a single run.
-
-    With one seed per setting it is the settings that are drawn: the interval then tells how
-    results vary from setting to setting.
-    """
-    if len(strata) > 1 and all(len(stratum) == 1 for stratum in strata):
-        return [np.concatenate(strata)]
-    return strata

@@ -13,6 +13,7 @@ from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
 from .aggregates import FloatArray
 from .normalise import normalised
 from .options import Options
+from .resampling import Rows, Sample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +32,8 @@ Labels = tuple[str, ...]
 class Runs:
     """The runs of one outcome.
 
-    ``frame`` has one row per run: level, setting, repetition, value (NaN where it is lost)
-    and run (what is executed; one can stand in several settings), sorted by what they are and not by when they ended. ``levels``: name -> labels, one for
+    ``frame`` has one row per run: level, setting, place (the row of the design), repetition, value (NaN where it is lost) and run (what is executed; one
+    can stand in several settings), sorted by what they are and not by when they ended. ``levels``: name -> labels, one for
     each of the compared factors ``by``, in order. ``settings``: the names of the settings.
     ``crossed``: whether levels can be compared within settings. ``against``: which level each
     other is compared with (``None``: all pairs).
@@ -55,6 +56,25 @@ class Runs:
         """Return the values of a level by setting, without what is lost; no empty ones."""
         grouped = self.used(level).groupby("setting", sort=False)["value"]
         return {str(name): part.to_numpy(float) for name, part in grouped}
+
+    def rows(self, level: str, common_seeds: bool) -> Rows:
+        """Return the runs of a level with their rows, and with seeds where rows share these."""
+        own = self.used(level)
+        seeds = own["repetition"].to_numpy() if common_seeds else None
+        return Rows.of(own["value"].to_numpy(float), own["place"].to_numpy(), seeds)
+
+    def sample(self, level: str, common_seeds: bool) -> Sample:
+        """Return the runs of a level with what is drawn again.
+
+        That is the seed where settings share seeds, so that what it does to all of them counts once; the run
+        where each has a seed of its own; the row where settings themselves are drawn at random, and the seed
+        beside it where rows share seeds.
+        """
+        if not self.crossed:
+            return Sample.of_rows([self.rows(level, common_seeds)])
+        parts = [part for _, part in self.used(level).groupby("setting", sort=False)]
+        seeds = [part["repetition"].to_numpy() for part in parts] if common_seeds else None
+        return Sample.of([part["value"].to_numpy(float) for part in parts], seeds)
 
     def seeds(self, level: str) -> int:
         """Return how many independent runs a level has in a setting, at least: repetitions if crossed."""
@@ -83,10 +103,12 @@ def collect(
             "over all its values there"
         )
     shared = [name for name in settings if name not in nested and frame[name].nunique(dropna=False) > 1]
+    names = _setting_names(frame, shared) if shared else [ONE_SETTING] * len(frame)
     runs = pd.DataFrame(
         {
             "level": _level_names(frame, by),
-            "setting": _setting_names(frame, shared) if shared else ONE_SETTING,
+            "setting": names,
+            "place": frame["row"].to_numpy() if "row" in frame.columns else names,
             "repetition": frame["repetition"].to_numpy() if "repetition" in frame.columns else 0,
             "value": _values(frame, outcome).to_numpy(),
             "run": frame["run"].to_numpy() if "run" in frame.columns else np.arange(len(frame)),
