@@ -168,9 +168,14 @@ def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame
     """Return rows of the database as a frame that has the columns even without a row."""
     import pandas as pd
 
-    # text stays as it is, and what is missing stays None: pandas 3 would make it NaN
-    with pd.option_context("future.infer_string", False):
-        return pd.DataFrame.from_records([tuple(row) for row in rows], columns=list(columns))
+    def series(values: list[Any]) -> pd.Series[Any]:
+        # text stays as it is, and what is missing beside it None: pandas 3 would make it NaN
+        as_it_is = not values or any(isinstance(value, str) for value in values)
+        return pd.Series(values, dtype=object if as_it_is else None)
+
+    names = list(columns)
+    by_column = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in names]
+    return pd.DataFrame(dict(zip(names, map(series, by_column), strict=True)), columns=names)
 
 
 def unknown(what: str, name: str, names: Iterable[str], place: str) -> StoreError:

@@ -367,7 +367,9 @@ def test_names_are_text_wherever_they_stand() -> None:
 
 def test_figures_are_well_formed_whatever_the_names() -> None:
     """XML knows no control characters and no single surrogates."""
-    page = render(made_up(evil="a\x00\x0b\ud800\u202e\U0001f600 ]]> <!--"))["index.html"]
+    # (pandas 3 has no text with single surrogates)
+    single = "\ud800" if pd.Series(["text"]).dtype == object else ""
+    page = render(made_up(evil=f"a\x00\x0b{single}\u202e\U0001f600 ]]> <!--"))["index.html"]
     figures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(figures) > 10
     for figure in figures:
@@ -387,9 +389,9 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
 def test_files_hold_all_digits(tmp_path: Path) -> None:
     data = made_up()
     folder = write_report(data, tmp_path).parent
-    runs = pd.read_csv(folder / "runs.csv", float_precision="round_trip")
-    np.testing.assert_array_equal(runs["violations"], data.runs["violations"])
-    assert runs["gain"].tolist() == [data.values[row]["gain"] for row in data.runs["row"]]
+    runs = pd.read_csv(folder / "runs.csv", dtype=str)
+    np.testing.assert_array_equal(runs["violations"].astype(float), data.runs["violations"])
+    assert runs["gain"].astype(float).tolist() == [data.values[row]["gain"] for row in data.runs["row"]]
     written = pd.read_csv(folder / "sensitivity-violations-sobol.csv", index_col="factor")
     frame = indices(list(written.index), "violations")
     assert written.loc["gain", ["S1", "S1 low", "ST high"]].tolist() == pytest.approx([0.61, 0.56, 0.73])

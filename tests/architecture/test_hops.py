@@ -28,12 +28,14 @@ from support.documents import agent, document, phase
 import palaestrai_mosaik
 from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.director import Director
 
 ROOT = str(Path(palaestrai_mosaik.__file__).parent) + "/"
 USERS = ("environment/dummy.py", "agent/library/dummy.py")
 CONDITIONS = "simulation/conditions.py"
-COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+#: comprehensions, and the transform that mosaik 3.5 calls for each value, and later releases do not
+NOT_COUNTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", internals._same.__name__)
 
 Call = tuple[str, str]
 
@@ -112,7 +114,7 @@ class Profiler:
                 self._way.to_muscle = _ours_on_stack(frame)
                 self.ways.append(self._way)
                 self._way = Way()
-            elif name not in COMPREHENSIONS and not any(_file(f) in USERS for f in (frame, *_stack(frame))):
+            elif name not in NOT_COUNTED and not any(_file(f) in USERS for f in (frame, *_stack(frame))):
                 self._way.calls.append((file, name))
 
 

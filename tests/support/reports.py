@@ -179,7 +179,7 @@ def made_up(
         [
             {"run": run["uid"], "values": f"gain={values[run['row']]['gain']:.3g}", "error": evil}
             for run in failed
-        ]
+        ],
     )
     return ReportData(
         spec=spec,
