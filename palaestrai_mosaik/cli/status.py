@@ -59,7 +59,7 @@ def status(
     for problem in told["problems"]:
         say(f"not known, the runs it has are told as lost or waiting: {problem}")
     if told["seconds_per_run"] is not None:
-        line = f"{duration(told['seconds_per_run'])} per run (median)"
+        line = f"{duration(told['seconds_per_run'])} per run (median, with the start of its process)"
         if told["seconds_left"]:
             line += f", about {duration(told['seconds_left'])} left with {told['processes']} at a time"
         say(line)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.noise import DESIGNS, Noise, alarms
+from support.reports import made_up
 
 from palaestrai_mosaik.analysis.methods import ANALYSERS, Refused, Study
 from palaestrai_mosaik.analysis.methods.study import rows_of, worth
+from palaestrai_mosaik.analysis.report import render
+from palaestrai_mosaik.analysis.report.bars import Mark, intervals
+from palaestrai_mosaik.analysis.report.scatter import _running_mean
 from palaestrai_mosaik.analysis.sensitivity import sensitivity
 
 ISSUE = "one of two algorithms has a parameter"
@@ -203,3 +210,48 @@ def test_an_interval_of_what_cannot_be_negative_ends_at_zero(name, index):
     found = next(row for row in rows if (row.index, row.factor) == (index, "x2"))
     assert found.high - found.value > found.value > 0  # to either side, it would hold values below 0
     assert found.low == 0.0
+
+
+def test_rows_of_one_place_stay_together_in_a_line():
+    """Whole numbers, whose outcomes scatter: sorted by these and cut, they made a zigzag of up to 3."""
+    x = np.repeat(np.arange(4.0), 50)
+    y = random().normal(size=200)
+    at, mean = _running_mean(x, y)
+    assert at.tolist() == [0.0, 1.0, 2.0, 3.0]
+    np.testing.assert_allclose(mean, y.reshape(4, 50).mean(axis=1))
+    # of some ties and many single places, spans still hold about equally many rows
+    x = np.concatenate([np.full(30, 0.5), random(2).random(70)])
+    at, mean = _running_mean(x, np.arange(100.0))
+    assert (np.diff(at) > 0).all()
+    assert 0.5 in at and len(at) >= 12
+    assert mean[at == 0.5] == pytest.approx(np.mean(np.arange(30.0)))
+    assert len(_running_mean(np.ones(50), np.arange(50.0))[0]) == 0
+
+
+def test_an_interval_from_one_distinct_value_is_none():
+    assert str(Mark(389.0, 389.0, 389.0)) == "389"
+    assert str(Mark(389.0, 388.0, 390.0)) == "389 (388 to 390)"
+    rows = [("a", Mark(389.0, 389.0, 389.0)), ("b", Mark(400.0, 400.0, 400.0))]
+    alone = str(intervals("i", "title", rows, "y", single=[np.array([389.0]), np.array([400.0])]))
+    # nothing tells how values scatter: the axis holds 0, so that the two stand where they are
+    assert ">0</text>" in alone and ">390</text>" not in alone
+    known = str(intervals("i", "title", rows, "y", single=[np.array([380.0, 389.0, 410.0])] * 2))
+    assert ">0</text>" not in known and ">390</text>" in known
+
+
+def test_what_is_in_brackets_stands_behind_its_noun():
+    data = made_up()
+    page = render(
+        replace(data, sizes={"rows": "48 (2 more rejected by constraints)", "runs": "1,000 (442 executed)"})
+    )
+    assert "48 rows (2 more rejected by constraints), 1,000 runs (442 executed)." in page["index.html"]
+
+
+def test_shared_runs_are_told_in_a_report():
+    data = made_up(rows=8, repetitions=1)
+    runs = data.runs.assign(run=["one"] * 4 + [f"own-{i}" for i in range(4)])
+    page = render(replace(data, runs=runs, comparisons=()))["index.html"]
+    assert "These are 8 runs (5 executed) of 1 seed." in page
+    assert re.search(r"runs that were executed</th><td[^>]*>5<", page)
+    told = data.sensitivity.assign(used=60, lost=4, executed=35)
+    assert "60 runs used, 35 executed, 4 lost" in render(replace(data, sensitivity=told))["index.html"]

@@ -200,3 +200,57 @@ def test_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["report", str(folder)]) == 2
     assert f"arsenai run {folder}" in capsys.readouterr().err
     assert not (folder / "report").exists()
+
+
+NESTED = (
+    DESIGN.replace("uid: additive", "uid: nested")
+    .replace("analysis: {methods: [anova], compare: [x1], resamples: 100}", "analysis: {resamples: 100}")
+    .replace("levels: [0, 2]}", "levels: [0, 2], when: x1 == 3}")
+)
+
+
+def test_runs_that_rows_share_are_told_as_executed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """x2 matters at one of three levels of x1 only: of twelve runs, eight are executed."""
+    (tmp_path / "design.yml").write_text(NESTED)
+    folder = str(tmp_path / "nested")
+    assert main(["generate", str(tmp_path / "design.yml"), "--output", folder, "--quiet"]) == 0
+    assert main(["run", folder, "--executor", "inline", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["status", folder]) == 0
+    assert "per run (median, with the start of its process)" in capsys.readouterr().out
+    assert main(["analyse", folder]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("12 runs (8 executed)\n")
+    assert "y by anova (8 runs used)" in out
+    table = pd.read_csv(tmp_path / "nested" / "analysis" / "sensitivity.csv")
+    assert set(table["used"]) == set(table["executed"]) == {8}
+    assert main(["compare", folder, "--by", "x1"]) == 0
+    assert capsys.readouterr().out.startswith("12 runs (8 executed)\n")
+    assert main(["report", folder]) == 0
+    page = (tmp_path / "nested" / "report" / "index.html").read_text()
+    assert "12 runs (8 executed), 2 seeds." in page
+    assert "s in all, without the start of their processes" in page
+
+
+@pytest.mark.parametrize("levels", [20, 50])
+def test_learning_curves_are_never_those_of_many_settings_at_once(tmp_path: Path, levels: int) -> None:
+    """Numbers without anything to compare by: a line for each of twenty, none for fifty."""
+    design = DESIGN.replace("levels: [0, 1, 3]", f"levels: {list(range(levels))}, ordered: true")
+    design = design.replace(
+        "  x2: {path: schedule.learn.environments.f.environment.params.x2, levels: [0, 2]}\n", ""
+    )
+    design = design.replace(", compare: [x1]", "").replace("repetitions: 2", "repetitions: 1")
+    (tmp_path / "design.yml").write_text(design)
+    folder = tmp_path / "additive"
+    assert main(["generate", str(tmp_path / "design.yml"), "--output", str(folder), "--quiet"]) == 0
+    assert main(["run", str(folder), "--executor", "inline", "--quiet"]) == 0
+    data = collect(Results(folder))
+    if levels == 20:
+        (curves,) = data.learning
+        assert curves.lines["level"].nunique() == 20
+        assert set(curves.lines["level"]) == {f"x1={i}" for i in range(20)}
+    else:
+        assert data.learning == ()
+        assert any("no learning curves: 50 settings are more lines" in note for note in data.notes)

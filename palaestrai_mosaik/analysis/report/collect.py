@@ -124,7 +124,8 @@ def _times(runs: pd.DataFrame) -> dict[str, str]:
     if seconds.empty:
         return {}
     median, total = number(float(seconds.median()), 3), number(float(seconds.sum()), 3)
-    return {"time": f"{median} s per run (median), {total} s in all"}
+    # `arsenai status` tells the time of whole jobs, which is longer
+    return {"time": f"{median} s per run (median), {total} s in all, without the start of their processes"}
 
 
 def _comparisons(results: Results) -> tuple[list[Compared], list[str]]:
