@@ -26,6 +26,10 @@ class KnownInstance(NamedTuple):
 
 def instances_of(store: Store, hashes: Sequence[str]) -> dict[str, list[KnownInstance]]:
     """Return the instances of the documents with these hashes, by hash, the newest last."""
+    return store.database.repeat(lambda _: _instances_of(store, hashes))
+
+
+def _instances_of(store: Store, hashes: Sequence[str]) -> dict[str, list[KnownInstance]]:
     columns = ("uid", "status", "host", "pid", "pid_started")
     options = load_only(*(getattr(Instance, name) for name in columns))
     found: dict[str, list[KnownInstance]] = {}

@@ -267,5 +267,5 @@ def states_of(
     """
     if location.folder is not None and not (location.folder / "store.db").exists():
         return run_states(folder, None, held=held, ask=ask)
-    with location.open() as store:
+    with location.look() as store:
         return run_states(folder, store, held=held, ask=ask)

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 from execution.folders import drive, markers, statuses, until
-from faults.batch import make_batch, recorded
+from faults.batch import gone, make_batch, recorded
 
 from palaestrai_mosaik.cli.arsenai import main
 
@@ -20,10 +20,6 @@ ENDED = {"finished", "interrupted", "failed", "lost"}
 def family(driver):
     """Return the processes that a driver has started, and theirs."""
     return psutil.Process(driver.pid).children(recursive=True)
-
-
-def gone(processes):
-    return not any(process.is_running() and process.status() != "zombie" for process in processes)
 
 
 @pytest.mark.slow
