@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -183,6 +184,8 @@ def _state(
     if marker is not None and (marker.hash != run.hash or _is_current(record, marker.attempt)):
         marker = None
     cover = covered.covers.get(run.uid)
+    if marker is not None and not marker.of_this_host:
+        instances = tuple(_without_the_dead(instances, marker, path))
     statuses = [instance.status for instance in instances]
     own = record is not None and record.status == "finished" and _is_whole(folder.path, run, record)
     status = _status(record, marker, statuses, own, cover)
@@ -191,6 +194,18 @@ def _state(
         status = RunStatus.LOST if is_silent(path) else RunStatus.RUNNING
     collected = status is not RunStatus.FINISHED or "finished" in statuses
     return RunState(run, status, record, marker, instances, cover, collected)
+
+
+def _without_the_dead(
+    instances: tuple[KnownInstance, ...], marker: Marker, path: Path
+) -> Iterator[KnownInstance]:
+    """Yield the instances; that of a marker of another host, at ``path``, is lost where nobody has touched it for long.
+
+    The store believes that whatever another host has begun still runs there.
+    """
+    for one in instances:
+        dead = one.uid == marker.instance and one.status == "running" and is_silent(path)
+        yield one._replace(status="lost") if dead else one
 
 
 def _status(

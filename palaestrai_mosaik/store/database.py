@@ -165,7 +165,7 @@ class Database:
         self._as_it_was: tuple[Path, _FileState] | None = None
         #: how an SQLite file is opened, the first one that can be: see :meth:`_ways`
         self._way: _Way = "write"
-        ways = self._ways(Path(str(file)), read_only) if is_file else ["write"]
+        ways: list[_Way] = self._ways(Path(str(file)), read_only) if is_file else ["write"]
         problem: StoreError | None = None
         for way in ways:
             self._way = way
@@ -319,7 +319,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """Give a session that sees one state of the database."""
-        options = {}
+        options: dict[str, Any] = {}
         if self._url.get_backend_name() == "postgresql":
             # else each statement would see what was committed just before it
             options["isolation_level"] = "REPEATABLE READ"
