@@ -58,7 +58,7 @@ class Results:
             yield self._store
             return
         try:
-            store = self._store.open()
+            store = self._store.look()
         except StoreError as error:
             hint = self._not_collected(()) or f"has the design been run? arsenai run {self.folder.path}"
             raise StoreError(f"{error} ({hint})") from error

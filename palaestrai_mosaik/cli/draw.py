@@ -69,7 +69,7 @@ def plot(  # noqa: PLR0913  (independent choices)
     """Plot a run into ``output``, or a file named after its document; print the file's name."""
     from palaestrai_mosaik.analysis import plot_run
 
-    with location.open() as store:
+    with location.look() as store:
         path = output or _named_after(store, run, "")
         say(
             plot_run(
@@ -90,7 +90,7 @@ def plot_learning(
     """Plot how the agents of runs learned; print the file's name."""
     from palaestrai_mosaik.analysis import plot_learning
 
-    with location.open() as store:
+    with location.look() as store:
         say(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
     return FINISHED
 

@@ -30,7 +30,7 @@ _ID_WIDTH = 16
 
 def list_runs(location: StoreLocation) -> int:
     """Print one line per run in the store, the newest last."""
-    with location.open() as store:
+    with location.look() as store:
         runs = store.runs()
         if runs.empty:
             say(f"no runs in {store.directory}")
@@ -62,7 +62,7 @@ def show(
 
     Where some bodies are chosen, their episodes are shown one by one.
     """
-    with location.open() as store:
+    with location.look() as store:
         uid = store.find_run(run)
         bodies = store.bodies(uid, phase, choice.agent, **choice.around)  # says first what is unknown
         episodes = store.episodes(uid, phase, choice.agent)
@@ -106,7 +106,7 @@ def export(
     body: Bodies | None = None,
 ) -> int:
     """Write a run, or the steps of some bodies only, as files into ``directory``, and say how many."""
-    with location.open() as store:
+    with location.look() as store:
         paths = store.export(run, directory, format, environment=environment, body=body)
         size = sum(path.stat().st_size for path in paths)
         say(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")

@@ -30,7 +30,7 @@ def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = Fals
         raise PalaestraiMosaikError("say which runs are to be verified: name them, or --all")
     damaged = marked = rows = unread = 0
     absent: list[str] = []
-    with store.open() as opened:
+    with store.open() if mark else store.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
         _check_files(opened, runs, of_database=store.folder is None)
         for run in runs:

@@ -26,6 +26,12 @@ def instances_of(
 
     With ``contents``, also those of documents with the same content, where none of its own has finished.
     """
+    return store.database.repeat(lambda _: _instances_of(store, hashes, contents))
+
+
+def _instances_of(
+    store: Store, hashes: Sequence[str], contents: Contents | None
+) -> dict[str, list[KnownInstance]]:
     with store.database.reading() as session:
         found = executions(store, session, hashes, contents)
         return {

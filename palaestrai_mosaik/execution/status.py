@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -224,6 +224,8 @@ def _state(
     if marker is not None and (marker.hash != run.hash or _is_current(record, marker.attempt)):
         marker = None
     cover = covered.covers.get(run.uid)
+    if marker is not None and not marker.of_this_host:
+        instances = tuple(_without_the_dead(instances, marker, path))
     statuses = [instance.status for instance in instances]
     own = own or (record is not None and record.status == "finished" and _is_whole(folder.path, run, record))
     status = _status(record, marker, statuses, own, cover)
@@ -232,6 +234,18 @@ def _state(
         status = RunStatus.LOST if is_silent(path) else RunStatus.RUNNING
     collected = status is not RunStatus.FINISHED or "finished" in statuses
     return RunState(run, status, record, marker, instances, cover, collected)
+
+
+def _without_the_dead(
+    instances: tuple[KnownInstance, ...], marker: Marker, path: Path
+) -> Iterator[KnownInstance]:
+    """Yield the instances; that of a marker of another host, at ``path``, is lost where nobody has touched it for long.
+
+    The store believes that whatever another host has begun still runs there.
+    """
+    for one in instances:
+        dead = one.uid == marker.instance and one.status == "running" and is_silent(path)
+        yield one._replace(status="lost") if dead else one
 
 
 def _status(
@@ -308,5 +322,5 @@ def states_of(
     """
     if location.folder is not None and not (location.folder / "store.db").exists():
         return run_states(folder, None, held=held, ask=ask)
-    with location.open() as store:
+    with location.look() as store:
         return run_states(folder, store, held=held, ask=ask)

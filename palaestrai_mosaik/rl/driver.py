@@ -81,7 +81,7 @@ def open_store(store: Store | str | os.PathLike[str] | None) -> Iterator[Store |
     if store is None or isinstance(store, Store):
         yield store
         return
-    with Store(os.fspath(store), create=False) as opened:
+    with Store(os.fspath(store), read_only=True) as opened:
         yield opened
 
 

@@ -78,7 +78,7 @@ class StoredSessions:
         location, directory = self.location, self.directory
         if source.get("store") is not None:
             location, directory = _location_of(source), None
-        with Store(location, directory=directory, create=False) as store:
+        with Store(location, directory=directory, read_only=True) as store:
             return read_sessions(store, **asked)
 
 

@@ -29,18 +29,15 @@ class StoreBrainDumper(BrainDumper):
     snapshot: str = ""
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
-        with self._store() as store:
+        with Store(self.location, directory=self.directory, create=False) as store:
             store.keep_brain(
                 self.instance, self.phase, self.agent, dump.read(), snapshot=self.snapshot, tag=tag
             )
 
     def load(self, tag: str = "") -> BinaryIO:
         try:
-            with self._store() as store:
+            with Store(self.location, directory=self.directory, read_only=True) as store:
                 kept = store.brain(self.instance, self.phase, self.agent, snapshot=self.snapshot, tag=tag)
         except StoreError as error:
             raise BrainDumpError(str(error)) from error
         return BytesIO(kept)
-
-    def _store(self) -> Store:
-        return Store(self.location, directory=self.directory, create=False)

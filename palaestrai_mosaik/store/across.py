@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from .database import reads
 from .executions import Contents, Execution, executions
 from .lookup import Lookup, frame, inside
 from .models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, Stream
@@ -47,6 +48,7 @@ class _Place(NamedTuple):
 class AcrossRuns(Lookup):
     """Queries that take one question per table, not one per run."""
 
+    @reads
     def newest_runs(self, hashes: Iterable[str], contents: Contents | None = None) -> pd.DataFrame:
         """Return for each hash of a run document its newest finished instance, else its newest one.
 
@@ -137,6 +139,7 @@ class AcrossRuns(Lookup):
         result = self._rows(runs, phase, statement, Outcome.phase_id, ("episode", "worker", "agent", *names))
         return result.astype(dict.fromkeys(names, float))
 
+    @reads
     def reward_names_across(self, runs: Sequence[str], phase: int | str | None = None) -> list[str]:
         """Return the names of all rewards that agents were told in this phase, sorted."""
         names: set[str] = set()
@@ -146,6 +149,7 @@ class AcrossRuns(Lookup):
                 names.update(session.scalars(told.distinct()))
         return sorted(names)
 
+    @reads
     def phases_across(self, runs: Sequence[str]) -> pd.DataFrame:
         """Return one row per number and name of a phase that any of the runs began: ``phase``, ``name``."""
         found: set[tuple[int, str]] = set()
@@ -171,6 +175,7 @@ class AcrossRuns(Lookup):
             for run, name, folder, parts in rows[["run", *names]].itertuples(index=False)
         ]
 
+    @reads
     def _rows(
         self,
         runs: Sequence[str],

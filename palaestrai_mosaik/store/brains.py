@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 
+from .database import reads
 from .lookup import Lookup, frame
 from .models import Instance, KeptBrain, utc_now
 
@@ -28,13 +29,17 @@ class Brains(Lookup):
         ``instance`` is the uid of an instance, ``phase`` a phase's number. Raises
         :class:`StoreError` if there is no such instance.
         """
-        with self.database.writing() as session:
+        told = {"sha256": hashlib.sha256(dump).hexdigest(), "time": utc_now(), "dump": dump}
+
+        def write(session: Session) -> None:
             owner = self._instance_id(session, instance)
             key = {"instance_id": owner, "phase": phase, "agent": agent, "snapshot": snapshot, "tag": tag}
             session.execute(delete(KeptBrain).where(*_is(**key)))
-            told = {"sha256": hashlib.sha256(dump).hexdigest(), "time": utc_now(), "dump": dump}
             session.execute(insert(KeptBrain), [key | told])
 
+        self.database.write(write)
+
+    @reads
     def brain(self, instance: str, phase: int, agent: str, *, snapshot: str = "", tag: str = "") -> bytes:
         """Return the dump that was kept under these keys.
 
@@ -59,6 +64,7 @@ class Brains(Lookup):
             )
         return bytes(dump)
 
+    @reads
     def brains(self, run: str) -> pd.DataFrame:
         """Return one row per brain that is kept in the database, without the dumps.
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
@@ -31,13 +33,16 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
+P = ParamSpec("P")
 
 #: the newest revision in ``migrations/versions``
 HEAD = "0005"
 MIGRATIONS = Path(__file__).parent / "migrations"
 #: seconds that a writer waits for another one
 TIMEOUT = 60.0
-#: seconds that a transaction waits for a server that is away for the moment before it begins
+#: seconds that a transaction waits for a server that is away for the moment before it begins, and for which one that
+#: was cut off is tried again
 PATIENCE = 60.0
 #: seconds between two attempts to reach it: at first, growing by, at most
 _PAUSE, _GROWTH, _LONGEST_PAUSE = 0.1, 1.6, 5.0
@@ -61,6 +66,9 @@ _AWAY = (
     "too many connections",
     "remaining connection slots",
 )
+#: SQLSTATEs of what the server undid for no fault of the transaction: it shuts down, has crashed, another transaction
+#: was in the way
+_UNDONE = ("57P01", "57P02", "57P03", "57P05", "25P03", "40001", "40P01")
 #: what SQLite calls a transaction that was cut off, where this process may not undo it
 _CUT_OFF = "sqlite_readonly_rollback"
 #: what to do about what drivers say
@@ -90,6 +98,22 @@ _POSTGRESQL_LOCK = 0x70A1E57A
 #: how SQLite undoes a transaction that was cut off: with a write-ahead log, which lets readers read
 #: while others write, but only within one machine; or with a file that is deleted at every commit
 Journal = Literal["wal", "delete"]
+#: how an SQLite file is opened: to be written; to be read, with its log if there is one; with its log, and nothing
+#: written into the memory that processes share for it; without locks and log, as long as nobody writes to it
+_Way = Literal["write", "read", "read log", "as it is"]
+_QUERIES: dict[_Way, dict[str, str]] = {"read log": {"readonly_shm": "1"}, "as it is": {"immutable": "1"}}
+#: what SQLite says where it cannot make a file, or write into one
+_NO_ROOM = ("SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_FULL")
+#: bytes of the memory that processes share for a write-ahead log
+_LEAST = 32768
+
+
+class ConnectionLostError(StoreError):
+    """The server cut a transaction off: it was undone, or committed without an answer."""
+
+
+class _ChangedError(ConnectionLostError):
+    """A file that was read without locks was written to meanwhile; the next transaction reads what is there now."""
 
 
 def migration_config(connection: Connection) -> Config:
@@ -107,11 +131,13 @@ class Database:
 
     ``location`` is a URL, or says where it is kept (:func:`~.urls.database_url`). Where the server is
     away for the moment, being restarted for instance, or has no connection left, each transaction
-    waits up to a minute before it begins. One that is cut off raises, and may have been committed if
-    that was when it was committed.
+    waits up to a minute before it begins. One that is cut off raises :class:`ConnectionLostError`, and may
+    have been committed if that was when it was committed; :meth:`write` and :meth:`repeat` do it again.
 
-    An SQLite file that this process may not write, or in such a folder, can be read all the same, unless
-    somebody begins or goes on to write a file with a write-ahead log meanwhile: that raises, too.
+    ``read_only``: nothing is written, and nothing made beside an SQLite file, so it can be read on a disk that is
+    full, too; there must be one. (A file of an older release is upgraded, and a transaction that a process
+    was killed in is undone, where this process may write.) So is a file that this process may not write, or
+    in such a folder.
 
     ``journal``: of a new SQLite file; one that is there keeps what it has, however it is opened.
 
@@ -119,27 +145,72 @@ class Database:
     holds tables of another program.
     """
 
-    def __init__(self, location: str | sa.URL, *, create: bool = True, journal: Journal = "wal"):
+    def __init__(
+        self,
+        location: str | sa.URL,
+        *,
+        create: bool = True,
+        journal: Journal = "wal",
+        read_only: bool = False,
+    ):
         self._url = database_url(location) if isinstance(location, str) else location
         self.name = masked(self._url)
         file = self._url.database
         is_file = self._url.get_backend_name() == "sqlite" and file and file != ":memory:"
         if is_file:
             check_sqlite(Path(str(file)))
+        create = create and not read_only
         if is_file and not Path(str(file)).exists() and not create:
             raise StoreError(f"there is no store at {file}")
+        self._read_only = False
         self._make_wal = bool(is_file) and journal == "wal" and _is_new(Path(str(file)))
         #: a file that is read as it is, without locks, and its state then
         self._as_it_was: tuple[Path, _FileState] | None = None
-        try:
-            self.engine = self._make_engine()
-        except (SQLAlchemyError, ImportError) as error:
-            raise self._problem("cannot open", error) from None
-        try:
-            self._prepare(create)
-        except BaseException:
-            self.close()
-            raise
+        #: how an SQLite file is opened, the first one that can be: see :meth:`_ways`
+        self._way: _Way = "write"
+        ways: list[_Way] = self._ways(Path(str(file)), read_only) if is_file else ["write"]
+        problem: StoreError | None = None
+        for way in ways:
+            self._way = way
+            try:
+                self.engine = self._make_engine()
+            except (SQLAlchemyError, ImportError) as error:
+                raise self._problem("cannot open", error) from None
+            try:
+                if (
+                    way != "write"
+                    and "write" in ways
+                    and self.repeat(lambda _: self.schema_version()) != HEAD
+                ):
+                    self.close()
+                    continue  # it has to be upgraded, or is none
+                self._prepare(create)
+            except StoreError as error:
+                self.close()
+                problem = problem or error
+                if way == ways[-1] or not _is_for_want_of_writing(error):
+                    raise problem from problem.__cause__
+            except BaseException:
+                self.close()
+                raise
+            else:
+                break
+        self._read_only = read_only
+
+    @staticmethod
+    def _ways(file: Path, read_only: bool) -> list[_Way]:
+        """Return in which ways an SQLite file is to be opened, the first one that succeeds."""
+        closed = _is_closed_to_us(file)
+        if not (read_only or closed):
+            return ["write"]
+        if not _has_log_mode(file):
+            ways: list[_Way] = ["read"]
+        elif _state(file).log is None:
+            # one that would have to be made has nothing in it
+            ways = ["as it is"]
+        else:
+            ways = ["read", "read log"]
+        return ways if closed else [*ways, "write"]
 
     def _make_engine(self) -> sa.Engine:
         if self._url.get_backend_name() != "sqlite":
@@ -151,12 +222,9 @@ class Database:
                 self._url, connect_args=options, pool_pre_ping=True, pool_size=1, max_overflow=-1
             )
         file, url = Path(str(self._url.database)), self._url
-        if _is_closed_to_us(file):
-            state = _state(file)
-            # a log that is there can be read; one that is not, and would have to be made, has nothing in it
-            immutable = _has_log_mode(file) and state.log is None
-            url = _read_only(self._url, immutable=immutable)
-            self._as_it_was = (file, state) if immutable else None
+        if self._way != "write":
+            url = _read_only(self._url, self._way)
+            self._as_it_was = (file, _state(file)) if self._way == "as it is" else None
         engine = sa.create_engine(url, connect_args={"timeout": TIMEOUT})
 
         @sa.event.listens_for(engine, "connect")
@@ -169,6 +237,8 @@ class Database:
             # second's episodes. Without such a log, it could damage the database.
             connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
             connection.execute("PRAGMA foreign_keys=ON")
+            if self._way != "write":
+                connection.execute("PRAGMA temp_store=MEMORY")
 
         @sa.event.listens_for(engine, "begin")
         def begun(connection: Connection) -> None:
@@ -183,12 +253,63 @@ class Database:
 
         return engine
 
+    def write(
+        self,
+        work: Callable[[Session], T],
+        arrived: Callable[[Session], T | None] | None = None,
+        *,
+        migrates: bool = False,
+    ) -> T:
+        """Do ``work`` in a transaction, and return what it returns; do it again where the server cuts it off.
+
+        Whether one that was cut off has been committed nobody knows. So ``arrived`` looks for what it wrote, in the
+        transaction that would do it again, and returns what ``work`` returned, or ``None`` where it is not there.
+        Without it, ``work`` must lead to the same when it is done twice. Nothing but the session may be changed
+        by it.
+        """
+
+        def attempt(again: bool) -> T:
+            try:
+                with self.writing(migrates=migrates) as session:
+                    found = arrived(session) if again and arrived is not None else None
+                    return work(session) if found is None else found
+            except StoreError as error:
+                # what was thought to be undone was still being committed, and is there now
+                if again and isinstance(error.__context__, IntegrityError):
+                    raise ConnectionLostError(str(error)) from error
+                raise
+
+        return self.repeat(attempt)
+
+    def repeat(self, work: Callable[[bool], T]) -> T:
+        """Return what ``work`` returns; call it again where the server cuts a transaction of it off, up to a minute.
+
+        It is called with whether that is again. Raises :class:`StoreError` where it takes longer.
+        """
+        lost: float | None = None
+        pause = _PAUSE
+        while True:
+            try:
+                return work(lost is not None)
+            except ConnectionLostError as error:
+                if lost is None:
+                    lost = time.monotonic()
+                    if not isinstance(error, _ChangedError):
+                        logger.warning("%s; trying again for up to %g s", error, PATIENCE)
+                if time.monotonic() - lost + pause > PATIENCE:
+                    raise StoreError(str(error)) from error.__cause__
+            time.sleep(pause)
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
     @contextmanager
     def writing(self, *, migrates: bool = False) -> Iterator[Session]:
         """Give a session whose changes are committed at the end, or rolled back."""
+        what = "cannot write to"
+        if self._read_only:
+            raise StoreError(f"{what} the database {self.name}: it is open for reading only")
         try:
             with (
-                self._connected(writes=True, migrates=migrates) as connection,
+                self._connected(what, writes=True, migrates=migrates) as connection,
                 Session(connection) as session,
                 session.begin(),
             ):
@@ -196,25 +317,36 @@ class Database:
                     connection.detach()  # its settings differ, so it must not be used again
                 yield session
         except SQLAlchemyError as error:
-            raise self._problem("cannot write to", error) from self._cause(error)
+            raise self._problem(what, error) from self._cause(error)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """Give a session that sees one state of the database."""
-        options = {}
+        options: dict[str, Any] = {}
         if self._url.get_backend_name() == "postgresql":
             # else each statement would see what was committed just before it
             options["isolation_level"] = "REPEATABLE READ"
+            options["postgresql_readonly"] = self._read_only
+        what = "cannot read"
         try:
-            with self._connected(**options) as connection, Session(connection) as session:
+            with self._connected(what, **options) as connection, Session(connection) as session:
                 yield session
         except SQLAlchemyError as error:
-            raise self._problem("cannot read", error) from self._cause(error)
-        if self._as_it_was is not None and _state(self._as_it_was[0]) != self._as_it_was[1]:
-            raise StoreError(f"the database {self.name} is written to by another process: open it again")
+            self._refuse_if_changed()
+            raise self._problem(what, error) from self._cause(error)
+        self._refuse_if_changed()
 
-    def _connected(self, **options: Any) -> Connection:
-        """Return a connection; wait for a server that is away for the moment."""
+    def _refuse_if_changed(self) -> None:
+        """Raise where a file that is read as it is has been written to meanwhile; the next transaction sees that."""
+        if self._as_it_was is None or _state(self._as_it_was[0]) == self._as_it_was[1]:
+            return
+        self.engine.dispose()
+        self._way = "as it is" if _state(self._as_it_was[0]).log is None else "read"
+        self.engine = self._make_engine()
+        raise _ChangedError(f"the database {self.name} is written to by another process: read it again")
+
+    def _connected(self, what: str, **options: Any) -> Connection:
+        """Return a connection; wait for a server that is away for the moment. Raises :class:`StoreError`."""
         began, pause = time.monotonic(), _PAUSE
         while True:
             try:
@@ -222,7 +354,7 @@ class Database:
             except OperationalError as error:
                 waited = time.monotonic() - began
                 if waited + pause > PATIENCE or not _is_away(error):
-                    raise
+                    raise StoreError(self._sentence(what, error)) from self._cause(error)
                 if pause == _PAUSE:
                     why = self._told(error)
                     logger.warning("%s is away; waiting up to %g s for it: %s", self.name, PATIENCE, why)
@@ -238,10 +370,16 @@ class Database:
         advice = _ADVICE.get(name.lower()) or next(
             (hint for sign, hint in _ADVICE.items() if sign in said.lower()), None
         )
+        if name.startswith(_NO_ROOM) and _is_full(Path(str(self._url.database)).parent):
+            advice = f"the disk is full: {Path(str(self._url.database)).parent}"
         return said if advice is None else f"{said} ({advice})"
 
+    def _sentence(self, what: str, error: BaseException) -> str:
+        return f"{what} the database {self.name}: {self._told(error)}"
+
     def _problem(self, what: str, error: BaseException) -> StoreError:
-        return StoreError(f"{what} the database {self.name}: {self._told(error)}")
+        cut = self._url.get_backend_name() != "sqlite" and _is_cut_off(_first(error))
+        return (ConnectionLostError if cut else StoreError)(self._sentence(what, error))
 
     def _cause(self, error: BaseException) -> BaseException | None:
         """Return ``error`` for the traceback, unless it has a password in it."""
@@ -264,9 +402,10 @@ class Database:
         return revision
 
     def _prepare(self, create: bool) -> None:
-        if self.schema_version() == HEAD:
+        if self.repeat(lambda _: self.schema_version()) == HEAD:
             return
-        with self.writing(migrates=True) as session:
+
+        def prepare(session: Session) -> None:
             connection = session.connection()
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")
@@ -276,6 +415,8 @@ class Database:
                 self._create(connection)
             else:
                 raise StoreError(f"{self.name} is not a store: it has no results")
+
+        self.write(prepare, migrates=True)
 
     def _create(self, connection: Connection) -> None:
         foreign = sorted(set(sa.inspect(connection).get_table_names()) & set(Base.metadata.tables))
@@ -337,6 +478,29 @@ def _is_away(error: OperationalError) -> bool:
     return any(sign in said for sign in _AWAY)
 
 
+def _is_cut_off(error: BaseException) -> bool:
+    """Whether the server ended the connection or undid the transaction, for no fault of the statement."""
+    if not isinstance(error, DBAPIError):
+        return False
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return (
+        error.connection_invalidated
+        or state in _UNDONE
+        or (isinstance(error, OperationalError) and _is_away(error))
+    )
+
+
+def reads(method: Callable[P, T]) -> Callable[P, T]:
+    """Let a method of an object that has a ``database`` begin again where the server cut it off: it only reads."""
+
+    @wraps(method)
+    def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
+        database: Database = args[0].database  # type: ignore[attr-defined]
+        return database.repeat(lambda _: method(*args, **kwargs))
+
+    return repeated
+
+
 def _is_closed_to_us(file: Path) -> bool:
     """Whether this process may only read the SQLite file."""
     return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
@@ -382,8 +546,23 @@ def _has_log_mode(file: Path) -> bool:
         return False  # why it cannot be read is told by whoever opens it
 
 
-def _read_only(url: sa.URL, *, immutable: bool) -> sa.URL:
-    """Return the URL by which an SQLite file is read; ``immutable``: without locks, and without its log."""
+def _is_for_want_of_writing(error: StoreError) -> bool:
+    """Whether an SQLite file could not be opened because something would have to be written for that."""
+    before = error.__context__
+    names = str(getattr(getattr(before, "orig", None), "sqlite_errorname", ""))
+    return names.startswith((*_NO_ROOM, "SQLITE_READONLY"))
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether the disk of ``folder`` has no room for the least that SQLite would write."""
+    try:
+        return shutil.disk_usage(folder).free < _LEAST
+    except OSError:
+        return False
+
+
+def _read_only(url: sa.URL, way: _Way) -> sa.URL:
+    """Return the URL by which an SQLite file is read."""
     path = quote(os.path.abspath(str(url.database)))
-    query = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if immutable else {})
+    query = {"mode": "ro", "uri": "true"} | _QUERIES.get(way, {})
     return url.set(database=f"file:{path}", query=query)

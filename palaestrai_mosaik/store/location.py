@@ -54,3 +54,7 @@ class StoreLocation:
     def open(self, *, create: bool = False, journal: Journal = "wal") -> Store:
         """Open the store; a new one gets ``journal``. Raises :class:`~palaestrai_mosaik.errors.StoreError`."""
         return Store(self.location, directory=self.directory, create=create, journal=journal)
+
+    def look(self) -> Store:
+        """Open the store to be read. Raises :class:`~palaestrai_mosaik.errors.StoreError`."""
+        return Store(self.location, directory=self.directory, read_only=True)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 
+from .database import reads
 from .models import Agent, Environment, Instance, Phase, RunDocument
 
 if TYPE_CHECKING:
@@ -60,11 +61,13 @@ class Lookup:
         """Return the folder of the instance with exactly this uid."""
         return inside(self.directory / INSTANCES, instance_uid)
 
+    @reads
     def find_run(self, run: str) -> str:
         """Return the uid of the instance that ``run`` means."""
         with self.database.reading() as session:
             return self._find(session, run)[1]
 
+    @reads
     def find_instance(self, document: str | None, instance: str | None = None) -> FoundInstance:
         """Return the newest finished instance of the run document with the uid ``document``.
 
@@ -135,6 +138,7 @@ class Lookup:
             raise StoreError(f"run {run!r} has no phase {phase!r}{hint}; it has: {known}")
         return chosen
 
+    @reads
     def _check_member(self, run: str, phase: int | str | None, kind: str, name: str | None) -> None:
         if name is None:
             return
@@ -147,6 +151,7 @@ class Lookup:
             place = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
             raise unknown(kind, name, names, place)
 
+    @reads
     def _table(
         self,
         run: str,

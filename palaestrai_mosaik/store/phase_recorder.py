@@ -7,9 +7,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, update
+from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.errors import StoreError
 
+from .database import reads
 from .models import Agent, Body, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from .stream_set import TRAJECTORIES, AnyStream, StreamSet
@@ -40,7 +42,7 @@ class PhaseRecorder:
     ):
         self.row_id = 0
         self.finished = False
-        self._database = database
+        self.database = database
         self._environment_records = environments
         self._agent_records = agents
         self._directory = instance.directory
@@ -131,7 +133,9 @@ class PhaseRecorder:
             except StoreError as error:  # the other streams may still be saved
                 problem = problem or error
         self._commit_episodes()
-        with self._database.writing() as session:
+        ended = {"ended": utc_now(), "reason": reason}
+
+        def write(session: Session) -> None:
             for folder, stream in self._streams():
                 whole = stream.rows == stream.rows_written
                 written = {
@@ -141,8 +145,9 @@ class PhaseRecorder:
                 }
                 where = (Stream.phase_id == self.row_id, Stream.folder == folder)
                 session.execute(update(Stream).where(*where).values(written))
-            ended = {"ended": utc_now(), "reason": reason}
             session.execute(update(Phase).where(Phase.id == self.row_id).values(ended))
+
+        self.database.write(write)
         if problem is not None:
             raise problem
 
@@ -160,17 +165,20 @@ class PhaseRecorder:
             for _, stream in self._streams():
                 stream.flush()
             self._commit_episodes()
+        return {
+            "phase": self._index,
+            "finished": self.finished,
+            "evaluation": self._evaluation is not None,
+            "streams": self._told(),
+            "episodes": self._count_episodes(),
+        }
+
+    @reads
+    def _count_episodes(self) -> list[list[Any]]:
         key = (Episode.evaluation, Episode.worker)
         counted = select(*key, func.max(Episode.episode), func.count()).group_by(*key).order_by(*key)
-        with self._database.reading() as session:
-            episodes = session.execute(counted.where(Episode.phase_id == self.row_id))
-            return {
-                "phase": self._index,
-                "finished": self.finished,
-                "evaluation": self._evaluation is not None,
-                "streams": self._told(),
-                "episodes": [list(row) for row in episodes],
-            }
+        with self.database.reading() as session:
+            return [list(row) for row in session.execute(counted.where(Episode.phase_id == self.row_id))]
 
     def _told(self) -> dict[str, dict[str, Any]]:
         return {
@@ -181,11 +189,8 @@ class PhaseRecorder:
     def _go_on(self, row_id: int, mark: Mapping[str, Any], kept: Mapping[str, Kept]) -> None:
         """Become the recorder of the phase that was open at ``mark``."""
         self.row_id = row_id
-        with self._database.reading() as session:
-            told = select(Agent.name, Agent.id).where(Agent.phase_id == row_id).order_by(Agent.id)
-            agents = dict(session.execute(told).all())
-            uids = select(Environment.uid).where(Environment.phase_id == row_id).order_by(Environment.id)
-            there = {"agents": list(agents), "environments": list(session.scalars(uids))}
+        agents, uids = self._members()
+        there = {"agents": list(agents), "environments": uids}
         now = {
             "agents": [record.name for record in self._agent_records],
             "environments": [record.uid for record in self._environment_records],
@@ -203,15 +208,25 @@ class PhaseRecorder:
         for folder, stream in self._streams():
             kept[folder].restore(stream)
 
+    @reads
+    def _members(self) -> tuple[dict[str, int], list[str]]:
+        """Return the ids of the agents by their names, and the uids of the environments, as they are stored."""
+        with self.database.reading() as session:
+            told = select(Agent.name, Agent.id).where(Agent.phase_id == self.row_id).order_by(Agent.id)
+            uids = select(Environment.uid).where(Environment.phase_id == self.row_id).order_by(Environment.id)
+            return dict(session.execute(told).all()), list(session.scalars(uids))
+
     def _as_stored(self, name: str) -> str:
         """Return the name as the database gives it back: some characters are escaped there."""
-        return str(SafeText().process_bind_param(name, self._database.engine.dialect))
+        return str(SafeText().process_bind_param(name, self.database.engine.dialect))
 
-    def _begin(self, phase: Phase) -> None:
-        with self._database.writing() as session:
+    def _begin(self, row: Mapping[str, Any]) -> None:
+        """Record that the phase begins, whose row this is, and with what."""
+
+        def write(session: Session) -> int:
+            phase = Phase(**row)
             session.add(phase)
             session.flush()
-            self.row_id = phase.id
             environments = [
                 Environment(
                     phase_id=phase.id,
@@ -237,7 +252,6 @@ class PhaseRecorder:
             ]
             session.add_all([*environments, *agents])
             session.flush()
-            self._agent_ids = {agent.name: agent.id for agent in agents}
             channels: list[dict[str, Any]] = []
             for environment, record in zip(environments, self._environment_records, strict=True):
                 owner = {"phase_id": phase.id, "environment_id": environment.id, "agent_id": None}
@@ -257,7 +271,16 @@ class PhaseRecorder:
                 session.execute(insert(Body), bodies)
             if channels:
                 session.execute(insert(Channel), channels)
-            session.execute(insert(Stream), self._stream_rows(self._training))
+            session.execute(insert(Stream), self._stream_rows(phase.id, self._training))
+            return phase.id
+
+        def written(session: Session) -> int | None:
+            numbered = (Phase.instance_id == row["instance_id"], Phase.number == row["number"])
+            return session.scalar(select(Phase.id).where(*numbered))
+
+        self.row_id = self.database.write(write, written)
+        ids = self._members()[0].values()
+        self._agent_ids = dict(zip((record.name for record in self._agent_records), ids, strict=True))
 
     def _make_streams(self, *, evaluation: bool) -> StreamSet:
         return StreamSet(
@@ -274,13 +297,22 @@ class PhaseRecorder:
             return self._training
         if self._evaluation is None:
             streams = self._make_streams(evaluation=True)
-            with self._database.writing() as session:
-                session.execute(insert(Stream), self._stream_rows(streams))
+
+            def write(session: Session) -> int:
+                session.execute(insert(Stream), self._stream_rows(self.row_id, streams))
+                return self.row_id
+
+            def written(session: Session) -> int | None:
+                of_them = (Stream.phase_id == self.row_id, Stream.evaluation)
+                return session.scalar(select(Stream.phase_id).where(*of_them).limit(1))
+
+            self.database.write(write, written)
             self._evaluation = streams
         return self._evaluation
 
-    def _stream_rows(self, streams: StreamSet) -> list[dict[str, Any]]:
-        return [{"phase_id": self.row_id, **row} for row in streams.table()]
+    @staticmethod
+    def _stream_rows(phase: int, streams: StreamSet) -> list[dict[str, Any]]:
+        return [{"phase_id": phase, **row} for row in streams.table()]
 
     def _streams(self) -> Iterator[tuple[str, AnyStream]]:
         yield from self._training
@@ -305,22 +337,32 @@ class PhaseRecorder:
             self._forget_sent(*self._sent)
         if self._episodes:
             self._sent = (len(self._episodes), len(self._outcomes))
-            with self._database.writing() as session:
+
+            def write(session: Session) -> bool:
                 session.execute(insert(Episode), self._episodes)
                 if self._outcomes:
                     session.execute(insert(Outcome), self._outcomes)
+                return True
+
+            self.database.write(write, lambda session: self._have_arrived(session) or None)
             self._episodes, self._outcomes, self._sent = [], [], None
         self._committed = monotonic()
 
     def _forget_sent(self, episodes: int, outcomes: int) -> None:
         # The last commit failed, or Ctrl-C struck: perhaps before it was done, perhaps after.
-        first = self._episodes[0]
-        with self._database.reading() as session:
-            arrived = session.get(Episode, tuple(first[key] for key in _EPISODE_KEY))
-        if arrived is not None:
+        def look(_: bool) -> bool:
+            with self.database.reading() as session:
+                return self._have_arrived(session)
+
+        if self.database.repeat(look):
             del self._episodes[:episodes]
             del self._outcomes[:outcomes]
         self._sent = None
+
+    def _have_arrived(self, session: Session) -> bool:
+        """Whether the database has the first of the episodes that are in memory; then it has all that were sent."""
+        first = self._episodes[0]
+        return session.get(Episode, tuple(first[key] for key in _EPISODE_KEY)) is not None
 
 
 def digests_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, func, select
 
+from .database import reads
 from .executions import Execution
 from .lookup import frame
 from .members import Members
@@ -50,6 +51,7 @@ _MOMENTS = ("sum", "mean", "min", "max")
 class Queries(Members):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
 
+    @reads
     def runs(self) -> pd.DataFrame:
         """Return one row per instance, oldest first.
 
@@ -213,6 +215,7 @@ class Queries(Members):
         result.insert(len(episode) + 1, "agent", result.pop("agent"))
         return result
 
+    @reads
     def errors(self, run: str) -> pd.DataFrame:
         """Return what failed, in order.
 
@@ -232,6 +235,7 @@ class Queries(Members):
             rows = session.execute(statement.where(Failure.instance_id == instance).order_by(Failure.id))
             return frame(rows, columns).astype({"phase": "Int64"})
 
+    @reads
     def warnings(self, run: str) -> pd.DataFrame:
         """Return the warnings of a run: ``text`` and ``time``."""
         with self.database.reading() as session:
@@ -276,6 +280,7 @@ class Queries(Members):
         result = self._table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
         return result.astype({"rows": "Int64", "parts": "Int64"})
 
+    @reads
     def _run_document(self, run: str) -> RunDocument:
         with self.database.reading() as session:
             instance, _ = self._find(session, run)

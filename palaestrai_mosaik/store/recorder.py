@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.errors import StoreError
 
+from .database import reads
 from .models import Failure, Instance, Phase, Warned, to_json, utc_now
 from .parts import write_text
 from .phase_recorder import PhaseRecorder, digests_of
@@ -19,6 +21,15 @@ from .records import AgentRecord, EnvironmentRecord
 if TYPE_CHECKING:
     from .database import Database
     from .kept import Kept
+
+
+def wait_for_others(session: Session, instance: int) -> None:
+    """Wait until no other transaction records anything of the instance.
+
+    A connection that was cut may leave a transaction behind that the server has not done with yet.
+    """
+    session.execute(select(Instance.id).where(Instance.id == instance).with_for_update())
+
 
 #: the file that an instance's directory holds once the run has ended, whatever its status
 MARKER = "complete.json"
@@ -48,7 +59,7 @@ class InstanceRecorder:
         self.uid = uid
         #: the folder of this instance; others may add to it (brain dumps, for instance)
         self.directory = directory
-        self._database = database
+        self.database = database
         self._id = row_id
         self._hash = hash
         self._phases: list[PhaseRecorder] = []
@@ -75,17 +86,17 @@ class InstanceRecorder:
         ``"test"``, ``controller`` names the simulation controller.
         """
         self._refuse_if_finished()
-        row = Phase(
-            instance_id=self._id,
-            number=index,
-            name=name,
-            mode=mode,
-            workers=workers,
-            episodes=episodes,
-            controller=controller,
-            started=utc_now(),
-        )
-        phase = PhaseRecorder(self, self._database, index, environments, agents)
+        row = {
+            "instance_id": self._id,
+            "number": index,
+            "name": name,
+            "mode": mode,
+            "workers": workers,
+            "episodes": episodes,
+            "controller": controller,
+            "started": utc_now(),
+        }
+        phase = PhaseRecorder(self, self.database, index, environments, agents)
         phase._begin(row)
         self._phases.append(phase)
         return phase
@@ -106,10 +117,8 @@ class InstanceRecorder:
                 f"phase {index} of the run {self.uid} was not open at the mark; open was "
                 f"{', '.join(open_ones) or 'none'}"
             )
-        with self._database.reading() as session:
-            numbered = (Phase.instance_id == self._id, Phase.number == index)
-            row_id = session.scalars(select(Phase.id).where(*numbered)).one()
-        phase = PhaseRecorder(self, self._database, index, environments, agents)
+        row_id = self._phase_id(index)
+        phase = PhaseRecorder(self, self.database, index, environments, agents)
         phase._go_on(row_id, marked, self._kept)
         del self._marked[index]
         self._phases.append(phase)
@@ -122,14 +131,22 @@ class InstanceRecorder:
         """
         self._refuse_if_finished()
         phases = [*self._marked.values(), *(phase.mark() for phase in self._phases)]
-        with self._database.reading() as session:
-            warnings = select(func.count()).select_from(Warned).where(Warned.instance_id == self._id)
-            return {"instance": self.uid, "warnings": session.scalar(warnings), "phases": phases}
+        return {"instance": self.uid, "warnings": self._count_warnings(), "phases": phases}
 
     def warning(self, text: str) -> None:
         """Record a warning."""
-        with self._database.writing() as session:
-            session.add(Warned(instance_id=self._id, text=text, time=utc_now()))
+        time = utc_now()
+
+        def write(session: Session) -> bool:
+            session.add(Warned(instance_id=self._id, text=text, time=time))
+            return True
+
+        def written(session: Session) -> bool | None:
+            wait_for_others(session, self._id)
+            same = (Warned.instance_id == self._id, Warned.time == time, Warned.text == text)
+            return True if session.scalar(select(Warned.id).where(*same)) is not None else None
+
+        self.database.write(write, written)
 
     def finish(self, status: Status, error: BaseException | None = None) -> None:
         """Write what is still in memory, the status, the error, and at last the marker.
@@ -162,28 +179,41 @@ class InstanceRecorder:
 
     def _end(self, status: Status, failures: Sequence[BaseException], phase: int | None) -> None:
         ended = utc_now()
-        try:
-            with self._database.writing() as session:
-                told = {"status": status, "ended": ended}
-                session.execute(update(Instance).where(Instance.id == self._id).values(told))
-                for failure in failures:
-                    session.add(
-                        Failure(
-                            instance_id=self._id,
-                            phase_id=phase,
-                            kind=type(failure).__qualname__,
-                            message=str(failure),
-                            traceback="".join(tracebacks.format_exception(failure)),
-                            time=utc_now(),
-                        )
+
+        def write(session: Session) -> bool:
+            told = {"status": status, "ended": ended}
+            session.execute(update(Instance).where(Instance.id == self._id).values(told))
+            for failure in failures:
+                session.add(
+                    Failure(
+                        instance_id=self._id,
+                        phase_id=phase,
+                        kind=type(failure).__qualname__,
+                        message=str(failure),
+                        traceback="".join(tracebacks.format_exception(failure)),
+                        time=ended,
                     )
-        except StoreError:
-            # The connection was cut, perhaps after all had arrived; a run that has finished there must
-            # not be one that failed here.
-            with self._database.reading() as session:
-                arrived = session.scalar(select(Instance.ended).where(Instance.id == self._id))
-            if arrived != ended:
-                raise
+                )
+            return True
+
+        def written(session: Session) -> bool | None:
+            wait_for_others(session, self._id)
+            found = session.scalar(select(Instance.ended).where(Instance.id == self._id))
+            return True if found == ended else None
+
+        self.database.write(write, written)
+
+    @reads
+    def _phase_id(self, number: int) -> int:
+        with self.database.reading() as session:
+            numbered = (Phase.instance_id == self._id, Phase.number == number)
+            return session.scalars(select(Phase.id).where(*numbered)).one()
+
+    @reads
+    def _count_warnings(self) -> int:
+        with self.database.reading() as session:
+            warnings = select(func.count()).select_from(Warned).where(Warned.instance_id == self._id)
+            return session.scalar(warnings) or 0
 
     def _refuse_if_finished(self) -> None:
         if self._finished:

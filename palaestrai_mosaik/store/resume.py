@@ -40,7 +40,7 @@ from .models import (
 from .parts import part_files, part_number, wall_folder
 from .process import process_started
 from .query import status_of
-from .recorder import MARKER, InstanceRecorder
+from .recorder import MARKER, InstanceRecorder, wait_for_others
 from .stream_set import EVALUATION, TRAJECTORIES
 
 if TYPE_CHECKING:
@@ -57,25 +57,29 @@ def resume(store: Store, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
     if mark["instance"] != uid:
         raise StoreError(f"this is a mark of the instance {mark['instance']}, not of {uid}")
     directory = store.instance_directory(uid)
-    with store.database.reading() as session:
-        instance = session.scalars(select(Instance).where(Instance.uid == uid)).one()
-        _refuse_if_busy(instance)
-        document = select(RunDocument.hash).where(RunDocument.id == instance.run_document_id)
-        hashed = session.scalars(document).one()
-        kinds = _check_database(session, instance, mark)
-        session.expunge(instance)
+    instance, hashed, kinds = store.database.repeat(lambda _: _check(store, uid, mark))
     kept = {
         folder: _check_stream(directory, folder, kinds[folder], told)
         for phase in mark["phases"]
         for folder, told in phase["streams"].items()
     }
     files.remove(directory / MARKER, missing_ok=True)
-    with store.database.writing() as session:
+
+    def set_back(session: Session) -> bool:
         _take_over(session, instance)
         _set_back(session, instance.id, mark)
         if instance.status == "running" and instance.host != socket.gethostname():
             text = f"resumed, although it may still run on host {instance.host} (process {instance.pid})"
             session.add(Warned(instance_id=instance.id, text=text, time=utc_now()))
+        return True
+
+    def done(session: Session) -> bool | None:
+        wait_for_others(session, instance.id)
+        mine = [getattr(Instance, name) == value for name, value in _mine().items() if value is not None]
+        found = session.scalar(select(Instance.id).where(Instance.id == instance.id, *mine))
+        return None if found is None else True
+
+    store.database.write(set_back, done)
     try:
         _remove_files(directory, kinds, mark)
     except OSError as error:
@@ -83,6 +87,18 @@ def resume(store: Store, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
     return InstanceRecorder(
         *(store.database, instance.id, uid, hashed, directory), marked=mark["phases"], kept=kept
     )
+
+
+def _check(store: Store, uid: str, mark: Mapping[str, Any]) -> tuple[Instance, str, dict[str, str]]:
+    """Return the instance, the hash of its document, and the kind of every stream by its folder."""
+    with store.database.reading() as session:
+        instance = session.scalars(select(Instance).where(Instance.uid == uid)).one()
+        _refuse_if_busy(instance)
+        document = select(RunDocument.hash).where(RunDocument.id == instance.run_document_id)
+        hashed = session.scalars(document).one()
+        kinds = _check_database(session, instance, mark)
+        session.expunge(instance)
+        return instance, hashed, kinds
 
 
 def _refuse_if_busy(instance: Instance) -> None:
@@ -149,16 +165,20 @@ def _take_over(session: Session, instance: Instance) -> None:
         Instance.pid == instance.pid,
         Instance.host == instance.host,
     )
-    mine = {
+    taken = session.execute(update(Instance).where(*as_it_was).values(_mine()).returning(Instance.id)).all()
+    if not taken:
+        raise StoreError(f"the run {instance.uid} is being resumed by another process")
+
+
+def _mine() -> dict[str, Any]:
+    """Return what the row of an instance says that this process runs."""
+    return {
         "status": "running",
         "ended": None,
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "pid_started": process_started(),
     }
-    taken = session.execute(update(Instance).where(*as_it_was).values(mine).returning(Instance.id)).all()
-    if not taken:
-        raise StoreError(f"the run {instance.uid} is being resumed by another process")
 
 
 def _set_back(session: Session, instance: int, mark: Mapping[str, Any]) -> None:

@@ -45,7 +45,8 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
     it holds ``store.db`` and ``instances/``), or the SQLAlchemy URL of a database, or where that is
     kept: ``@FILE`` (its first line; only its owner may read a file with a password) or ``env:NAME``. Then
     ``directory`` says where the Parquet files go. ``create=False`` refuses to make a new
-    store. Many processes may write to one store at the same time; where it lies on a file system that
+    store; so does ``read_only=True``, with which nothing can be recorded, and which works on a disk that is full
+    and where nothing may be written. Many processes may write to one store at the same time; where it lies on a file system that
     several machines share, a new one needs ``journal="delete"``, and one machine at a time.
 
     Raises :class:`StoreError` if the store cannot be opened, is missing, or was written
@@ -59,11 +60,12 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
         directory: str | Path | None = None,
         create: bool = True,
         journal: Journal = "wal",
+        read_only: bool = False,
     ):
         if isinstance(location, str) and is_database(location):
             self.directory = Path(directory or DEFAULT_DIRECTORY).absolute()
             files.add_root(self.directory)
-            self.database = Database(location, create=create, journal=journal)
+            self.database = Database(location, create=create, journal=journal, read_only=read_only)
         else:
             if directory is not None:
                 raise StoreError("directory= goes with a database URL; a store in a directory has all in it")
@@ -71,13 +73,13 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
             files.add_root(self.directory)
             if self.directory.exists() and not self.directory.is_dir():
                 raise StoreError(f"the store {self.directory} is a file, not a directory")
-            if create:
+            if create and not read_only:
                 try:
                     files.make_folder(self.directory, parents=True)
                 except OSError as error:
                     raise StoreError(f"cannot make the store {self.directory}: {error}") from error
             url = URL.create("sqlite", database=str(self.directory / "store.db"))
-            self.database = Database(url, create=create, journal=journal)
+            self.database = Database(url, create=create, journal=journal, read_only=read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +119,9 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
         """
         instance_uid = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
         directory = self.instance_directory(instance_uid)
-        with self.database.writing() as session:
+        started = datetime.now(UTC)
+
+        def begin(session: Session) -> int:
             instance = Instance(
                 uid=instance_uid,
                 run_document_id=document_id(session, uid, document, text, hash, content),
@@ -125,7 +129,7 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
                 seed=seed,
                 version=str(version),
                 status="running",
-                started=datetime.now(UTC),
+                started=started,
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 pid_started=process_started(),
@@ -133,11 +137,17 @@ class Store(BodyEpisodes, AcrossRuns, Brains):
             )
             session.add(instance)
             session.flush()
-            row_id = instance.id
             try:
-                files.make_folder(directory, parents=True, exist_ok=False)
+                # (it is there where this is done again)
+                files.make_folder(directory, parents=True)
             except OSError as error:
                 raise StoreError(f"cannot make {directory}: {error}") from error
+            return instance.id
+
+        def begun(session: Session) -> int | None:
+            return session.scalar(select(Instance.id).where(Instance.uid == instance_uid))
+
+        row_id = self.database.write(begin, begun)
         return InstanceRecorder(self.database, row_id, instance_uid, hash, directory)
 
     def resume_run(self, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import and_, select, update
+from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
@@ -49,8 +50,6 @@ from .query import status_of
 from .recorder import MARKER
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from .store import Store
 
 #: the kind of error that a finished instance has which was found damaged
@@ -87,7 +86,10 @@ def verify(store: Store, run: str, *, outcomes: bool = True) -> Verified:
     digest: their parts are only read, and not even that as long as the run goes on. ``outcomes``: whether
     sums of the database are compared, too. Raises :class:`StoreError` for an unknown run.
     """
-    uid = store.find_run(run)
+    return store.database.repeat(lambda _: _verify(store, store.find_run(run), outcomes))
+
+
+def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
     with store.database.reading() as session:
         where = select(Instance, RunDocument.uid).join(RunDocument).where(Instance.uid == uid)
         instance, document = session.execute(where).one()
@@ -269,9 +271,13 @@ def _sums_of_steps(store: Store, uid: str) -> dict[_Value, tuple[float, float, f
 def instances_to_verify(store: Store) -> list[str]:
     """Return the uids of all instances, oldest first, but for those that are known to be damaged."""
     known = select(Failure.instance_id).where(Failure.kind == DAMAGED)
-    with store.database.reading() as session:
-        found = select(Instance.uid).where(Instance.id.not_in(known)).order_by(Instance.id)
-        return list(session.scalars(found))
+    found = select(Instance.uid).where(Instance.id.not_in(known)).order_by(Instance.id)
+
+    def ask(_: bool) -> list[str]:
+        with store.database.reading() as session:
+            return list(session.scalars(found))
+
+    return store.database.repeat(ask)
 
 
 def marked_damaged(session: Session, uids: Sequence[str]) -> set[str]:
@@ -286,14 +292,24 @@ def mark_failed(store: Store, verified: Verified) -> bool:
     Its document then counts as not executed, wherever finished runs are asked for.
     :func:`instances_to_verify` leaves it out.
     """
-    with store.database.writing() as session:
+    time = utc_now()
+
+    def write(session: Session) -> bool:
         finished = (Instance.uid == verified.run, Instance.status == "finished")
         changed = update(Instance).where(*finished).values(status="failed").returning(Instance.id)
         row = session.execute(changed).scalar()
         if row is None:
             return False
         told = "\n".join(verified.damage)
-        session.add(Failure(instance_id=row, kind=DAMAGED, message=told, traceback=told, time=utc_now()))
+        session.add(Failure(instance_id=row, kind=DAMAGED, message=told, traceback=told, time=time))
+        return True
+
+    def written(session: Session) -> bool | None:
+        mine = select(Failure.id).join(Instance).where(Instance.uid == verified.run, Failure.time == time)
+        return True if session.scalar(mine) is not None else None
+
+    if not store.database.write(write, written):
+        return False
     marker = store.instance_directory(verified.run) / MARKER
     try:
         found = json.loads(files.read_text(marker))

@@ -19,10 +19,10 @@ from palaestrai_mosaik.store.verify import verify
 CLOCKS = ["duration", "ended"]
 
 
-def make_batch(path, rows=3, *, seconds=0.01):
+def make_batch(path, rows=3, *, seconds=0.01, workers=1):
     """Generate a design of ``rows`` runs, which differ.
 
-    Each trains for four episodes of five steps of ``seconds``, then tests what it has learned for two
+    Each trains, with each of its ``workers``, for four episodes of five steps of ``seconds``, then tests what it has learned for two
     episodes: 30 steps. One agent learns, and may be unlucky; another one acts at random.
     """
     one = learner(
@@ -32,7 +32,7 @@ def make_batch(path, rows=3, *, seconds=0.01):
     )
     tracks = [track("t", steps=5, seconds=seconds), track("o", steps=5)]
     phases = [
-        phase(tracks, [one, learner("rule", uid="o")], episodes=4),
+        phase(tracks, [one, learner("rule", uid="o")], episodes=4, workers=workers),
         phase(tracks, [{**one, "load": {}}, learner("rule", uid="o")], episodes=2, mode="test"),
     ]
     design = {
@@ -54,23 +54,23 @@ def make_batch(path, rows=3, *, seconds=0.01):
     return Design.from_mapping(design).generate(path)
 
 
-def execute(folder, which="unfinished", rows=None, **settings):
+def execute(folder, which="unfinished", rows=None, store=None, **settings):
     """Execute runs of the folder from this process; return the summary."""
-    return run_folder(folder, which=which, rows=rows, settings=Settings(**settings))
+    return run_folder(folder, which=which, rows=rows, store=store, settings=Settings(**settings))
 
 
-def results(folder):
-    """Open the store of the folder."""
-    return StoreLocation.of(folder.path / RESULTS).open()
+def results(folder, location=None):
+    """Open the store of the folder, or the one that is given."""
+    return StoreLocation.of(folder.path / RESULTS, location).open()
 
 
-def recorded(folder):
+def recorded(folder, location=None):
     """Return all that was recorded of the folder's finished runs, by run: digests, episodes, outcomes.
 
     Each run must have finished once, and each finished one be whole.
     """
     found = {}
-    with results(folder) as store:
+    with results(folder, location) as store:
         table = store.runs()
         table = table[table["status"] == "finished"]
         assert table["document"].is_unique
@@ -86,6 +86,11 @@ def analysed(folder):
     """Return the files that ``arsenai analyse`` writes, by name."""
     main(["analyse", str(folder.path)])
     return {path.name: path.read_bytes() for path in (folder.path / "analysis").iterdir()}
+
+
+def gone(processes):
+    """Whether none of the processes runs any more."""
+    return not any(process.is_running() and process.status() != "zombie" for process in processes)
 
 
 def _children(process):

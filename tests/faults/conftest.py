@@ -14,8 +14,8 @@ def undisturbed(tmp_path_factory):
     """Return the function that returns the folder of a batch of so many rows, executed undisturbed."""
 
     @functools.cache
-    def made(rows=3):
-        folder = make_batch(tmp_path_factory.mktemp("undisturbed") / "folder", rows)
+    def made(rows=3, workers=1):
+        folder = make_batch(tmp_path_factory.mktemp("undisturbed") / "folder", rows, workers=workers)
         assert execute(folder, jobs=2).whole
         return folder
 

@@ -34,7 +34,7 @@ class Unlucky(Follower):
 
 def fill(folder):
     """Leave no byte on the disk of ``folder``."""
-    with open(folder / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
+    with open(folder / "filler", "ab", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(b"\0" * 4096)
 

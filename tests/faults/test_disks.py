@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 import yaml
@@ -13,7 +16,8 @@ from faults.batch import execute, make_batch, recorded, results
 from faults.parts import fill
 
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import DESIGN
+from palaestrai_mosaik.cli.main import main as results_main
+from palaestrai_mosaik.design.folder import DESIGN, DesignFolder
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution import InlineExecutor, job_records
 from palaestrai_mosaik.execution.cluster.submission import own_store
@@ -108,6 +112,103 @@ def test_nothing_can_be_written(tmp_path, disk, undisturbed, capsys):
     assert sorted(path for path in where.rglob("*")) == before
     assert execute(folder, executor="inline").whole
     assert recorded(folder) == recorded(undisturbed())
+
+
+LOOKING = [
+    *(("arsenai", "status", "{f}"), ("arsenai", "analyse", "{f}", "-o", "{out}/analysis")),
+    *(
+        ("arsenai", "compare", "{f}", "-o", "{out}/compare"),
+        ("arsenai", "report", "{f}", "-o", "{out}/report"),
+    ),
+    *(("palaestrai-mosaik", "list"), ("palaestrai-mosaik", "show", "latest", "--steps", "2")),
+    ("palaestrai-mosaik", "plot", "latest", "--output", "{out}/plot.svg"),
+    ("palaestrai-mosaik", "plot", "latest", "--learning", "--output", "{out}/learning.svg"),
+    *(("palaestrai-mosaik", "export", "latest", "{out}/export"), ("palaestrai-mosaik", "verify", "--all")),
+]
+
+
+def look_at_all(folder, out, capsys):
+    """Call every command that only looks; return what each prints."""
+    told = []
+    for program, *arguments in LOOKING:
+        words = [one.format(f=folder.path, out=out) for one in arguments]
+        if program == "palaestrai-mosaik":
+            words += ["--store", str(folder.path / "results")]
+        code = {"arsenai": main, "palaestrai-mosaik": results_main}[program](words)
+        found = capsys.readouterr()
+        assert code == 0, (arguments, found.err)
+        told.append(found.out)
+    return told
+
+
+def contents(folder):
+    """Return what the files in ``folder`` hold; of memory that processes share, only that it is there."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: None if path.name.endswith("-shm") else path.read_bytes() for path in files}
+
+
+def leave_log(folder):
+    """Leave the log of a database that a process was killed with, and which nobody has opened since."""
+    database = folder.path / "results" / "store.db"
+    with closing(sqlite3.connect(database, isolation_level=None)) as writer:
+        writer.execute("UPDATE instances SET host = 'elsewhere'")
+        beside = {path: path.read_bytes() for path in database.parent.glob("store.db-*")}
+    for path, content in beside.items():
+        path.write_bytes(content)
+    assert {path.name for path in beside} == {"store.db-wal", "store.db-shm"}
+
+
+def leave_journal(folder):
+    """Let the database have no log, but a journal for each transaction, as the own store of a run on a cluster has."""
+    with closing(sqlite3.connect(folder.path / "results" / "store.db")) as connection:
+        assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+
+
+@pytest.mark.parametrize(
+    ("how", "left"),
+    [
+        ("full", None),
+        *(pytest.param("full", left, marks=pytest.mark.slow) for left in (leave_log, leave_journal)),
+        *(
+            pytest.param("read-only", left, marks=pytest.mark.slow)
+            for left in (None, leave_log, leave_journal)
+        ),
+    ],
+)
+def test_whoever_only_looks_needs_no_room(tmp_path, disk, how, left, undisturbed, capsys):
+    where = disk(tmp_path / "disk", 8192)
+    shutil.copytree(undisturbed().path, where / "f")
+    folder = DesignFolder.open(where / "f")
+    if left is not None:
+        left(folder)
+    before = contents(where)
+    (tmp_path / "room").mkdir()
+    reference = look_at_all(undisturbed(), tmp_path / "room", capsys)
+    if how == "full":
+        fill(where)
+    else:
+        disks.remount(where, "ro")
+    (tmp_path / "out").mkdir()
+    told = look_at_all(folder, tmp_path / "out", capsys)
+    for one, other in zip(told, reference, strict=True):
+        assert len(one.splitlines()) == len(other.splitlines())
+    assert ("elsewhere" in "".join(told)) == (left is leave_log), "what is in the log counts"
+    if how == "full":
+        (where / "filler").unlink()
+    assert contents(where) == before
+
+
+def test_a_full_disk_is_named_where_something_must_be_written(tmp_path, disk, undisturbed, capsys):
+    """SQLite calls it an error of the disk, or a file that cannot be opened."""
+    where = disk(tmp_path / "disk", 8192)
+    shutil.copytree(undisturbed().path, where / "f")
+    fill(where)
+    store = str(where / "f" / "results")
+    part = next((where / "f" / "results").rglob("part-*.parquet"))
+    part.unlink()
+    fill(where)
+    assert results_main(["verify", "--all", "--mark-failed", "--store", store]) == 2
+    assert f"(the disk is full: {store})" in capsys.readouterr().err
 
 
 @pytest.mark.slow

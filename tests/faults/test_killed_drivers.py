@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sqlite3
 import time
+from contextlib import closing
 
 import numpy as np
 import psutil
 import pytest
 from execution.folders import drive, markers, statuses, until
-from faults.batch import make_batch, recorded
+from faults.batch import gone, make_batch, recorded
 
 from palaestrai_mosaik.cli.arsenai import main
 
@@ -20,10 +23,6 @@ ENDED = {"finished", "interrupted", "failed", "lost"}
 def family(driver):
     """Return the processes that a driver has started, and theirs."""
     return psutil.Process(driver.pid).children(recursive=True)
-
-
-def gone(processes):
-    return not any(process.is_running() and process.status() != "zombie" for process in processes)
 
 
 @pytest.mark.slow
@@ -47,6 +46,29 @@ def test_a_killed_driver_and_a_killed_fork_server(tmp_path, undisturbed):
             assert "Traceback" not in err
         until(lambda started=started: gone(started))
         assert set(statuses(folder.path)) <= ENDED | {"waiting"}
+    assert main(["resume", str(folder.path), "--quiet", "--jobs", "2"]) == 0
+    assert recorded(folder) == recorded(undisturbed())
+
+
+def test_runs_of_a_host_that_is_gone_go_on_on_another(tmp_path, undisturbed):
+    """The store believes that they still run there; nobody has touched their markers for as long as that takes."""
+    folder = make_batch(tmp_path / "f", seconds=0.05)
+    with drive(folder.path, "--jobs", "3", "--quiet", "--executor", "local") as driver:
+        going_on = until(lambda: len(markers(folder.path)) == 3 and markers(folder.path))
+        started = family(driver)
+        for process in (psutil.Process(driver.pid), *started):
+            process.kill()
+        driver.communicate()
+    until(lambda: gone(started))
+    with closing(sqlite3.connect(folder.path / "results" / "store.db")) as connection, connection:
+        connection.execute("UPDATE instances SET host = 'elsewhere'")
+    paths = sorted((folder.path / "jobs").glob("*.running"))
+    for path in paths:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "elsewhere"}))
+    assert statuses(folder.path) == ["running"] * len(going_on), "as far as anybody can tell"
+    for path in paths:
+        os.utime(path, (0, 0))
+    assert statuses(folder.path) == ["lost"] * len(going_on)
     assert main(["resume", str(folder.path), "--quiet", "--jobs", "2"]) == 0
     assert recorded(folder) == recorded(undisturbed())
 

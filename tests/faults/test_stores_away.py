@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import threading
+import time
+
+import numpy as np
 import pytest
-from execution.folders import statuses
+from execution.folders import markers, statuses
 from faults.batch import execute, make_batch, recorded, results
 from faults.parts import away
+from support import postgresql
 
 from palaestrai_mosaik.execution import job_records
 from palaestrai_mosaik.store.verify import verify
@@ -41,3 +47,59 @@ def test_a_database_that_is_deleted_takes_its_runs_with_it(tmp_path, undisturbed
     assert "finished" not in statuses(folder.path)
     assert execute(folder, jobs=1).whole
     assert recorded(folder) == recorded(undisturbed())
+
+
+#: SQLite keeps no sign of a zero
+ZERO = re.compile(r"-0\.0(?=[,\n])")
+
+
+class Outages(threading.Thread):
+    """Ends a server's connections, stops or kills the server, and starts it again, as long as runs go on."""
+
+    def __init__(self, server, folder, seconds):
+        super().__init__(daemon=True)
+        self._server, self._folder, self._seconds = server, folder, seconds
+        self._end = threading.Event()
+        #: how the server went away, and for how long
+        self.done = []
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self.join()
+
+    def run(self):
+        rng = np.random.default_rng(1)
+        while not self._end.wait(rng.uniform(0.2, 1.0)):
+            if not markers(self._folder):
+                continue
+            how = ("kill", "stop")[len(self.done) % 2]
+            self._server(how)
+            time.sleep(self._seconds)
+            self._server("start")
+            self.done.append(how)
+
+
+@postgresql.needs_server
+@pytest.mark.parametrize(("rows", "seconds"), [(4, 1.0), pytest.param(12, 4.0, marks=pytest.mark.slow)])
+def test_a_database_that_is_killed_and_comes_back_costs_nothing(tmp_path, undisturbed, rows, seconds):
+    """Again and again, while runs begin, go on and end: none fails, and none is executed twice."""
+    folder = make_batch(tmp_path / "f", rows, seconds=0.05)
+    with postgresql.own_server() as server:
+        with Outages(server, folder.path, seconds) as outages:
+            summary = execute(folder, store=server.url, jobs=2, checkpoint_every=0.05)
+        assert len(outages.done) >= 2
+        assert summary.whole, [record.error for record in summary.failures]
+        with results(folder, server.url) as store:
+            assert sorted(store.runs()["document"]) == sorted(run.uid for run in folder.documents)
+        found, expected = (
+            {
+                run: [digests, *(ZERO.sub("0.0", table) for table in tables)]
+                for run, (digests, *tables) in some.items()
+            }
+            for some in (recorded(folder, server.url), recorded(undisturbed(rows)))
+        )
+        assert found == expected

@@ -4,6 +4,7 @@
 #   postgres.sh up DIRECTORY     install (as root, on Debian) what is missing, start the
 #                                server, and print its SQLAlchemy URL
 #   postgres.sh stop DIRECTORY   stop it: those who are connected are cut off
+#   postgres.sh kill DIRECTORY   kill all of its processes, as a power failure would
 #   postgres.sh start DIRECTORY  start it again, on its port
 #   postgres.sh down DIRECTORY   stop it and delete DIRECTORY
 #
@@ -80,6 +81,18 @@ stop() {
     fi
 }
 
+kill_all() {
+    local server processes
+    server=$(head -n 1 "$directory/data/postmaster.pid")
+    processes=$(ps -o pid= -p "$server" --ppid "$server")
+    # shellcheck disable=SC2086  # one word for each process
+    kill -KILL $processes 2>/dev/null || true
+    # shellcheck disable=SC2086  # (a process that nobody waits for is a zombie, and holds nothing)
+    while ps -o stat= -p $processes | grep -qv '^Z'; do sleep 0.05; done
+    # (it would believe a zombie to be another server)
+    rm -f "$directory/data/postmaster.pid" "$directory"/.s.PGSQL.*
+}
+
 down() {
     stop
     rm -rf -- "$directory"
@@ -87,5 +100,6 @@ down() {
 
 case $1 in
     up | stop | start | down) "$1" ;;
+    kill) kill_all ;;
     *) usage ;;
 esac

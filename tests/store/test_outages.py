@@ -6,55 +6,28 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from execution.folders import drive, make_folder, markers, until
 
-from palaestrai_mosaik.cli.arsenai import main as arsenai
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store, database
 from tests.support import postgresql
 
-SERVICE = Path(__file__).parents[1] / "services" / "postgres.sh"
-
-
-class Server:
-    """A PostgreSQL of our own, to be stopped and started."""
-
-    def __init__(self, directory: Path):
-        self.directory = directory
-        self.url = self("up")
-
-    def __call__(self, what: str) -> str:
-        command = [str(SERVICE), what, str(self.directory)]
-        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-
 
 @pytest.fixture(scope="module")
 def server():
-    # its user must get through to it, which pytest's folders do not allow
-    folder = Path(tempfile.mkdtemp(prefix="palaestrai-mosaik-outage-"))
-    folder.chmod(0o755)
-    running = Server(folder / "postgres")
-    yield running
-    running("down")
-    folder.rmdir()
+    with postgresql.own_server() as running:
+        yield running
 
 
 @pytest.fixture
 def fresh(server):
     """The URL of the server, which runs and has no store."""
-    subprocess.run([str(SERVICE), "start", str(server.directory)], stderr=subprocess.DEVNULL, check=False)
-    with sa.create_engine(server.url, poolclass=sa.NullPool).begin() as connection:
-        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
-        connection.exec_driver_sql("CREATE SCHEMA public")
-    return server.url
+    return server.empty()
 
 
 @postgresql.needs_server
@@ -73,7 +46,7 @@ def test_runs_wait_for_a_store_that_is_restarted(server, fresh, tmp_path, capfd)
         time.sleep(2)
         server("start")
         out, err = process.communicate(timeout=100)
-    assert arsenai(["resume", str(folder), "--quiet", "--store", location]) == 0, out + err
+    assert process.returncode == 0, out + err
     with Store(location, directory=folder / "results", create=False) as store:
         runs = store.runs()
         for run in runs.itertuples():
@@ -84,7 +57,7 @@ def test_runs_wait_for_a_store_that_is_restarted(server, fresh, tmp_path, capfd)
         finished = runs[runs["status"] == "finished"]
         assert sorted(finished["document"]) == sorted(finished["document"].unique())
         assert len(finished) == len(what)
-    # a transaction may have been cut: then its run has failed; what was to begin has waited
+    assert len(runs) == len(what), "nothing was executed twice"
     ended = [json.loads(path.read_text()) for path in (folder / "jobs").glob("*.json")]
     assert {record["status"] for record in ended} == {"finished"}
     logs = "".join(path.read_text() for path in (folder / "jobs").glob("*.log"))
@@ -93,7 +66,9 @@ def test_runs_wait_for_a_store_that_is_restarted(server, fresh, tmp_path, capfd)
 
 
 @postgresql.needs_server
-def test_a_transaction_waits_before_it_begins_and_fails_where_it_is_cut(server, fresh, tmp_path, caplog):
+def test_a_transaction_waits_before_it_begins_and_is_done_again_where_it_is_cut(
+    server, fresh, tmp_path, caplog
+):
     with Store(fresh, directory=tmp_path) as store:
         run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
         server("stop")
@@ -103,50 +78,170 @@ def test_a_transaction_waits_before_it_begins_and_fails_where_it_is_cut(server, 
         timer.join()
         assert store.warnings("latest")["text"].tolist() == ["recorded when the server was there again"]
         assert len([one for one in caplog.records if "is away" in one.message]) == 1
-        with (
-            pytest.raises(StoreError, match=r"cannot write to the database .*terminating connection"),
-            store.database.writing() as session,
-        ):
-            session.execute(sa.text("DELETE FROM warnings"))
-            server("stop")
-            server("start")
-            session.execute(sa.text("DELETE FROM instances"))
-        assert len(store.warnings("latest")) == 1
+        attempts = []
+
+        def cut(session):
+            session.execute(sa.text("UPDATE warnings SET text = text || '!'"))
+            if not attempts:
+                server("kill")
+                server("start")
+            attempts.append(True)
+            session.execute(sa.text("DELETE FROM errors"))
+
+        with pytest.raises(database.ConnectionLostError), store.database.writing() as session:
+            cut(session)
+        attempts.clear()
+        store.database.write(cut)
+        assert len(attempts) == 2
+        assert store.warnings("latest")["text"].tolist() == ["recorded when the server was there again!"]
         run.finish("finished")
         assert store.runs()["status"].tolist() == ["finished"]
 
 
-def test_a_commit_that_arrived_but_was_not_answered_is_no_failure(store):
-    run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
+LOST = "server closed the connection unexpectedly"
+
+
+@pytest.fixture
+def database_store(tmp_path):
+    """A store in a fresh database of PostgreSQL."""
+    with (
+        postgresql.fresh_database(postgresql.store_template()) as url,
+        Store(url, directory=tmp_path) as opened,
+    ):
+        yield opened
+
+
+def cut_first_commit(store, *, arrived):
+    """Let the first commit from now on be answered by nobody; return the list that has an item once it was."""
     cut = []
 
     @sa.event.listens_for(store.database.engine, "commit")
     def committed(connection):
         if not cut:
             cut.append(True)
-            connection.connection.dbapi_connection.commit()
-            raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
+            if arrived:
+                connection.connection.dbapi_connection.commit()
+            raise sa.exc.OperationalError("COMMIT", {}, Exception(LOST))
 
-    run.finish("finished")
+    return cut
+
+
+@postgresql.needs_server
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_commit_that_is_not_answered_is_looked_for_and_made_once(database_store, arrived):
+    store = database_store
+    cut = cut_first_commit(store, arrived=arrived)
+    run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
     assert cut
-    assert store.runs()["status"].tolist() == ["finished"]
+    assert cut_first_commit(store, arrived=arrived) == []
+    run.warning("once")
+    cut = cut_first_commit(store, arrived=arrived)
+    run.finish("failed", ValueError("once"))
+    assert cut
+    assert store.runs()["status"].tolist() == ["failed"]
+    assert store.warnings("latest")["text"].tolist() == ["once"]
+    assert store.errors("latest")["message"].tolist() == ["once"]
     assert (run.directory / "complete.json").exists()
 
 
-def test_a_commit_that_did_not_arrive_is_a_failure(store):
-    run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
-    cut = []
+@postgresql.needs_server
+def test_a_connection_that_is_lost_again_and_again_is_given_up(database_store, monkeypatch):
+    monkeypatch.setattr(database, "PATIENCE", 0.5)
 
-    @sa.event.listens_for(store.database.engine, "commit")
-    def lost(connection):
-        if not cut:
-            cut.append(True)
-            raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
+    @sa.event.listens_for(database_store.database.engine, "commit")
+    def committed(connection):
+        raise sa.exc.OperationalError("COMMIT", {}, Exception(LOST))
 
-    with pytest.raises(StoreError, match=r"cannot write to .*: server closed the connection$"):
-        run.finish("finished")
-    assert store.runs()["status"].tolist() == ["running"]
-    assert not (run.directory / "complete.json").exists()
+    with pytest.raises(StoreError, match=LOST) as caught:
+        begin(database_store)
+    assert not isinstance(caught.value, database.ConnectionLostError)
+    assert database_store.runs().empty
+
+
+def live(store, helpers, uid):
+    """Record a run with all that a run records, interrupted and resumed; return its instance."""
+    run = helpers("begin")(store, uid)
+    phase = helpers("begin_phase")(run)
+    result = {"objective": helpers("moments")(1.0), "rewards": {"count": helpers("moments")(1.0, 2.0)}}
+    end = {"steps": 1, "ticks": 1, "ended_by": "x", "flow": "RESET", "duration": 0.0}
+
+    def episode(phase, number, evaluation=False):
+        row = (0, number, 0, 0, [1, number], [3], [4], 5.0, False, False, 0.0)
+        phase.agent("a", evaluation).append(*row)
+        phase.environment("myenv", evaluation).append(
+            0, number, 0, 0, [1, number], [3], False, False, {"a": 1}
+        )
+        phase.episode(0, number, agents={"a": result, "b": result}, evaluation=evaluation, **end)
+
+    episode(phase, 0)
+    episode(phase, 0, evaluation=True)
+    run.warning("before")
+    store.keep_brain(run.uid, 0, "a", b"weights")
+    mark = run.mark()
+    episode(phase, 1)
+    run.finish("interrupted", KeyboardInterrupt())
+    run = store.resume_run(run.uid, mark)
+    records = (phase._environment_records, phase._agent_records)
+    phase = run.reopen_phase(0, *records)
+    for number in (1, 2):
+        episode(phase, number)
+    run.warning("after")
+    phase.finish("done")
+    assert store.brain(run.uid, 0, "a") == b"weights"
+    run.finish("finished")
+    return run.uid
+
+
+def recorded(store, run):
+    """Return all that was recorded of a run, but for ids and dates."""
+    titles = (
+        "phases",
+        "environments",
+        "agents",
+        "bodies",
+        "channels",
+        "streams",
+        "brains",
+        "errors",
+        "warnings",
+    )
+    frames = [getattr(store, title)(run) for title in titles]
+    frames += [getattr(store, title)(run, evaluation=None) for title in ("episodes", "outcomes")]
+    dates = ["time", "started", "ended"]
+    whole = [frame.drop(columns=dates, errors="ignore").to_csv() for frame in frames]
+    return [*whole, (store.instance_directory(run) / "complete.json").read_text().partition("status")[2]]
+
+
+@postgresql.needs_server
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_connection_that_is_ended_at_any_statement_costs_nothing(database_store, helpers, every):
+    """The server ends the connection before the n-th statement of a run, for every n until a run has fewer."""
+    store, count, ended = database_store, 0, []
+    reference = recorded(store, live(store, helpers, "reference"))
+    at = 0
+
+    def terminate(connection):
+        nonlocal count
+        count += 1
+        if count == at:
+            ended.append(at)
+            pid = connection.connection.dbapi_connection.info.backend_pid
+            postgresql.statement(f"SELECT pg_terminate_backend({pid}, 10000)")
+
+    engine = store.database.engine
+    sa.event.listen(engine, "before_cursor_execute", lambda connection, *_: terminate(connection))
+    sa.event.listen(engine, "commit", terminate)
+    while True:
+        count, at = 0, at + every
+        run = live(store, helpers, f"run-{at}")
+        if not ended or ended[-1] != at:
+            break
+        assert recorded(store, run) == reference, at
+    times, at = len(ended), 0
+    assert times > 60 / every
+    runs = store.runs()
+    assert set(runs["status"]) == {"finished"}
+    assert len(runs) == times + 2
 
 
 @postgresql.needs_server
@@ -297,16 +392,32 @@ def test_who_may_only_read_sees_nothing_of_a_transaction_that_goes_on(tmp_path, 
 def test_who_may_only_read_notices_a_writer_that_begins_meanwhile(tmp_path, monkeypatch):
     with Store(tmp_path) as store:
         begin(store).finish("finished")
-    with monkeypatch.context() as patched:
-        patched.setattr(database, "_is_closed_to_us", lambda file: True)
-        reader = Store(tmp_path, create=False)
+    monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+    readers = [Store(tmp_path, create=False), Store(tmp_path, read_only=True)]
+    monkeypatch.undo()
     assert not (tmp_path / "store.db-shm").exists(), "nothing is made where nothing may be"
-    assert reader.runs()["status"].tolist() == ["finished"]
+    for reader in readers:
+        assert reader.runs()["status"].tolist() == ["finished"]
     with Store(tmp_path) as store:
         begin(store)
-        with pytest.raises(StoreError, match=r"is written to by another process: open it again"):
-            reader.runs()
-        monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
-        with Store(tmp_path, create=False) as again:
-            assert again.runs()["status"].tolist() == ["finished", "running"]
-    reader.close()
+        for reader in readers:
+            assert reader.runs()["status"].tolist() == ["finished", "running"]
+        begin(store)
+        for reader in readers:
+            assert len(reader.runs()) == 3
+    for reader in readers:
+        reader.close()
+
+
+def test_a_store_that_is_read_refuses_to_record(store):
+    name = store.database.engine.url.render_as_string(hide_password=False)
+    with Store(name, directory=store.directory, read_only=True) as reader:
+        assert reader.runs().empty
+        with pytest.raises(StoreError, match=r"cannot write to the database .*: it is open for reading only"):
+            begin(reader)
+
+
+def test_a_store_that_is_not_there_is_not_made_by_reading(tmp_path):
+    with pytest.raises(StoreError, match="there is no store at"):
+        Store(tmp_path / "none", read_only=True)
+    assert not (tmp_path / "none").exists()

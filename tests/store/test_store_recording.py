@@ -370,8 +370,8 @@ def test_ctrl_c_while_episodes_are_committed_neither_loses_nor_repeats_them(
     writing = store.database.writing
 
     @contextmanager
-    def interrupted():
-        with writing() as session:
+    def interrupted(**options):
+        with writing(**options) as session:
             yield session
             if not after:
                 raise KeyboardInterrupt

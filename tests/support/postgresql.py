@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -16,6 +19,41 @@ URL = os.environ.get("PALAESTRAI_MOSAIK_TEST_POSTGRESQL")
 #: for tests that make their own databases; those that use the one of the URL wait for each other (see conftest)
 needs_server = pytest.mark.skipif(not URL, reason="there is no PostgreSQL to test with")
 _numbers = count()
+SERVICE = Path(__file__).parents[1] / "services" / "postgres.sh"
+
+
+class Server:
+    """A PostgreSQL of a test's own, to be stopped (``stop``), killed (``kill``) and started (``start``)."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.url = self("up")
+
+    def __call__(self, what: str) -> str:
+        command = [str(SERVICE), what, str(self.directory)]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+    def empty(self) -> str:
+        """Start it if it does not run, and leave nothing in its database; return its URL."""
+        subprocess.run([str(SERVICE), "start", str(self.directory)], stderr=subprocess.DEVNULL, check=False)
+        with sa.create_engine(self.url, poolclass=sa.NullPool).begin() as connection:
+            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+            connection.exec_driver_sql("CREATE SCHEMA public")
+        return self.url
+
+
+@contextmanager
+def own_server() -> Iterator[Server]:
+    """Give a server of one's own, until the end."""
+    # its user must get through to it, which pytest's folders do not allow
+    folder = Path(tempfile.mkdtemp(prefix="palaestrai-mosaik-outage-"))
+    folder.chmod(0o755)
+    running = Server(folder / "postgres")
+    try:
+        yield running
+    finally:
+        running("down")
+        folder.rmdir()
 
 
 def statement(text: str) -> None:
