@@ -175,8 +175,8 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         run.uid for run in planned if any(one.status == "finished" for one in known.get(run.hash, ()))
     }
 
-    records |= _records_of_others(folder, records, known, hashes)
     strays = contents_of(stray_stores(folder, records), store)
+    records |= _records_of_others(folder, records, known, hashes)
     waiting = [run.hash for run in planned if run.uid not in finished] if strays else []
     own = {
         hash_ for hash_, content in (folder.contents(waiting) if waiting else {}).items() if content in strays
