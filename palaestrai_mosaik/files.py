@@ -358,7 +358,7 @@ def _place(path: str | Path) -> Iterator[tuple[int | None, str]]:
         whole = root
         for folder in folders:
             whole /= folder
-            _refuse_other_than_folder(str(whole), None, whole)
+            _refuse_other_than_folder(str(whole), None, whole, root)
         yield None, str(whole / name)
         return
     at = os.open(root, _FOLDER)

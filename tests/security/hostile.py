@@ -195,7 +195,8 @@ def _for_a_moment(place: Path) -> list[str]:
     files._split = listening
     try:
         for number, command in enumerate(COMMANDS):
-            call(place, command, f"listening-{number}")
+            wrong = _wrong(call(place, command, f"listening-{number}"))
+            assert not wrong, (command, wrong)
     finally:
         files._split = split
     guessed = re.compile(r"(^|/)(\.[0-9a-f]{16}\.tmp|\..*\.[0-9a-f]{8}\.generating|\.import-.*)(/|$)")
@@ -440,7 +441,9 @@ def faults(place: Path, commands: Sequence[Sequence[str]] = COMMANDS) -> list[st
             null = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
                 os.dup2(null, descriptor)
-            os.environ.update(HOME=str(place / "mine" / "home"), PALAESTRAI_MOSAIK_CACHE=str(place / "cache"))
+            cache = str(place / "cache")
+            home = str(place / "mine" / "home")
+            os.environ.update(HOME=home, PALAESTRAI_MOSAIK_CACHE=cache, MPLCONFIGDIR=cache)
             os.chdir(place)
             for number, command in enumerate(commands):
                 os.write(writing, f"> {' '.join(command)}\n".encode())

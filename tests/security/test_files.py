@@ -14,9 +14,11 @@ from palaestrai_mosaik import files
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes are POSIX's")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A folder that the user has named, with a link in it to another one."""
+@pytest.fixture(params=["folders are held", "folders are looked at"])
+def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the user has named, with a link in it to another one; as on POSIX, and as on Windows."""
+    if request.param == "folders are looked at":
+        monkeypatch.setattr(files, "_HOLDS_FOLDERS", False)
     folder = tmp_path / "root"
     (folder / "inner").mkdir(parents=True)
     (tmp_path / "mine").mkdir()
@@ -71,6 +73,8 @@ def test_a_link_that_the_user_has_named_is_followed(root: Path) -> None:
 
 def test_a_folder_that_becomes_a_link_while_we_are_at_it_is_not_followed(root: Path) -> None:
     """Whoever exchanges a folder after it was opened leads us nowhere else."""
+    if not files._HOLDS_FOLDERS:
+        pytest.skip("that needs folders that are held")
     with files.writing(root / "inner" / "x") as file:
         file.write(b"x")
         (root / "inner").rename(root / "away")

@@ -77,6 +77,7 @@ def _rename(place: Path, name: str, number: int) -> None:
         path.symlink_to(new)
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong_with_a_folder_in_which_nobody_did_anything(place: Path) -> None:
     assert not hostile.faults(place)
 
