@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.environment.replay.sources import read_parquet
 from palaestrai_mosaik.run import execute, inspect
@@ -184,6 +185,43 @@ def test_a_phase_replays_what_an_earlier_one_recorded(tmp_path: Any) -> None:
         again = store.steps("latest", 1, "b")
     for kind in ("reading", "setpoint", "reward"):
         np.testing.assert_array_equal(columns(again, kind), columns(done, kind))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_document_draws_by_its_own_seed_and_shows_what_was_remembered(tmp_path: Path, seed: int) -> None:
+    """Sessions of an npz file observe their number; the memory before them held ten times that."""
+    numbers = np.arange(40.0)
+    np.savez(
+        tmp_path / "lived.npz",
+        observations=np.repeat(numbers[:, None, None], 3, axis=1),
+        actions=np.zeros((40, 3)),
+        rewards=np.zeros((40, 3)),
+        prev_memories=np.column_stack([10 * numbers, -numbers]),
+    )
+    world = environment(
+        "lived",
+        REPLAY,
+        source={"npz": str(tmp_path / "lived.npz")},
+        batch=BODIES,
+        rng_seed=9,
+        agent_memories=[{"name": "hidden", "shape": [2]}],
+    )
+    viewer = learner("a", "lived", muscle=named("palaestrai_mosaik.agent.library.random_agent:RandomMuscle"))
+    del viewer["brain"]
+    run = document(phase([world], [viewer], ALL_END, mode="test", episodes=2), uid="drawn", seed=seed)
+    with Store(tmp_path / "store") as store:
+        execute(run, store=store)
+        rows = in_order(store, "drawn", "a", "phase_0")
+    seen, held = (
+        columns(rows, "reading.lived.{body}.observation"),
+        columns(rows, "reading.lived.{body}.hidden"),
+    )
+    np.testing.assert_array_equal(held, np.hstack([10 * seen, -seen]))
+    # all three ticks of a session, another one for each body and episode, whatever the seed of the run
+    drawn = [
+        seeding.generator(9, "worker", 0, "episode", episode).permutation(40)[:BODIES] for episode in (0, 1)
+    ]
+    assert seen[::3, 0].tolist() == seen[2::3, 0].tolist() == np.concatenate(drawn).tolist()
 
 
 def test_what_reads_a_store_can_be_sent_to_another_process(store: Store) -> None:
