@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from palaestrai_mosaik.analysis.comparison import Comparison
 
+# what is said in place of an interval where all that it would come from is equal
+_EQUAL = "all equal"
 # the frames of a comparison, each a file
 _FRAMES = ("levels", "pairs", "cells", "profiles")
 
@@ -62,10 +64,15 @@ def _lines(one: Comparison) -> Iterator[str]:
     better = f" ({one.options.better} is better)" if one.options.better is not None else ""
     share = f"{one.options.confidence:.4g}"
     yield f"{one.title}{better}, intervals with confidence {share}"
+    if one.constant is not None:
+        runs = int(one.levels["n"].sum())
+        yield f"  all {runs:,} runs gave {number(one.constant)}: there is nothing to compare"
+        return
     aggregates = ("mean", "", "IQM", "", "median", "")
+    unequal = () if one.equal_settings else ("settings",)
     yield table(
-        ("level", "runs", "lost", *aggregates, "std"),
-        [_level(row) for row in one.levels.to_dict("records")],
+        ("level", "runs", "lost", *unequal, *aggregates, "std"),
+        [_level(row, unequal) for row in one.levels.to_dict("records")],
         indent="  ",
     )
     yield ""
@@ -79,9 +86,10 @@ def _lines(one: Comparison) -> Iterator[str]:
     yield from (f"  {note}" for note in one.notes)
 
 
-def _level(row: dict[Any, Any]) -> tuple[Any, ...]:
+def _level(row: dict[Any, Any], columns: Sequence[str]) -> tuple[Any, ...]:
     aggregates = (part for name in ("mean", "iqm", "median") for part in (row[name], _between(row, name)))
-    return (row["level"], row["n"], row["lost"] or None, *aggregates, row["std"])
+    more = (row[name] for name in columns)
+    return (row["level"], row["n"], row["lost"] or None, *more, *aggregates, row["std"])
 
 
 def _pair(row: dict[Any, Any]) -> tuple[Any, ...]:
@@ -96,7 +104,9 @@ def _pair(row: dict[Any, Any]) -> tuple[Any, ...]:
 
 def _between(row: dict[Any, Any], name: str) -> str | None:
     low, high = number(row[f"{name}_low"]), number(row[f"{name}_high"])
-    return None if NOTHING in (low, high) else f"[{low}, {high}]"
+    if NOTHING not in (low, high):
+        return f"[{low}, {high}]"
+    return _EQUAL if row["n"] > 1 and row["distinct"] == 1 and name != "improvement" else None
 
 
 def _write(found: Sequence[Comparison], directory: Path) -> Iterator[Path]:

@@ -206,6 +206,27 @@ def test_the_command(results, tmp_path, capsys):
     assert "did you mean 'algorithm'?" in capsys.readouterr().err
 
 
+def test_a_constant_outcome_is_told_and_not_compared(tmp_path, capsys):
+    """The last reward of an episode, whatever its length and its seed."""
+    turns = {"path": f"{PLACE}.steps", "levels": [1, 2], "labels": ["vanilla", "in turns"], "create": True}
+    outcome = {"last": {"of": "reward.f.y", "step": "last", "better": "higher"}}
+    params = {"x1": 36, "noise": 0.0}
+    result = executed(tmp_path, params=params, factors={"turns": turns}, outcomes=outcome, repetitions=10)
+    folder = str(result.folder.path)
+    capsys.readouterr()
+    assert main(["compare", folder]) == 0
+    told = capsys.readouterr()
+    assert "all 20 runs gave 36: there is nothing to compare" in told.out
+    assert "warning: last by turns: all 20 runs gave 36" in told.err
+    assert "[36, 36]" not in told.out
+    pairs = pd.read_csv(tmp_path / "out" / "analysis" / "comparison-pairs.csv")
+    assert pairs[["p", "p_holm", "difference_low", "favours"]].isna().all(axis=None)
+    assert main(["report", folder]) == 0
+    told = capsys.readouterr().out
+    assert "All 20 runs gave the same last, 36: there is nothing to compare or to explain." in told
+    assert "best" not in told
+
+
 def test_the_next_step_is_a_command_without_a_password(tmp_path):
     said = next_step(tmp_path / "a folder", "postgresql://me:secret@host/results")
     assert (

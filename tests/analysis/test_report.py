@@ -325,6 +325,102 @@ def test_what_is_lost_in_one_setting_is_uneven_too() -> None:
     assert data.differences("a", "b").tolist() == []
 
 
+def of_runs(values: dict[str, dict[str, list[float]]], better: str = "higher") -> ReportData:
+    """Return a study of levels, in which each setting has these values by repetition."""
+    rows = [
+        {"sensors": level, "grid": grid, "repetition": i, "violations": value}
+        for level, grids in values.items()
+        for grid, found in grids.items()
+        for i, value in enumerate(found)
+    ]
+    frame = pd.DataFrame(rows)
+    given: Any = (["sensors"], "violations", ["grid"], Options(better=better, resamples=50))  # type: ignore[arg-type]
+    data = Compared(compare(frame, *given), collect(frame, *given).frame)
+    runs = frame.assign(row=range(len(frame)), uid="u", run="u", status="finished")
+    runs = runs[["row", "repetition", "uid", "run", "status", "violations"]]
+    made = replace(made_up(), sensitivity=made_up().sensitivity.iloc[:0], comparisons=(data,), learning=())
+    return replace(made, runs=runs)
+
+
+def comparison_of(data: ReportData) -> str:
+    page = render(data)["index.html"]
+    return page[page.index(">Comparison<") :]
+
+
+def test_a_constant_outcome_has_no_winner() -> None:
+    data = of_runs({level: {"s": [36.0] * 10, "t": [36.0] * 10} for level in ("vanilla", "in turns")})
+    # not even the analysis of what it depends on is asked
+    data = replace(data, sensitivity=made_up().sensitivity)
+    assert sentences(data) == [
+        "All 40 runs gave the same violations, 36: there is nothing to compare or to explain."
+    ]
+    section = comparison_of(data)
+    assert "All 40 runs gave 36; there is nothing to draw." in section
+    assert "comparison-0-violations-iqm" not in section
+    assert count_tests(data) is None
+
+
+def test_levels_that_tie_share_the_first_place() -> None:
+    draw = np.random.default_rng(1).normal(size=12)
+    data = of_runs({"a": {"s": [*draw]}, "b": {"s": [*draw]}, "c": {"s": [*(draw - 9)]}})
+    told = sentences(data)
+    assert told[0].startswith("Of sensors, a and b share the best interquartile mean of violations: ")
+    assert "No test, because their runs gave the same: a and b." in told
+    assert not any("a is better than b" in text or "a less b" in text for text in told)
+    assert "a less b" not in comparison_of(data), "nothing is drawn of a difference that is none"
+    two = of_runs({"a": {"s": [1.0, 2.0, 3.0]}, "b": {"s": [3.0, 1.0, 2.0]}})
+    assert sentences(two)[0] == (
+        "All 2 levels of sensors have the same interquartile mean of violations: 2. None of them is ahead."
+    )
+
+
+def test_a_level_with_one_value_has_no_interval_and_no_zoomed_axis() -> None:
+    data = of_runs({"a": {"s": [389.0] * 12}, "b": {"s": [400.0] * 12}})
+    assert sentences(data)[0] == (
+        "Of sensors, b has the best interquartile mean of violations: 400 in all 12 runs of 12 seeds."
+    )
+    section = comparison_of(data)
+    picture = section[section.index('id="comparison-0-violations-iqm"') :]
+    picture = picture[: picture.index("</svg>")]
+    assert ">0</text>" in picture and "389 (" not in picture
+    assert "No interval: all runs of the level gave one value." in section
+
+
+def test_levels_with_runs_in_unequal_settings_are_not_ranked() -> None:
+    draw = np.random.default_rng(1)
+    grids = {grid: list(draw.normal(size=10)) for grid in ("s", "t", "u")}
+    data = of_runs({"a": grids, "b": {"s": list(draw.normal(size=10)), "v": [90.0 + i for i in range(10)]}})
+    told = sentences(data)
+    assert not any("has the best" in text for text in told)
+    assert told[0] == (
+        "The levels of sensors have runs in unequal settings, of which 1 of 4 are common to all of them: their "
+        "interquartile means of violations do not compare, so none is called the best. Pairs are compared in the "
+        "settings that both have."
+    )
+    assert any("settings with runs: a 3, b 2" in text for text in told)
+    assert "a (3 of 4 settings)" in comparison_of(data)
+
+
+def test_of_one_seed_there_is_no_verdict() -> None:
+    told = sentences(of_runs({"a": {g: [1.0] for g in "stuvwxyz"}, "b": {g: [2.0] for g in "stuvwxyz"}}))
+    assert any(
+        text.startswith(
+            "No test, because one seed cannot tell what a level does from what the seed does: a less b"
+        )
+        for text in told
+    )
+    assert not any("is better than" in text for text in told)
+
+
+def test_settings_in_which_levels_tie_are_told() -> None:
+    data = of_runs({"a": {"s": [1.0, 2.0], "t": [5.0, 6.0]}, "b": {"s": [2.0, 1.0], "t": [1.0, 2.0]}})
+    assert "(tie)" in data.comparisons[0].by_setting()["best"].tolist()
+    assert (
+        "Another level has a better mean in none of the 2 settings in which it can be compared; in 1 of them, "
+        "another has the same."
+    ) in sentences(data)
+
+
 def changed(**changes: Any) -> ReportData:
     """Return the study with another comparison."""
     data = made_up()

@@ -1,6 +1,6 @@
 """How often comparisons name a difference where there is none, and how often their intervals hold the truth.
 
-All levels are equal. What is drawn: ``--settings`` settings with ``--seeds`` seeds each, in which noise of one
+All levels are equal. What is drawn: ``--settings`` settings with ``--seeds`` seeds each, where noise of one
 of the ``--shapes`` is correlated by the shared seed: by ``--correlations`` between the settings of a level, and by
 ``--between-levels`` between the levels of a setting. The designs:
 
@@ -8,21 +8,20 @@ of the ``--shapes`` is correlated by the shared seed: by ``--correlations`` betw
 * ``unpaired``: every run has a seed of its own (``policy: independent``);
 * ``nested``: no setting occurs with two levels; all rows share the seeds of their repetitions.
 
-``alarms``: per cent of the trials in which a pair has a corrected p of at most 5 %. ``least``: the smallest p
-that so few seeds can give; above 5 %, there is no alarm whatever the data. ``covered``: per cent of the trials
-in which the interval of the difference of the first pair holds 0; ``level``: in which those of the first
-level's mean holds the true one. All in the design's unit of chance: a trial draws seeds, the settings stay.
+``alarms``: per cent of the trials in which a pair has a corrected p of at most 5 %. ``covered``: per cent of
+``--intervals`` trials in which the interval of the difference of the first pair holds 0; ``level``: in which
+that of the first level's mean holds the true one. A trial draws seeds; the settings stay.
 
     python tests/benchmarks/comparison_false_alarms.py [--trials 2000] [--seeds 3 5 10 30] [--csv FILE]
 
-``--trials 2 --seeds 3 --settings 2 --correlations 0 --shapes normal --designs paired`` is the smallest run.
+The smallest run: ``--trials 2 --intervals 1 --seeds 3 --settings 2 --correlations 0``.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, product
 from typing import Any
 
@@ -39,12 +38,12 @@ from palaestrai_mosaik.analysis.comparison.resampling import Rows
 FloatArray = npt.NDArray[np.float64]
 
 #: a standard normal value -> one of the shape, the mean of which is 0
-SHAPES = {
+SHAPES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "normal": lambda z: z,
-    "heavy": lambda z: stats.t.ppf(stats.norm.cdf(z), 3),
-    "skewed": lambda z: np.exp(z) - math.exp(0.5),
+    "heavy": lambda z: np.asarray(stats.t.ppf(stats.norm.cdf(z), 3)),
+    "skewed": lambda z: np.asarray(np.exp(z) - math.exp(0.5)),
     "ties": np.rint,
-    "binary": lambda z: (z > 0) - 0.5,
+    "binary": lambda z: np.where(z > 0, 0.5, -0.5),
 }
 DESIGNS = ("paired", "unpaired", "nested")
 LEVEL = 0.05
@@ -83,7 +82,7 @@ def tested(design: str, values: FloatArray, draw: np.random.Generator) -> FloatA
 
 def planned(design: str, levels: int, settings: int, seeds: int) -> pd.DataFrame:
     """Return the runs of the design without values; where nested, level ``i`` has settings of its own."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (level, setting), repetition in product(product(range(levels), range(settings)), range(seeds)):
         own = f"{level}-{setting}" if design == "nested" else str(setting)
         place = {"row": level * settings + setting, "repetition": repetition}

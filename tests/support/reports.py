@@ -85,7 +85,16 @@ def compared(by: str, outcome: str) -> Compared:
     )
     levels = pd.DataFrame(
         [
-            {"level": name, "n": 12, "lost": 0, "seeds": 6, "mean": mean, "mean_low": mean - 1}
+            {
+                "level": name,
+                "n": 12,
+                "lost": 0,
+                "seeds": 6,
+                "settings": 2,
+                "distinct": 12,
+                "mean": mean,
+                "mean_low": mean - 1,
+            }
             | {"mean_high": mean + 1, "iqm": mean + 0.1, "iqm_low": mean - 0.7, "iqm_high": mean + 0.8}
             for name, mean in (("few", 10.0), ("all", 7.0), ("none", 6.5))
         ]

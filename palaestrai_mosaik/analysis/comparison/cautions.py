@@ -145,7 +145,7 @@ def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) ->
     tested = pairs.loc[pairs["p"].notna()]
     smallest = tested["p_least"].max() * len(tested)
     if smallest > 0.05:
-        worst = tested.loc[tested["p_least"].idxmax()]
+        worst = tested.sort_values("p_least").iloc[-1]
         what = "seed" if paired else "run"
         found.append(
             f"with {int(worst['units'])} {what}{'' if worst['units'] == 1 else 's'}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"

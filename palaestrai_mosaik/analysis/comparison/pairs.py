@@ -62,16 +62,21 @@ class Sides:
     @property
     def turned(self) -> Sides:
         """The same with all signs turned, so that what was lower is higher."""
-        rows = self.rows and tuple(replace(side, values=-side.values) for side in self.rows)
-        return replace(self, a=[-x for x in self.a], b=[-y for y in self.b], rows=rows)
+        return self._with([-x for x in self.a], [-y for y in self.b])
 
     @property
     def levelled(self) -> Sides:
         """The same with values made equal that differ by rounding only: ranks would tell them apart."""
         every = levelled(np.concatenate([*self.a, *self.b]))
         parts = np.split(every, np.cumsum([len(one) for one in (*self.a, *self.b)])[:-1])
-        rows = self.rows and tuple(replace(x, values=own) for x, own in zip(self.rows, parts, strict=True))
-        return replace(self, a=parts[: len(self.a)], b=parts[len(self.a) :], rows=rows)
+        return self._with(parts[: len(self.a)], parts[len(self.a) :])
+
+    def _with(self, a: list[FloatArray], b: list[FloatArray]) -> Sides:
+        rows = None
+        if self.rows:
+            # without a shared setting, all runs of a side are of one
+            rows = replace(self.rows[0], values=a[0]), replace(self.rows[1], values=b[0])
+        return replace(self, a=a, b=b, rows=rows)
 
 
 def _difference(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -226,7 +231,7 @@ def _paired_row(both: Sides, options: Options, generator: Any) -> dict[str, Any]
         **{"effect": effects.cohens_dz(seeds), "effect_name": "Cohen's dz"},
         "rank_effect": effects.rank_biserial(seeds),
         "rank_effect_name": "rank-biserial correlation",
-        **{"test": test, "p": p, "p_least": smallest_signed_rank(np.count_nonzero(seeds))},
+        **{"test": test, "p": p, "p_least": smallest_signed_rank(int(np.count_nonzero(seeds)))},
     }
 
 

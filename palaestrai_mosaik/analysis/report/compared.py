@@ -23,6 +23,8 @@ from .svg import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
+#: the best of levels that are equal
+_TIE = "(tie)"
 TITLES = {"iqm": "interquartile mean", "mean": "mean"}
 
 
@@ -113,10 +115,11 @@ class Compared:
         """Return what a difference of 1 is, relative to the mean of the pair's second level.
 
         The mean is that over the settings of both, and taken as known. NaN where its interval
-        holds 0: nothing can be measured by it.
+        holds 0: nothing can be measured by it. (Of runs that all gave one value, the mean is that.)
         """
         level = self.told.levels.set_index("level").loc[pair["b"]]
-        if not level["mean_low"] * level["mean_high"] > 0:
+        constant = level["n"] > 1 and level["distinct"] == 1
+        if not constant and not level["mean_low"] * level["mean_high"] > 0:
             return math.nan
         means = self.means()
         known = means[[pair["a"], pair["b"]]].dropna()
@@ -147,7 +150,7 @@ class Compared:
         names = list(means.columns)
         taken = set(found)
         for name, values in (
-            ("best", [self._best(row) for _, row in means.iterrows()]),
+            ("best", [self._best(row) or _TIE * int(row.count() > 1) for _, row in means.iterrows()]),
             ("fewest runs", counts.min(axis=1).fillna(0).astype(int).tolist()),
             ("fewest seeds", [self.seeds(*names, setting=setting) for setting in self.settings]),
         ):
@@ -161,7 +164,7 @@ class Compared:
         return {str(setting): self._best(row) for setting, row in shared.iterrows()}
 
     def _best(self, means: pd.Series[float]) -> str:
-        """Return the level with the best of ``means``, nothing where the first ones are alike."""
+        """Return the level with the best of ``means``, nothing where the first ones are equal."""
         told = (self.sign * means.dropna()).sort_values(ascending=False, kind="stable")
         if len(told) < 2 or math.isclose(told.iloc[0], told.iloc[1], rel_tol=1e-9):
             return ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
 
 from .bars import MOST_DOTS, intervals
 from .compared import TITLES, Compared
 from .lines import line_panel
-from .markup import Safe, slug, tag
+from .markup import Safe, count, number, slug, tag
 from .sections import MOST_BARS, POINTWISE, Part, figure, notices, remarks
 from .svg import legend
 from .tables import Table
@@ -17,7 +21,7 @@ _SHARE = (0.0, 1.0)
 
 # What is shown of the tables of a comparison; their files have all columns.
 _OF_LEVELS = (
-    *("level", "n", "seeds", "lost", "iqm", "iqm_low", "iqm_high"),
+    *("level", "n", "seeds", "lost", "settings", "distinct", "iqm", "iqm_low", "iqm_high"),
     *("mean", "mean_low", "mean_high", "median", "std"),
 )
 _OF_PAIRS = (
@@ -35,7 +39,14 @@ def comparison(data: Compared, place: int) -> Iterator[Part]:
     # what was lost comes before any result
     yield Table(f"{identity}-lost", f"Runs of each level, {named}", data.losses())
     yield from notices(told.warnings)
-    yield figure(_caption(data), *_panels(data, identity), key=_key(data))
+    if told.constant is None:
+        yield figure(_caption(data), *_panels(data, identity), key=_key(data))
+    else:
+        # an axis would have nothing to show but one place, and what is beside it would look like much
+        runs = count(int(told.levels["n"].sum()), "run")
+        yield tag(
+            "p", f"All {runs} gave {number(told.constant, 6)}; there is nothing to draw.", class_="quiet"
+        )
     yield from remarks(told.notes)
     levels = told.levels.assign(seeds=[data.seeds(str(level)) for level in told.levels["level"]])
     yield Table(f"{identity}-levels", named, levels, columns=_OF_LEVELS)
@@ -46,7 +57,7 @@ def comparison(data: Compared, place: int) -> Iterator[Part]:
     if len(told.pairs):
         yield Table(f"{identity}-pairs", f"Pairs in {named}", data.pairs(), columns=_OF_PAIRS)
         yield tag("p", _of_pairs(data), class_="quiet")
-    if len(told.profiles):
+    if len(told.profiles) and told.constant is None:
         title = f"Performance profiles of {told.outcome}"
         yield Table(f"{identity}-profiles", title, told.profiles, most=0)
 
@@ -58,11 +69,14 @@ def _panels(data: Compared, identity: str) -> Iterator[Safe]:
         yield intervals(
             f"{identity}-{statistic}",
             f"{TITLES[statistic].capitalize()} of {told.outcome}",
-            [(str(row["level"]), mark_of(row, statistic)) for row in levels],
+            [(_named(data, row), mark_of(row, statistic)) for row in levels],
             told.outcome,
+            ends=_whole(levels, statistic),
             single=[data.dots(statistic, str(row["level"])) for row in levels],
         )
-    pairs = told.pairs.head(MOST_BARS).to_dict("records")
+    # what is equal needs no picture
+    drawn = told.pairs[told.pairs["test"] != NO_DIFFERENCE] if len(told.pairs) else told.pairs
+    pairs = drawn.head(MOST_BARS).to_dict("records")
     if pairs and told.pairs["difference"].notna().any():
         yield intervals(
             f"{identity}-difference",
@@ -88,6 +102,21 @@ def _panels(data: Compared, identity: str) -> Iterator[Safe]:
         yield line_panel(f"{identity}-profiles", title, told.profiles, columns, labels, share=True)
 
 
+def _named(data: Compared, row: Mapping[Any, Any]) -> str:
+    """Return the name of a level, with its settings where these are not those of all levels."""
+    name = str(row["level"])
+    if data.told.equal_settings or not row["n"]:
+        return name
+    return f"{name} ({int(row['settings'])} of {len(data.settings)} settings)"
+
+
+def _whole(levels: Sequence[Mapping[Any, Any]], statistic: str) -> tuple[float, ...]:
+    """Return 0 as an end of the axis where no level varies: any difference would fill a zoomed one."""
+    varies = any(math.isfinite(mark_of(row, statistic).low) for row in levels)
+    constant = any(row["n"] > 1 and row["distinct"] == 1 for row in levels)
+    return (0.0,) if constant and not varies else ()
+
+
 def _key(data: Compared) -> Safe | None:
     profiles = data.told.profiles
     return legend(list(dict.fromkeys(map(str, profiles["level"])))) if len(profiles) else None
@@ -106,6 +135,10 @@ def _caption(data: Compared) -> str:
         )
     else:
         said += "Dots: one for each seed."
+    if ((told.levels["n"] > 1) & (told.levels["distinct"] == 1)).any():
+        said += " No interval: all runs of the level gave one value."
+    if not told.equal_settings:
+        said += " The levels have runs in unequal settings, so they do not compare here."
     if told.options.common_seeds and not told.paired:
         said += " Differences have none, because runs are not paired."
     if told.levels["n"].max() > MOST_DOTS:

@@ -11,12 +11,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from palaestrai_mosaik.analysis.comparison.resampling import distinct
+
 from .bars import Mark
 from .data import ReportData
 from .indices import IRRELEVANT, Method, leading_method, marks, method_of, pair_marks, players, ranked
 from .markup import Name, Sentence, listed, number, percent
 from .shares import SMALL, share, shares, too_small
-from .verdict import caution, verdicts
+from .verdict import caution, constant, lost, verdicts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +32,13 @@ def headline(data: ReportData) -> list[tuple[str, list[Sentence]]]:
     """Return, for each outcome, what the results say."""
     answers = []
     for outcome in data.outcomes:
+        values = data.runs[outcome].to_numpy(float)
+        values = values[np.isfinite(values)]
+        if len(values) > 1 and distinct(values) == 1:
+            answers.append(
+                (outcome, [*lost(data, outcome), constant(outcome, len(values), float(values[0]))])
+            )
+            continue
         found = [*_sensitivity(data, outcome), *verdicts(data, outcome)]
         if not found and data.runs[outcome].notna().any():
             found.append(_spread(data, outcome))

@@ -6,8 +6,11 @@ Sizes of effects come before p values; levels that are not told apart are never 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
+from palaestrai_mosaik.analysis.comparison.resampling import distinct
 
 from .bars import Mark
 from .compared import TITLES, Compared
@@ -42,21 +45,64 @@ def _comparison(data: Compared) -> Iterator[Sentence]:
         return
     cautions = {text: caution(text) for text in told.warnings}
     yield from (found for text, found in cautions.items() if text.startswith(_LOST))
+    if told.constant is not None:
+        yield constant(told.outcome, int(told.levels["n"].sum()), told.constant)
+        return
+    if told.equal_settings:
+        yield from _first(data, ordered)
+    else:
+        yield _unranked(data)
+    yield from _pairs(data)
+    yield from (found for text, found in cautions.items() if not text.startswith(_LOST))
+
+
+def constant(outcome: str, runs: int, value: float) -> Sentence:
+    """Return that all runs gave one value: nothing can be said of what it depends on."""
+    return (
+        f"All {count(runs, 'run')} gave the same ",
+        Name(outcome),
+        f", {number(value, 6)}: there is nothing to compare or to explain.",
+    )
+
+
+def _first(data: Compared, ordered: pd.DataFrame) -> Iterator[Sentence]:
+    """Say which level is the first, or which are."""
+    told, statistic = data.told, data.statistic
     best = ordered.iloc[0]
     level = str(best["level"])
     word = "best" if told.options.better else "highest"
-    runs = f"{count(int(best['n']), 'run')} of {count(data.seeds(level), 'seed')}"
-    yield (
-        f"Of {' and '.join(told.by)}, ",
-        Name(level),
-        f" has the {word} {TITLES[data.statistic]} of ",
-        Name(told.outcome),
-        f": {mark_of(best, data.statistic)} over {runs}.",
-    )
+    of = f" {TITLES[statistic]} of ", Name(told.outcome)
+    values = ordered[statistic].to_numpy(float)
+    leaders = ordered["level"].astype(str)[[distinct(values[[0, i]]) == 1 for i in range(len(values))]]
+    if len(leaders) > 1:
+        same = f": {number(float(values[0]), 3)}. None of them is ahead."
+        if len(leaders) == len(ordered):
+            yield f"All {len(ordered)} levels of {' and '.join(told.by)} have the same", *of, same
+        else:
+            names = listed([Name(name) for name in leaders])
+            yield f"Of {' and '.join(told.by)}, ", *names, f" share the {word}", *of, same
+        return
+    seeds = count(data.seeds(level), "seed")
+    value = f"{mark_of(best, statistic)} over {count(int(best['n']), 'run')} of {seeds}"
+    if best["n"] > 1 and best["distinct"] == 1:
+        value = f"{number(float(best[statistic]), 3)} in all {count(int(best['n']), 'run')} of {seeds}"
+    yield f"Of {' and '.join(told.by)}, ", Name(level), f" has the {word}", *of, f": {value}."
     yield from _losses(data, level)
     yield from _by_setting(data, level)
-    yield from _pairs(data)
-    yield from (found for text, found in cautions.items() if not text.startswith(_LOST))
+
+
+def _unranked(data: Compared) -> Sentence:
+    """Say that levels with runs in unequal settings have no order."""
+    told = data.told
+    shared = len(told.shared_settings)
+    return Caution(
+        (
+            f"The levels of {' and '.join(told.by)} have runs in unequal settings, of which {shared} of "
+            f"{len(data.settings)} are common to all of them: their {TITLES[data.statistic]}s of ",
+            Name(told.outcome),
+            " do not compare, so none is called the best. Pairs are compared in the settings that both have.",
+        )
+    )
 
 
 def caution(text: str) -> Caution:
@@ -96,8 +142,10 @@ def _by_setting(data: Compared, level: str) -> Iterator[Sentence]:
     turned = [f"{setting}: {name}" for setting, name in best.items() if name not in ("", level)]
     word = "better" if data.told.options.better else "higher"
     all_ = count(len(best), "setting")
+    ties = sum(name == "" for name in best.values())
     if not turned:
-        yield (f"Another level has a {word} mean in none of the {all_} in which it can be compared.",)
+        same = f"; in {ties} of them, another has the same" if ties else ""
+        yield (f"Another level has a {word} mean in none of the {all_} in which it can be compared{same}.",)
         return
     more = f"; and {len(turned) - _MOST_SETTINGS} more" if len(turned) > _MOST_SETTINGS else ""
     text = f"Not everywhere: in {len(turned)} of {all_} another level has the {word} mean"
@@ -107,7 +155,9 @@ def _by_setting(data: Compared, level: str) -> Iterator[Sentence]:
 def _pairs(data: Compared) -> Iterator[Sentence]:
     """Say which levels differ; the verdict is that of the test, corrected for the pairs of the comparison."""
     pairs = data.told.pairs
-    pairs = pairs.dropna(subset=["difference", "p_holm"]) if len(pairs) else pairs
+    pairs = pairs.dropna(subset=["difference"]) if len(pairs) else pairs
+    yield from _untested(pairs, data)
+    pairs = pairs.dropna(subset=["p_holm"]) if len(pairs) else pairs
     if pairs.empty:
         return
     ordered = pairs.sort_values(["p_holm", "a", "b"], kind="stable")
@@ -123,13 +173,35 @@ def _pairs(data: Compared) -> Iterator[Sentence]:
     for pair in alike[:_MOST_PAIRS]:
         difference = mark_of(pair, "difference")
         parts.append((Name(pair["a"]), " less ", Name(pair["b"]), f" is {difference}{_relative(pair, data)}"))
-    rest = f"; and {len(alike) - _MOST_PAIRS} more" if len(alike) > _MOST_PAIRS else ""
     least = f"smallest p\xa0{_p(alike[0])}" if len(alike) > 1 else f"p\xa0{_p(alike[0])}"
     yield (
         f"Not told apart ({least} after Holm's correction), which is not the same as equal: ",
-        *(text for i, part in enumerate(parts) for text in ((("; ",) if i else ()) + part)),
-        f"{rest}.",
+        *_joined(parts, len(alike)),
+        ".",
     )
+
+
+def _untested(pairs: pd.DataFrame, data: Compared) -> Iterator[Sentence]:
+    """Say which pairs are identical, and which have one seed only."""
+    rows = pairs[pairs["p_holm"].isna()].to_dict("records") if len(pairs) else []
+    same = [row for row in rows if row["test"] == NO_DIFFERENCE]
+    if same:
+        names = [(Name(row["a"]), " and ", Name(row["b"])) for row in same[:_MOST_PAIRS]]
+        yield "No test, because their runs gave the same: ", *_joined(names, len(same)), "."
+    others = [row for row in rows if row["test"] != NO_DIFFERENCE]
+    if others:
+        parts: list[Sentence] = [
+            (Name(row["a"]), " less ", Name(row["b"]), f" is {mark_of(row, 'difference')}")
+            for row in others[:_MOST_PAIRS]
+        ]
+        text = "No test, because one seed cannot tell what a level does from what the seed does: "
+        yield Caution((text, *_joined(parts, len(others)), "."))
+
+
+def _joined(parts: Sequence[Sentence], count: int) -> Sentence:
+    """Return the first parts, and how many more there are."""
+    rest = (f"; and {count - len(parts)} more",) if count > len(parts) else ()
+    return *(text for i, part in enumerate(parts) for text in ((("; ",) if i else ()) + part)), *rest
 
 
 def _pair(pair: Mapping[Any, Any], data: Compared) -> Sentence:
@@ -171,6 +243,12 @@ def mark_of(row: Mapping[Any, Any] | pd.Series[Any], statistic: str) -> Mark:
     """Return the value of ``statistic`` of a row with its interval, where it has one."""
     low, high = (float(row.get(f"{statistic}_{end}", math.nan)) for end in ("low", "high"))
     return Mark(float(row[statistic]), low, high)
+
+
+def lost(data: ReportData, outcome: str) -> Iterator[Sentence]:
+    """Yield what the comparisons of ``outcome`` lost, each once."""
+    told = (text for one in data.comparisons if one.told.outcome == outcome for text in one.told.warnings)
+    yield from (caution(text) for text in dict.fromkeys(told) if text.startswith(_LOST))
 
 
 def count_tests(data: ReportData) -> str | None:
