@@ -373,7 +373,7 @@ def _can_end_episode(condition: TerminationCondition) -> bool:
 def _can_end_phase(condition: TerminationCondition, phase: PhaseSpec) -> bool:
     """Whether the condition could end ``phase``, which gives no number of episodes."""
     if not condition.of_run:
-        return isinstance(condition, AgentObjectiveTerminationCondition) and condition.can_end_phase(None)
+        return isinstance(condition, AgentObjectiveTerminationCondition) and bool(condition.ends_phase)
     return condition.can_end_phase(None) or _ends_by_evaluations(condition, phase)
 
 

@@ -265,7 +265,7 @@ class AgentObjectiveTerminationCondition(TerminationCondition):
         return SimulationFlowControl.CONTINUE
 
     def can_end_phase(self, episodes: int | None) -> bool:
-        return bool(self.ends_phase) or (self.of_run and bool(self.phase))
+        return bool(self.ends_phase or self.phase)
 
     @staticmethod
     def _holds(thresholds: Mapping[int, float], values: npt.NDArray[np.float64]) -> bool:

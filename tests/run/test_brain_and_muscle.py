@@ -135,11 +135,13 @@ def told(doc: Any) -> tuple[list[str], list[str]]:
 
 
 def test_a_test_with_a_model_that_does_not_reach_the_muscle_is_warned_of() -> None:
-    problems, warnings = told(document(phase(WORLD, [agent("a")]), later("test")))
+    deaf = agent("a", muscle=named(f"{HERE}:Getting"))
+    problems, warnings = told(document(phase(WORLD, [deaf]), later("test")))
     assert problems == []
     (warning,) = warnings
-    assert "DummyMuscle has no prepare_model to take it: it acts with initial values" in warning
-    assert told(document(phase(WORLD, [agent("a")]), later("train"))) == ([], [])
+    assert "Getting has no prepare_model to take it: it acts with initial values" in warning
+    assert told(document(phase(WORLD, [deaf]), later("train"))) == ([], [])
+    assert told(document(phase(WORLD, [agent("a")]), later("test"))) == ([], [])
 
 
 def test_a_model_that_nobody_can_load_is_told_before_the_first_phase() -> None:
@@ -150,6 +152,13 @@ def test_a_model_that_nobody_can_load_is_told_before_the_first_phase() -> None:
     ):
         execute(doc)
     assert Getting.known_as == []
+
+
+def test_the_dummy_muscle_counts_on_in_a_test(tmp_path: Any) -> None:
+    counting = named(f"{DUMMY}:DummyMuscle", count_upwards=True)
+    with Store(tmp_path) as store:
+        execute(document(phase(WORLD, [agent("a", count=1, muscle=counting)]), later("test")), store=store)
+        assert store.steps("latest", phase=1)["setpoint.myenv.0"].tolist() == [3, 3, 3]
 
 
 def test_a_base_is_looked_into_before_the_store(tmp_path: Any) -> None:

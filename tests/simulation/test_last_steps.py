@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from support.documents import agent, document, environment, phase
 
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.agent.library.dummy import DummyMuscle
+from palaestrai_mosaik.errors import RunInterrupted, SimulatorError
 from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.scenario import Agent
 from palaestrai_mosaik.types import Box
 
@@ -141,6 +145,33 @@ def test_a_simulator_in_another_process_has_the_time_to_finalize(tmp_path):
     slow = described(into, ("events",), events={"writing": 1.0})
     execute(document(phase([slow], [watching()])))
     assert written(into["events"]) == [expected["events"]]
+
+
+def test_a_finalize_that_fails_in_another_process_fails_the_run(tmp_path):
+    into = folders(tmp_path)
+    full = described(into, ("events",), events={"writing": -1.0})
+    with pytest.raises(
+        SimulatorError, match=r"'0-co-events' ended with exit status 1 .*did its finalize fail"
+    ):
+        execute(document(phase([full], [watching()], episodes=2)))
+    assert len(written(into["samples"])) == 1
+
+
+def test_nobody_waits_for_a_finalize_after_ctrl_c(tmp_path):
+    into = folders(tmp_path)
+    slow = described(into, ("events",), events={"writing": 100.0})
+    interrupt = Interrupt()
+
+    def press() -> None:
+        while not any(into["samples"].iterdir()):
+            time.sleep(0.05)
+        interrupt.request()
+
+    threading.Thread(target=press, daemon=True).start()
+    started = time.monotonic()
+    with pytest.raises(RunInterrupted):
+        execute(document(phase([slow], [watching()], episodes=2)), interrupt=interrupt)
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -72,7 +72,8 @@ class Gauge(One):
 class Recorder(One):
     """Writes time and inputs of its steps into a new file in ``folder``, once it is finalized.
 
-    With a ``step_size``, it steps of its own accord; a step takes ``delay`` seconds, to write ``writing`` seconds.
+    With a ``step_size``, it steps of its own accord; a step takes ``delay`` seconds, to write ``writing`` seconds
+    (negative: it fails).
     """
 
     out = None
@@ -92,6 +93,8 @@ class Recorder(One):
         return None if self.step_size is None else time + self.step_size
 
     def finalize(self):
+        if self.writing < 0:
+            raise OSError("no space left on device")
         clock.sleep(self.writing)
         with open(f"{self.folder}/{clock.time_ns()}.json", "w") as file:
             json.dump(self.rows, file)

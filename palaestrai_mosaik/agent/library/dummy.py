@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from io import BytesIO
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper
 from palaestrai_mosaik.agent.memory import Memory
 from palaestrai_mosaik.errors import BrainDumpError
-from palaestrai_mosaik.types import ActuatorInformation, Discrete, SensorInformation, Space
+from palaestrai_mosaik.types import ActuatorInformation, Discrete, Mode, SensorInformation, Space
 
 
 class DummyBrain(Brain):
@@ -34,11 +34,7 @@ class DummyBrain(Brain):
         return self.count
 
     def load(self) -> None:
-        content = BrainDumper.load_brain_dump(self._dumpers).read()
-        try:
-            self.count = int(json.loads(content)["count"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise BrainDumpError(f"the dump of dummy brain {self.name!r} is damaged: {error!r}") from error
+        self.count = _count_in(BrainDumper.load_brain_dump(self._dumpers), self.name)
 
     def store(self) -> None:
         BrainDumper.store_brain_dump(BytesIO(json.dumps({"count": self.count}).encode()), self._dumpers)
@@ -74,8 +70,21 @@ class DummyMuscle(BatchMuscle):
             return space.start + self.iter % space.n
         return space.sample(rng)
 
+    def prepare_model(self) -> None:
+        """In a test, count on from where the brain stopped; in train mode, the brain's updates tell."""
+        if self.mode is Mode.TEST:
+            self.iter = _count_in(self.load(), self.uid)
+
     def update(self, update: Any) -> None:
         self.iter = update
+
+
+def _count_in(dump: BinaryIO, name: str) -> int:
+    """Return the count in what a dummy brain has stored."""
+    try:
+        return int(json.loads(dump.read())["count"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrainDumpError(f"the dump of dummy brain {name!r} is damaged: {error!r}") from error
 
 
 class DummyObjective(BatchObjective):
