@@ -16,8 +16,9 @@ import os
 import pkgutil
 import re
 import sys
+import sysconfig
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -29,6 +30,8 @@ OURS = "palaestrai_mosaik"
 #: that run already and are reached over the network
 COMMANDS, CONNECTIONS = "cmd:", "connect:"
 
+#: where files lie that no user has written
+_LIBRARIES = (os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 _IDENTIFIER = r"[^\W\d]\w*"
 _MODULE = re.compile(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*")
 
@@ -171,6 +174,35 @@ def import_module(module_name: str, *, ours: bool = True) -> Any:
 def importable(package: str) -> bool:
     """Whether there is a package or module of this name."""
     return importlib.util.find_spec(package) is not None
+
+
+def needed(error: ImportError) -> str:
+    """Return what an import needs that has raised ``error``: a module, or else what the error says itself."""
+    return error.name or f"what cannot be imported ({error})"
+
+
+def misfit(maker: Callable[..., Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Return why ``maker`` does not take ``kwargs``, ``None`` where it does or does not tell what it takes."""
+    try:
+        signature = inspect.signature(maker)
+    except (TypeError, ValueError):  # some are written in C
+        return None
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def raised_at(error: BaseException) -> str:
+    """Return an error of users' code on one line, with the file and line of theirs that is nearest to it."""
+    first: BaseException = error
+    while first.__cause__ is not None or first.__context__ is not None:
+        first = first.__cause__ or first.__context__  # type: ignore[assignment]
+    frames = traceback.extract_tb(first.__traceback__)
+    users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
+    place = f" ({users[-1].filename}:{users[-1].lineno})" if users else ""
+    return f"{type(first).__name__}: {first}{place}"
 
 
 def traceback_of(error: BaseException) -> str:

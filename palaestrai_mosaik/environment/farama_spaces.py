@@ -5,7 +5,7 @@ Needs the extra ``rl`` (or Gymnasium alone): ``pip install palaestrai-mosaik[rl]
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.importing import needed
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,
@@ -29,7 +30,7 @@ from .environment import FloatVector
 try:
     from gymnasium import spaces
 except ImportError as error:
-    raise ImportError(f"this environment needs {error.name}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this environment needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,29 @@ def nearest_to_zero(space: Space) -> Any:
     return space.unflatten(np.clip(0.0, space.flat_low, space.flat_high))
 
 
+def plain_info(info: Mapping[str, Any], without: str | None = None) -> dict[str, Any]:
+    """Return what of an info can be stored: words, numbers, arrays and lists of them, and mappings to them.
+
+    ``without`` names an entry that is left out.
+    """
+    found: dict[str, Any] = {}
+    for key, value in info.items():
+        if key == without:
+            continue
+        if isinstance(value, Mapping):
+            inner = plain_info(value)
+            if inner:
+                found[str(key)] = inner
+        elif isinstance(value, (bool, int, float, str, np.ndarray, np.number, np.bool_, list, tuple)):
+            try:
+                array = np.asarray(value)
+            except ValueError:  # a list of lists of different lengths
+                continue
+            if array.dtype.kind in "biufU":
+                found[str(key)] = array.tolist()
+    return found
+
+
 def _put(action: Any, way: tuple[str | int, ...], value: Any) -> Any:
     """Put ``value`` at its place in ``action``, whose ``Dict`` and ``Tuple`` spaces are dicts."""
     if not way:
@@ -152,7 +176,10 @@ def _put(action: Any, way: tuple[str | int, ...], value: Any) -> Any:
 
 def _with_tuples(action: Any, space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Dict):
-        return {key: _with_tuples(action[key], entry) for key, entry in space.spaces.items()}
+        # (of an entry that is empty itself there is no actuator)
+        given = {} if action is None else action
+        return {key: _with_tuples(given.get(key), entry) for key, entry in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(_with_tuples(action[i], entry) for i, entry in enumerate(space.spaces))
+        given = {} if action is None else action
+        return tuple(_with_tuples(given.get(i), entry) for i, entry in enumerate(space.spaces))
     return action

@@ -11,15 +11,19 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import import_module, limit, refusal
+from palaestrai_mosaik.importing import import_module, limit, misfit, needed, raised_at, refusal
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
-from .farama_spaces import Action, actuators_of, parts_of, reward, sensors_of
+from .farama_spaces import Action, actuators_of, parts_of, plain_info, reward, sensors_of
 
 try:
     import gymnasium
 except ImportError as error:
-    raise ImportError(f"this environment needs {error.name}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this environment needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
+
+
+#: keywords that ``gymnasium.make`` takes itself
+_OF_MAKE = ("max_episode_steps", "disable_env_checker", "vector_kwargs")
 
 
 class GymnasiumEnvironment(Environment):
@@ -27,7 +31,8 @@ class GymnasiumEnvironment(Environment):
 
     An observation is the sensor ``observation``, an action the actuator ``action``; an entry of a
     ``Dict`` or ``Tuple`` is one of its own (``observation.<key>``, ``observation.<index>``). The
-    reward is ``reward``. One tick is one step. Every episode begins with a reset that is seeded from
+    reward is ``reward``. What of its ``info`` are words, numbers and arrays is in the world's state as ``info``,
+    and in that of :func:`~palaestrai_mosaik.make`. One tick is one step. Every episode begins with a reset that is seeded from
     :attr:`rng`. Until an agent sets an actuator, it is 0 or whatever of its space is nearest to it.
     """
 
@@ -51,19 +56,20 @@ class GymnasiumEnvironment(Environment):
 
     def reset(self) -> EnvironmentState:
         assert self._world is not None
-        observation, _ = self._world.reset(seed=int(self.rng.integers(2**31)))
-        return EnvironmentState(self._readings(observation), (0.0,))
+        observation, info = self._world.reset(seed=int(self.rng.integers(2**31)))
+        return EnvironmentState(self._readings(observation), (0.0,), world_state=_told(info))
 
     def step(self, setpoints: FloatVector) -> EnvironmentState:
         assert self._world is not None
         action = self._action.compose(setpoints, self.uid)
-        observation, gain, terminated, truncated, _ = self._world.step(action)
+        observation, gain, terminated, truncated, info = self._world.step(action)
         return EnvironmentState(
             self._readings(observation),
             (float(gain),),
             terminated=bool(terminated),
             # both at once are possible; a world that has ended is not cut off
             truncated=bool(truncated and not terminated),
+            world_state=_told(info),
         )
 
     def shutdown(self) -> None:
@@ -73,7 +79,13 @@ class GymnasiumEnvironment(Environment):
 
     def _readings(self, observation: Any) -> FloatVector:
         parts = [part.read(observation) for part in self._observed]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
+
+
+def _told(info: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what is stored of an info, ``None`` where it says nothing."""
+    plain = plain_info(info)
+    return {"info": plain} if plain else None
 
 
 def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -88,10 +100,22 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         raise ContractError(f"environment {id!r} cannot be imported: {error}") from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise ContractError(f"environment {id!r} needs what is not installed: {error}") from error
-    except TypeError as error:
-        raise ContractError(f"environment {id!r} does not take these kwargs: {error}") from error
-    except (gymnasium.error.Error, ValueError) as error:
+    except gymnasium.error.Error as error:
         raise ContractError(f"environment {id!r} cannot be made: {error}") from error
+    except Exception as error:
+        misfits = _misfit(id, kwargs) if isinstance(error, TypeError) else None
+        if misfits is not None:
+            raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
+        raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
+
+
+def _misfit(id: str, kwargs: Mapping[str, Any]) -> str | None:
+    """Return why what makes the environment does not take ``kwargs``, if that is so."""
+    spec = gymnasium.spec(id)
+    origin = spec.entry_point
+    maker: Any = gymnasium.envs.registration.load_env_creator(origin) if isinstance(origin, str) else origin
+    own = {key: value for key, value in kwargs.items() if key not in _OF_MAKE}
+    return None if maker is None else misfit(maker, {**spec.kwargs, **own})
 
 
 def _check_allowed(id: str) -> None:

@@ -12,16 +12,26 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
+from palaestrai_mosaik.importing import needed
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
-from .farama_spaces import Action, Part, actuators_of, nearest_to_zero, parts_of, reward, sensors_of
+from .farama_spaces import (
+    Action,
+    Part,
+    actuators_of,
+    nearest_to_zero,
+    parts_of,
+    plain_info,
+    reward,
+    sensors_of,
+)
 from .pettingzoo_games import AEC, PARALLEL, Agent, Game, TurnGame, make_game
 
 try:
     from gymnasium import spaces
 except ImportError as error:
-    raise ImportError(f"this environment needs {error.name}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this environment needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
 
 #: the entry of an observation, or of an info, that says which actions are allowed
 MASK = "action_mask"
@@ -44,15 +54,18 @@ class Seat:
         #: its actions, if they are numbered: the first one, and how many
         self.first, self.count = (numbered.start, numbered.n) if isinstance(numbered, Discrete) else (0, 0)
         #: the mask comes with the infos
-        self.masked = masked and self.count > 0
         self._has_mask = self.count > 0 and any(part.way == (MASK,) for part in self.parts)
+        # (where it is in both, as hanabi_v5 has it, it is that of the observation)
+        self.masked = masked and self.count > 0 and not self._has_mask
         alive = SensorInformation(0, Discrete(2), f"{self.uid}.alive")
         self.sensors = sensors_of(self.parts)
         if self.masked:
             allowed = MultiBinary(self.count)
             self.sensors.append(SensorInformation(np.ones(allowed.shape), allowed, f"{self.uid}.{MASK}"))
         self.sensors.append(alive)
-        self._idle = np.concatenate([p.ours.flatten(nearest_to_zero(p.ours)) for p in self.action.parts])
+        self._idle = np.concatenate(
+            [np.empty(0), *(p.ours.flatten(nearest_to_zero(p.ours)) for p in self.action.parts)]
+        )
         self.begin()
 
     def begin(self) -> None:
@@ -235,7 +248,7 @@ class PettingZooEnvironment(Environment):
             self._seats[agent].see(seen, game.infos.get(agent, {}))
         for agent, gain in game.gains.items():
             self._seats[agent].due += gain
-        infos = {str(agent): _plain(info) for agent, info in game.infos.items()}
+        infos = {str(agent): plain_info(info, without=MASK) for agent, info in game.infos.items()}
         return {agent: info for agent, info in infos.items() if info}
 
     def _state(self, infos: Mapping[str, Any]) -> EnvironmentState:
@@ -261,12 +274,3 @@ def _observed(agent: str, space: spaces.Space[Any]) -> Iterator[Part]:
     for key, entry in space.spaces.items():
         name = key if key in ("observation", MASK) else f"observation.{key}"
         yield from parts_of(f"{agent}.{name}", entry, (key,))
-
-
-def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of an agent's info can be stored: words, numbers and arrays of them."""
-    simple = (bool, int, float, str, np.ndarray, np.number, np.bool_)
-    found = {
-        key: np.asarray(value) for key, value in info.items() if key != MASK and isinstance(value, simple)
-    }
-    return {str(key): value.tolist() for key, value in found.items() if value.dtype.kind in "biufU"}

@@ -14,13 +14,13 @@ from types import ModuleType
 from typing import Any
 
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import check_origin, import_module, limit, refusal
+from palaestrai_mosaik.importing import check_origin, import_module, limit, misfit, needed, raised_at, refusal
 
 try:
     import pettingzoo
     from pettingzoo import AECEnv, ParallelEnv
 except ImportError as error:
-    raise ImportError(f"this environment needs {error.name}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this environment needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
 
 PARALLEL, AEC = "parallel", "aec"
 
@@ -136,10 +136,11 @@ def make_game(id: str, kwargs: Mapping[str, Any], api: str | None) -> Game:
         made = maker(**kwargs)
     except ImportError as error:
         raise ContractError(f"game {id!r} needs what is not there: {error}") from error
-    except TypeError as error:
-        raise ContractError(f"game {id!r} does not take these kwargs: {error}") from error
-    except (AssertionError, ValueError) as error:
-        raise ContractError(f"game {id!r} cannot be made with {dict(kwargs)}: {error}") from error
+    except Exception as error:
+        misfits = misfit(maker, kwargs) if isinstance(error, TypeError) else None
+        if misfits is not None:
+            raise ContractError(f"game {id!r} does not take these kwargs: {misfits}") from error
+        raise ContractError(f"game {id!r} cannot be made with {dict(kwargs)}: {raised_at(error)}") from error
     for kind, theirs, ours in ((PARALLEL, ParallelEnv, ParallelGame), (AEC, AECEnv, TurnGame)):
         if isinstance(made, theirs):
             if api not in (None, kind):

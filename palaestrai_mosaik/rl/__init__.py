@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.importing import needed
+
 try:
     from gymnasium.envs.registration import register, registry
 except ImportError as error:
     raise ImportError(
-        f"run documents as environments need {error.name}: pip install palaestrai-mosaik[rl]"
+        f"run documents as environments need {needed(error)}: pip install palaestrai-mosaik[rl]"
     ) from error
 
 if TYPE_CHECKING:

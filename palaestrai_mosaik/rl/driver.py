@@ -323,6 +323,18 @@ def choose(names: Sequence[str], wanted: str, what: str) -> str:
     return wanted
 
 
+def check_copy(running: bool) -> None:
+    """Raise :class:`ContractError` for a copy, or a pickle, of an environment whose episode is ``running``.
+
+    Simulators cannot be copied, and a copy that began anew would have lost the episode without a word.
+    """
+    if running:
+        raise ContractError(
+            "an episode is running, and a copy or a pickle cannot go on with it: copy before the first reset, after "
+            "the end of an episode, or make another environment of the same document"
+        )
+
+
 def check_options(made_by: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Raise :class:`ContractError` for an option that is no keyword of ``made_by``."""
     parameters = inspect.signature(made_by).parameters.values()

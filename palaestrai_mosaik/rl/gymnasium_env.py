@@ -14,8 +14,17 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.experiment import AgentSpec
 from palaestrai_mosaik.types.vectors import SensorReadings
 
-from .driver import AnyDocument, Options, checked_seed, choose, find_phase, open_store, read_document
-from .session import OBJECTIVE, Session, Turn
+from .driver import (
+    AnyDocument,
+    Options,
+    check_copy,
+    checked_seed,
+    choose,
+    find_phase,
+    open_store,
+    read_document,
+)
+from .session import OBJECTIVE, Session, Turn, add_info
 from .spaces import View
 
 if TYPE_CHECKING:
@@ -54,9 +63,11 @@ class RunEnv(Env[Any, Any], EzPickle):
     An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would
     have in the run; ``reset(seed=s)`` begins at the first episode of the run with that seed. ``info`` has
     ``time`` (mosaik's ticks), and after a step the ``objective`` and all ``rewards`` by name; after a
-    reset, the names of ``sensors`` and ``actuators``.
+    reset, the names of ``sensors`` and ``actuators``. Beside these it has what the info of a Gymnasium environment
+    in the document says (``cost``, ``is_success``); ``infos`` has that by environment.
 
-    A copy, or what comes out of a pickle, is made anew, and begins before its first episode.
+    A copy, or what comes out of a pickle, is made anew, and begins before its first episode. While an episode
+    is running, there is none: :class:`ContractError`.
 
     Raises :class:`DocumentError` where the document cannot be run, :class:`ContractError` for names that it
     does not have and for an agent with several bodies, and :class:`ActionError` for an action outside its
@@ -114,6 +125,12 @@ class RunEnv(Env[Any, Any], EzPickle):
         self.action_space = self._set.space
         self._turn: Turn | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        turn = self._turn
+        check_copy(turn is not None and self.player.name in turn.acting and not self.session.over)
+        state: dict[str, Any] = super().__getstate__()
+        return state
+
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
@@ -126,6 +143,7 @@ class RunEnv(Env[Any, Any], EzPickle):
         turn = self._turn = self.session.reset(seed)
         player = self.player
         info = {"time": turn.time, "sensors": player.sensors.uids, "actuators": player.actuators.uids}
+        add_info(info, player.body)
         return self._seen.value(turn.readings[player.name]), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

@@ -13,17 +13,18 @@ from gymnasium.spaces import Box
 from gymnasium.utils import EzPickle
 
 from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.importing import needed
 from palaestrai_mosaik.types import Discrete
 
-from .driver import AnyDocument, Options, check_options, open_store, read_document
-from .session import OBJECTIVE, Player, Session, Turn
+from .driver import AnyDocument, Options, check_copy, check_options, open_store, read_document
+from .session import OBJECTIVE, Player, Session, Turn, add_info
 from .spaces import View
 
 try:
     from pettingzoo import AECEnv, ParallelEnv
     from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 except ImportError as error:
-    raise ImportError(f"this form needs {error.name}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this form needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
@@ -80,7 +81,7 @@ class RunGame:
     gone; if they begin again within the episode, it sets nothing there.
 
     :attr:`state_space` is that of :meth:`state`, all sensors of all environments. A copy, or what comes out of a
-    pickle, is made anew, and begins before its first episode.
+    pickle, is made anew, and begins before its first episode. While an episode is running, there is none.
 
     Raises :class:`DocumentError` where the document cannot be run, :class:`ContractError` for names that it does
     not have, and :class:`ActionError` for an action outside its space, which has not been made then.
@@ -132,6 +133,11 @@ class RunGame:
             "is_parallelizable": not self.session.taking_turns,
         }
 
+    def __getstate__(self) -> dict[str, Any]:
+        check_copy(bool(self.agents) and not self.session.over)
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return state
+
     def observation_space(self, agent: str) -> Space[Any]:
         """Return the space of an agent's observations; always the same object."""
         return self._seat(agent).seen.space
@@ -158,6 +164,8 @@ class RunGame:
     def _begin(self, seed: int | None) -> Turn:
         turn = self.session.reset(seed)
         self.agents = list(self.possible_agents)
+        for name in self.agents:
+            add_info(turn.infos.setdefault(name, {"time": turn.time}), self._seats[name].player.body)
         self._see(turn)
         return turn
 

@@ -93,6 +93,7 @@ class Player:
                 OBJECTIVE: body.value,
                 "rewards": dict(zip(self.reward_names, body.rewards.tolist(), strict=True)),
             }
+            add_info(turn.infos[name], body)
         out = body.out or turn.over
         if out and not self._out:
             ended = any(port.terminated for port in body.ports)
@@ -124,6 +125,40 @@ class Player:
             # the objective has no value for this row; of a reward that is NaN, nothing is hidden
             return 0.0
         return value
+
+
+def add_info(told: dict[str, Any], body: Body) -> None:
+    """Add to what a player is ``told`` what the environments of its channels say in their infos.
+
+    ``infos`` has those of all that say something, by uid. If it is only one, and about no agent of its own, what it
+    says is also added as it is (``cost``, ``is_success``), but for keys that are there already.
+    """
+    infos: dict[str, Any] = {}
+    direct: Mapping[str, Any] = {}
+    for port in body.ports:
+        state = port.state.world_state if port.state is not None else None
+        if not isinstance(state, Mapping):
+            continue
+        for key in ("info", "infos"):
+            if isinstance(state.get(key), Mapping):
+                infos[port.uid] = _with_arrays(state[key])
+                direct = infos[port.uid] if key == "info" else {}
+    if infos:
+        for key, value in direct.items() if len(infos) == 1 else ():
+            told.setdefault(key, value)
+        told["infos"] = infos
+
+
+def _with_arrays(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored info with arrays again where lists stand for them."""
+    return {
+        key: np.asarray(value)
+        if isinstance(value, list)
+        else _with_arrays(value)
+        if isinstance(value, Mapping)
+        else value
+        for key, value in info.items()
+    }
 
 
 def reward_column(reward: str, names: Sequence[str], who: str) -> int | None:

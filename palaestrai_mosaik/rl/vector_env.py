@@ -25,6 +25,7 @@ from .driver import (
     AnyDocument,
     Driver,
     Options,
+    check_copy,
     check_options,
     checked_seed,
     find_phase,
@@ -117,7 +118,8 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
     ``rewards`` by name, each (num_envs,), with Gymnasium's masks (``_objective``): NaN and false in the step with
     which a copy begins again.
 
-    A copy of it all, or what comes out of a pickle, is made anew, and begins before its first episode.
+    A copy of it all, or what comes out of a pickle, is made anew, and begins before its first episode. While
+    episodes are running, there is none: :class:`ContractError`.
 
     Raises :class:`NoBatch` where a copy would not live through the same as it does alone.
     """
@@ -178,6 +180,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         self._episode = -1
 
     def __reduce__(self) -> tuple[Any, ...]:
+        check_copy(not self._driver.over)
         # as Gymnasium's EzPickle, but what is made anew is what its world ends with
         return partial(type(self), **self._made_with), ()
 

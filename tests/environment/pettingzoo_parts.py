@@ -150,6 +150,16 @@ class Queue(Ladder):
         self.agent_selection = here[self.moves % len(here)]
 
 
+class Told(Ladder):
+    """A ladder with masks in its observations and its infos, as ``hanabi_v5`` has them."""
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Dict({"observation": spaces.Discrete(8), "action_mask": spaces.MultiBinary(4)})
+
+    def observe(self, agent: str) -> Any:
+        return {"observation": super().observe(agent), "action_mask": self.infos[agent]["action_mask"]}
+
+
 class Nameless(ParallelEnv):
     """Does not say who may take part."""
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,10 @@ pytest.importorskip("gymnasium", reason="the extra 'rl' (gymnasium) is not insta
 
 import gymnasium
 from gymnasium import spaces
+from support.documents import document as run_document
+from support.documents import phase
 
+import palaestrai_mosaik
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.experiment import from_mapping
@@ -168,6 +175,163 @@ def test_a_missing_setpoint_is_an_error():
 def test_environments_that_cannot_be_made(id, kwargs, message):
     with pytest.raises(ContractError, match=message):
         GymnasiumEnvironment(id, kwargs).setup()
+
+
+class Broken(Echo):
+    """Has a constructor with a mistake in it."""
+
+    def __init__(self, kind: str = "add"):
+        super().__init__(spaces.Discrete(2))
+        if kind == "add":
+            self.sum = 1 + "1"  # type: ignore[operator]
+        elif kind == "index":
+            self.sum = list(kind)[9]
+        else:
+            self.sum = np.zeros("many")
+
+
+@pytest.mark.parametrize("kind", ["add", "index", "numpy"])
+def test_a_mistake_in_a_constructor_is_shown_where_it_is(kind):
+    gymnasium.register("Broken-v0", Broken)
+    lines = Path(__file__).read_text().splitlines()
+    line = {"add": '1 + "1"', "index": "list(kind)[9]", "numpy": 'np.zeros("many")'}[kind]
+    (number,) = (i for i, text in enumerate(lines, 1) if text.strip().startswith(f"self.sum = {line}"))
+    try:
+        with pytest.raises(
+            ContractError, match=r"environment 'Broken-v0' cannot be made: .*Error: "
+        ) as raised:
+            GymnasiumEnvironment("Broken-v0", {"kind": kind}).setup()
+        assert "kwargs" not in str(raised.value).partition(" (/")[0].partition("was raised")[0]
+        assert f"({__file__}:{number})" in str(raised.value)
+        with pytest.raises(ContractError, match=r"'Broken-v0' does not take these kwargs: .*'colour'"):
+            GymnasiumEnvironment("Broken-v0", {"colour": 1}).setup()
+    finally:
+        del gymnasium.registry["Broken-v0"]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Dict({"a": spaces.Discrete(2), "none": spaces.Dict({}), "z": spaces.Tuple(())}),
+        spaces.Tuple((spaces.Dict({"inside": spaces.Dict({})}), spaces.Discrete(2))),
+        spaces.Dict({}),
+    ],
+)
+def test_entries_that_are_empty_have_no_channel(space):
+    # (Gymnasium's own check does not like them)
+    environment = register(space, disable_env_checker=True)
+    assert len(environment.baseline.sensors) == len(environment.baseline.actuators) <= 1
+    environment.reset()
+    state = environment.step(np.ones(len(environment.baseline.actuators)))
+    assert state.readings.tolist() == [1.0] * len(environment.baseline.sensors)
+
+
+MISSING = """
+import sys
+class Broken:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("gymnasium", "pettingzoo", "torch"):
+            raise ImportError("a library of it cannot be loaded")
+sys.meta_path.insert(0, Broken())
+import importlib
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        print(error)
+"""
+PARTS = [
+    "palaestrai_mosaik.environment.gymnasium",
+    "palaestrai_mosaik.environment.pettingzoo",
+    "palaestrai_mosaik.rl",
+    "palaestrai_mosaik.agent.library.sb3_base",
+]
+
+
+def test_an_import_error_without_a_name_is_told_as_it_is():
+    done = subprocess.run([sys.executable, "-c", MISSING, *PARTS], capture_output=True, text=True, check=True)
+    told = done.stdout.splitlines()
+    assert len(told) == len(PARTS)
+    for line in told:
+        assert "need" in line and "None" not in line
+        assert "what cannot be imported (a library of it cannot be loaded): pip install" in line
+
+
+class Telling(Echo):
+    """Says something in its infos, as environments for constrained learning do."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        observation, _ = super().reset(seed=seed)
+        return observation, {"action_mask": np.array([1, 0], dtype=np.int8), "is_success": False}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        *told, _ = super().step(action)
+        cost = np.float64(0.5 * len(self.actions))
+        info = {"cost": cost, "is_success": len(self.actions) == 3, "time": "mine", "object": object()}
+        info |= {"valids": np.array([True, False]), "limits": {"voltage": [0.9, 1.1]}, "ragged": [[1], []]}
+        return (*told, info)
+
+
+@pytest.fixture
+def telling():
+    gymnasium.register("Telling-v0", lambda: Telling(spaces.Discrete(2)))
+    yield
+    del gymnasium.registry["Telling-v0"]
+
+
+def told(**keys):
+    world = {
+        "environment": {
+            "uid": "world",
+            "name": "palaestrai_mosaik.environment.gymnasium:GymnasiumEnvironment",
+            "params": {"id": "Telling-v0"},
+        }
+    }
+    one = {
+        "name": "agent",
+        "muscle": {"name": f"{LIBRARY}.random_agent:RandomMuscle", "params": {}},
+        "sensors": ["world.observation"],
+        "actuators": ["world.action"],
+    }
+    return run_document(phase([world], [one], mode="test"))
+
+
+def test_what_infos_say_is_stored(tmp_path, telling):
+    with Store(tmp_path) as store:
+        execute(told(), store=store)
+        states = [
+            state if isinstance(state, dict) else json.loads(state)
+            for state in store.environment_states("latest")["state"]
+        ]
+    assert states[0] == {"info": {"action_mask": [1, 0], "is_success": False}}
+    assert [state["info"].get("cost") for state in states] == [None, 0.5, 1.0, 1.5]
+    assert states[-1]["info"] == {
+        **{"cost": 1.5, "is_success": True, "time": "mine", "valids": [True, False]},
+        "limits": {"voltage": [0.9, 1.1]},
+    }
+
+
+def test_what_infos_say_is_in_that_of_make(telling):
+    env = palaestrai_mosaik.make(told())
+    _, info = env.reset(seed=1)
+    assert info["action_mask"].tolist() == [1, 0]
+    assert info["is_success"] is False
+    for i in (1, 2, 3):
+        _, _, terminated, _, info = env.step(np.array([1.0]) if env.action_space.shape else 1)
+        assert info["cost"] == 0.5 * i
+        # what our own info says stays
+        assert info["time"] == i
+        assert info["infos"]["world"]["time"] == "mine"
+        assert info["is_success"] is (i == 3) is terminated
+    assert info["valids"].tolist() == [True, False]
+    assert info["limits"]["voltage"].tolist() == [0.9, 1.1]
+    env.close()
+    game = palaestrai_mosaik.parallel_env(told())
+    _, infos = game.reset(seed=1)
+    assert infos["agent"]["action_mask"].tolist() == [1, 0]
+    *_, infos = game.step({"agent": game.action_space("agent").sample()})
+    assert infos["agent"]["cost"] == 0.5
+    game.close()
 
 
 def test_a_space_without_a_vector_form_is_named():

@@ -172,6 +172,19 @@ def test_who_has_died_is_not_alive_before_the_game_asks_it(opened):
     assert (state.terminated, state.truncated) == (False, True)
 
 
+def test_a_mask_in_observations_and_infos_is_one_sensor(opened):
+    game = opened(f"{HERE}:Told")
+    names = [sensor.uid for sensor in game.baseline.sensors]
+    assert names == [
+        *(f"p_{i}.{name}" for i in (0, 1) for name in ("action_mask", "observation", "alive")),
+        "turn",
+    ]
+    state = game.reset()
+    assert read(game, state, "p_0.action_mask") == [1, 0, 0, 0]
+    with pytest.raises(ActionError, match=r"set-point 1 of actuator 'p_0.action' is not allowed now"):
+        game.step(np.array([1.0, NAN]))
+
+
 def test_moves_that_are_not_allowed(opened):
     game = opened(TICTACTOE)
     game.reset()

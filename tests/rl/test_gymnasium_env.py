@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -179,12 +180,34 @@ def test_whose_part_the_caller_takes():
 
 def test_a_copy_begins_anew_and_lives_through_the_same():
     env = palaestrai_mosaik.make(turns(), agent="a", reward="Dummy Reward")
-    env.reset(seed=3)
     copy = pickle.loads(pickle.dumps(env))
     assert copy.reset(seed=3)[0].tobytes() == env.reset(seed=3)[0].tobytes()
     assert copy.step(np.ones(5))[0].tobytes() == env.step(np.ones(5))[0].tobytes()
     env.close()
     copy.close()
+
+
+@pytest.mark.parametrize("made", ["make", "make_vec", "parallel_env", "aec_env"])
+@pytest.mark.parametrize("copied", [deepcopy, pickle.dumps])
+def test_an_episode_is_not_lost_in_a_copy(made, copied):
+    """A copy begins before its first episode, so there is none of one that is running."""
+    dummy = environment("myenv", max_iter=3)
+    plain = document(phase([dummy], [agent("a", muscle=IDLE, brain=None, objective=None)]))
+    env = getattr(palaestrai_mosaik, made)(plain, **({"num_envs": 2} if made == "make_vec" else {}))
+    copied(env)
+    env.reset(seed=3)
+    with pytest.raises(
+        ContractError, match="an episode is running, and a copy or a pickle cannot go on with it"
+    ):
+        copied(env)
+    if made == "make":
+        while not any(env.step(env.action_space.sample())[2:4]):
+            with pytest.raises(ContractError, match="an episode is running"):
+                copied(env)
+        # it is over now, and nothing is lost
+        assert copied(env) is not None
+    env.close()
+    assert copied(env) is not None
 
 
 LAYOUTS = {

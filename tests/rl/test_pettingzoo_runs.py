@@ -274,8 +274,6 @@ def test_the_others_act(made, tmp_path):
 
 def test_what_comes_out_of_a_pickle_is_made_anew(made):
     game = made(parallel_env(clocks({"a": (4, 1)}), reward="pay"))
-    game.reset()
-    game.step({"a": [7]})
     twin = made(pickle.loads(pickle.dumps(game)))
     assert twin.agents == []
     assert twin.reset(seed=1)[0]["a"].tolist() == [0, 0]

@@ -102,8 +102,8 @@ def test_a_copy_that_has_ended_begins_again_with_the_next_step():
     assert str(paid) == str([[value] * 2 for value in (1.0, 2.0, 0.0, np.nan, 1.0, 2.0)])
     listed = DictInfoToList(env).step(np.zeros((2, 5)))[-1]
     assert listed[1] == {"time": 3, "rewards": {"myenv.Dummy Reward": 0.0}, "objective": 0.0}
-    twin = copying.deepcopy(env)
     env.close()
+    twin = copying.deepcopy(env)
     assert twin.reset(seed=1)[1]["time"].tolist() == [0, 0]
     twin.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.importing import needed
 
 __all__ = ["available_device"]
 
@@ -14,7 +15,7 @@ try:
     from stable_baselines3.common.utils import get_device
 except ImportError as error:
     raise ImportError(
-        f"learners of Stable-Baselines3 need {error.name}: pip install palaestrai-mosaik[rl]"
+        f"learners of Stable-Baselines3 need {needed(error)}: pip install palaestrai-mosaik[rl]"
     ) from error
 finally:
     # something that it imports draws from Python's global generator
