@@ -439,6 +439,33 @@ def _with_table(data: dict[str, Any], text: str) -> dict[str, Any]:
     return data | {"_object": tables | {"bus": tables["bus"] | {"_object": text}}}
 
 
+_OWN = """
+from pandapower.control.basic_controller import Controller
+class Own(Controller):
+    def __init__(self, net, factor):
+        super().__init__(net)
+        self.factor = factor
+    def is_converged(self, net):
+        return True
+"""
+
+
+def test_a_controller_of_ones_own_is_made_where_its_module_is_allowed(tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_control.py").write_text(_OWN)
+    import own_control  # type: ignore[import-not-found]
+
+    net = _small_net()
+    own_control.Own(net, 2.5)
+    text = pp.to_json(net)
+    for allowed in (None, ("own_control",)):
+        with only_modules(allowed):
+            _, made = read_net("net", text).controller.object
+        assert type(made) is own_control.Own and made.factor == 2.5
+    with only_modules(()), pytest.raises(SimulationError, match="module 'own_control' is not allowed"):
+        read_net("net", text)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no modes")
 @pytest.mark.parametrize("theirs", [False, True])
 def test_what_numba_has_kept_is_read_from_a_directory_of_ones_own(theirs, tmp_path, monkeypatch) -> None:
