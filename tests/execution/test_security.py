@@ -76,7 +76,7 @@ _MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "run
 _MODULES |= {"multiprocessing", "pty", "code"}
 _NAMES = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "torch.load", "numpy.load"}
 _NAMES |= {"importlib.import_module", "importlib.metadata.entry_points", "importlib.util.module_from_spec"}
-_NAMES |= {"numpy.lib.format.open_memmap", "pandas.read_pickle", "gymnasium.make"}
+_NAMES |= {"numpy.lib.format.open_memmap", "pandas.read_pickle", "gymnasium.make", "numba.njit", "numba.jit"}
 _NAMES |= {
     f"yaml.{name}" for name in ("load", "load_all", "full_load", "unsafe_load", "Loader", "UnsafeLoader")
 }

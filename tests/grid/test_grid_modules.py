@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
+import os
+import pickle
 import re
 import sys
 import types
@@ -388,7 +391,19 @@ def test_every_controller_that_is_named_comes_back(tmp_path) -> None:
     control.DiscreteShuntController(net, shunt, 1.0)
     line = net.line.index[0]
     gen = net.sgen.index[0]
-    control.BinarySearchControl(net, True, "sgen", "q_mvar", [gen], [1], "res_line", "q_to_mvar", [line], 0.1)
+    control.BinarySearchControl(
+        net,
+        ctrl_in_service=True,
+        output_element="sgen",
+        output_variable="q_mvar",
+        output_element_index=[gen],
+        output_element_in_service=[True],
+        output_values_distribution=[1],
+        input_element="res_line",
+        input_variable="q_to_mvar",
+        input_element_index=[line],
+        set_point=0.1,
+    )
     text = pp.to_json(net)
     with only_modules(()):
         mine = read_net("net", text)
@@ -422,3 +437,67 @@ def test_nets_with_controllers_are_taken(tmp_path) -> None:
 def _with_table(data: dict[str, Any], text: str) -> dict[str, Any]:
     tables = data["_object"]
     return data | {"_object": tables | {"bus": tables["bus"] | {"_object": text}}}
+
+
+_OWN = """
+from pandapower.control.basic_controller import Controller
+class Own(Controller):
+    def __init__(self, net, factor):
+        super().__init__(net)
+        self.factor = factor
+    def is_converged(self, net):
+        return True
+"""
+
+
+def test_a_controller_of_ones_own_is_made_where_its_module_is_allowed(tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_control.py").write_text(_OWN)
+    import own_control  # type: ignore[import-not-found]
+
+    net = _small_net()
+    own_control.Own(net, 2.5)
+    text = pp.to_json(net)
+    for allowed in (None, ("own_control",)):
+        with only_modules(allowed):
+            _, made = read_net("net", text).controller.object
+        assert type(made) is own_control.Own and made.factor == 2.5
+    with only_modules(()), pytest.raises(SimulationError, match="module 'own_control' is not allowed"):
+        read_net("net", text)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no modes")
+@pytest.mark.parametrize("theirs", [False, True])
+def test_what_numba_has_kept_is_read_from_a_directory_of_ones_own(theirs, tmp_path, monkeypatch) -> None:
+    """It is a pickle: a directory into which everybody can write is not used."""
+    numba = pytest.importorskip("numba", reason="the extra 'grid' (numba) is not installed")
+    from palaestrai_mosaik.environment.grid.kernels import compiled
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "own.py").write_text("def twice(x):\n    return x + x\n")
+    spec = importlib.util.spec_from_file_location("own", tmp_path / "own.py")
+    assert spec is not None and spec.loader is not None
+    own = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(own)
+    assert compiled(own.twice)(2) == 4
+    (index,) = (tmp_path / "cache").rglob("own.twice*.nbi")
+    with open(index, "ab") as file:
+        # behind the version, which is read first
+        file.seek(0)
+        file.truncate(len(pickle.dumps(pickle.loads(index.read_bytes()), protocol=-1)))
+        file.write(pickle.dumps(_Bomb(str(tmp_path / "exploded"))))
+    if theirs:
+        index.parent.chmod(0o777)
+    with contextlib.suppress(Exception):
+        compiled(own.twice)(2)
+    assert (tmp_path / "exploded").exists() is not theirs
+
+
+class _Bomb:
+    """Leaves a folder behind when it is unpickled."""
+
+    def __init__(self, folder: str):
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self.folder,)

@@ -2,8 +2,9 @@
 
 A state is solved in a few dozen microseconds, which is what some ten numpy calls take by
 themselves; so write, solve and read are one compiled function each (numba). They are
-compiled when first used, once per machine: numba keeps them beside this file or in the
-user's cache directory.
+compiled when first used, once per machine: numba keeps them beside this file, in
+``$NUMBA_CACHE_DIR`` or in the user's cache directory. What it keeps there are pickles, so a
+directory of somebody else is not used.
 
 Sparse matrices are tuples ``(starts, places, values)``: for row (or column) j, the
 entries ``starts[j]`` to ``starts[j + 1]`` of places and values, as in scipy.
@@ -11,6 +12,9 @@ entries ``starts[j]`` to ``starts[j + 1]`` of places and values, as in scipy.
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,9 +37,24 @@ def compiled(function: _Function) -> _Function:
     # No fast-math: the order of operations, and so the last bit, stays as written.
     try:
         fast: Any = njit(cache=True, error_model="numpy")(function)
+        if _is_ours(Path(fast.stats.cache_path)):
+            return fast
     except RuntimeError:  # there is no directory to keep it in
-        fast = njit(error_model="numpy")(function)
-    return fast
+        pass
+    plain: Any = njit(error_model="numpy")(function)
+    return plain
+
+
+def _is_ours(directory: Path) -> bool:
+    """Whether nobody else but root can have put a pickle into ``directory``."""
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    if os.name != "posix":
+        return True
+    owners = (os.geteuid(), 0)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in owners and not found.st_mode & stat.S_IWOTH
 
 
 @compiled

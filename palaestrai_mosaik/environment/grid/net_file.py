@@ -52,8 +52,8 @@ _OBJECTS: Mapping[str, tuple[str, ...]] = {
     "pandapower.timeseries.data_sources.frame_data": ("DFData",),
 }
 _MODES = "pandapower.control.controller.station_control", "ControlModusEnum"
-_SCALARS = ("bool", "bool_", "float16", "float32", "float64", "int8", "int16", "int32", "int64")
-_SCALARS += ("uint8", "uint16", "uint32", "uint64")
+_SCALARS: tuple[str, ...] = ("bool", "bool_", "float16", "float32", "float64")
+_SCALARS += tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _GEOMETRIES = ("Point", "LineString", "Polygon")
 #: what a table's part may have beside its text
 _OF_TABLES = frozenset({"orient", "dtype", "typ", "index_name", "index_names", "column_name", "column_names"})
