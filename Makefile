@@ -1,5 +1,6 @@
 # make run    the main job: agents in a medium-voltage grid for one day
-# make test   the test suite; make test-slow: the tests that it leaves out, because they take long
+# make test   the test suite; make test-slow: the tests that it leaves out, because they take long; make mutation:
+#             how many small faults in the core the tests find
 # make race   this package beside palaestrAI, about 25 minutes (docs/race.md)
 # All make the virtual environment .venv on first use; pip is all that needs a network.
 # PYTHON=/path/to/python3.12 chooses the interpreter that .venv is made with.
@@ -10,7 +11,7 @@ BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: run test test-slow test-peer lint docs bench race clean
+.PHONY: run test test-slow test-peer mutation lint docs bench race clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -23,6 +24,12 @@ test: .venv/ready-test
 
 test-slow: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
+
+# small faults in the core (conditions, memory, replay): how many the tests find; SAMPLE of them, drawn with SEED
+SAMPLE ?= 150
+SEED ?= 1
+mutation: .venv/ready-mutation
+	$(THREADS) $(BIN)/python -m tests.support.mutants --sample $(SAMPLE) --seed $(SEED)
 
 # beside palaestrAI, MIDAS and components of mosaik, which need other releases of some packages
 test-peer: .venv-peer/ready
@@ -63,6 +70,7 @@ clean:
 .venv/ready-test: EXTRAS := grid,test
 .venv/ready-lint: EXTRAS := grid,dev
 .venv/ready-docs: EXTRAS := grid,docs
+.venv/ready-mutation: EXTRAS := grid,test,mutation
 .venv/ready-%: pyproject.toml | .venv/bin/pip
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[$(EXTRAS)]'
 	touch $@

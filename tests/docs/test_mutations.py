@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import mutations
+from tests.support import mutants, mutations
 from tests.support.mutations import PACKAGE, ROOT, Mutation, by_test_file
 
 PAGES = ("sentences.md", "from-palaestrai.md")
@@ -118,3 +118,27 @@ def test_what_is_no_proof_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for said in expected:
         assert any(re.search(said, found, re.DOTALL) for found in wrong), (said, wrong)
     assert (tmp_path / PACKAGE / "sums.py").read_text() == PROJECT[f"{PACKAGE}/sums.py"]
+
+
+def test_what_mutation_testing_looks_at_is_there() -> None:
+    for file, tests in mutants.COVERED.items():
+        assert (ROOT / PACKAGE / file).is_file(), file
+        assert [test for test in tests if not (ROOT / test).is_file()] == []
+    replay = {
+        f"environment/replay/{one.name}" for one in (ROOT / PACKAGE / "environment/replay").glob("*.py")
+    }
+    not_looked_at = {"environment/replay/__init__.py", "environment/replay/sources.py"}
+    assert replay - mutants.COVERED.keys() == not_looked_at
+
+
+def test_a_mutant_differs_in_more_than_annotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cosmic_ray", reason="the extra 'mutation' is not installed")
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    (tmp_path / PACKAGE).mkdir()
+    text = "def half(x: int | None) -> int | None:\n    y: int | None = x\n    return y / 2\n"
+    (tmp_path / PACKAGE / "half.py").write_text(text)
+    found = [text for _, text in mutants.sample(["half.py"], 1000, seed=1)]
+    assert found == [text for _, text in mutants.sample(["half.py"], 1000, seed=1)]
+    assert found[:3] == [text for _, text in mutants.sample(["half.py"], 3, seed=1)]
+    assert "def half(x: int | None) -> int | None:\n    y: int | None = x\n    return y * 2\n" in found
+    assert all(one.startswith(text[: text.index("return")]) for one in found)

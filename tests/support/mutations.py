@@ -126,7 +126,7 @@ def survivors(tree: Path, mutations: Sequence[Mutation]) -> tuple[list[str], lis
     Wrong is a test that fails without its mutation, or does not fail with it.
     """
     tests = sorted({mutation.test for mutation in mutations})
-    server = _Server(tree)
+    server = Server(tree)
     with server:
         sound = {test: server.run([test]) for test in tests}
         wrong = [
@@ -142,13 +142,13 @@ def survivors(tree: Path, mutations: Sequence[Mutation]) -> tuple[list[str], lis
     return wrong, [test for test, verdict in sound.items() if verdict.outcome == "skipped"]
 
 
-class _Server:
+class Server:
     """A process that has loaded what is not ours, and forks for each run of tests."""
 
     def __init__(self, tree: Path):
         self.tree = tree
 
-    def __enter__(self) -> _Server:
+    def __enter__(self) -> Server:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         environment.pop("PALAESTRAI_MOSAIK_REQUIRE", None)
         environment |= {"PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -174,13 +174,17 @@ class _Server:
         """Run ``tests`` while the mutation is in the tree."""
         if mutation is None:
             return self._ask(tests)
-        place = self.tree / PACKAGE / mutation.file
-        sound = place.read_text(encoding="utf-8")
         try:
-            mutated = mutation.applied(sound)
-            compile(mutated, str(place), "exec")
+            mutated = mutation.applied((self.tree / PACKAGE / mutation.file).read_text(encoding="utf-8"))
+            compile(mutated, mutation.file, "exec")
         except (ValueError, SyntaxError) as error:
             return Verdict("broken", str(error))
+        return self.run_with(mutation.file, mutated, tests)
+
+    def run_with(self, file: str, mutated: str, tests: Sequence[str]) -> Verdict:
+        """Run ``tests`` while a file of the package has another text."""
+        place = self.tree / PACKAGE / file
+        sound = place.read_text(encoding="utf-8")
         try:
             place.write_text(mutated, encoding="utf-8")
             return self._ask(tests)
