@@ -1,6 +1,6 @@
 """How often factors without any influence are taken for more than chance: 5 % of the time, it should be.
 
-    python tests/benchmarks/false_alarms.py [--times 2000] [--seed 1] [DESIGN ...]
+    python tests/benchmarks/analysis_false_alarms.py [--times 2000] [--seed 1] [DESIGN ...]
 
 Of each design (``tests/support/noise.py``) every executed run has an outcome of its own, drawn
 from a normal distribution, whatever its factors are. Rows that differ in an inactive factor only are
