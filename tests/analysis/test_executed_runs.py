@@ -84,7 +84,7 @@ def test_a_nested_factor_by_hand(tmp_path):
 
 
 def test_what_makes_no_difference_to_a_document_is_inactive_there(tmp_path):
-    """No ``when`` says so: a level of one factor replaces the object that another one sets a part of."""
+    """No ``when`` says so here: rows of one algorithm differ in a parameter that their documents do not have."""
     base_path = "schedule[0].phase_0.environments.myenv.environment.params"
     factors = {
         "algo": {"path": f"{base_path}.algo", "levels": ["ppo", "sac"]},
@@ -93,12 +93,13 @@ def test_what_makes_no_difference_to_a_document_is_inactive_there(tmp_path):
     noise = drawn(tmp_path, factors=factors)
     (by_when,) = sensitivity(noise)
     values = noise.folder.values()
-    told = [{**row, "clip": 0.1 if row["algo"] == "sac" else row["clip"]} for row in values]
-    for number, row in enumerate(row for row in told if row["algo"] == "sac"):
-        row["clip"] = (0.1, 0.2, 0.3)[number % 3]
+    clips = iter([0.1, 0.2, 0.3])
+    told = [{**row, "clip": next(clips)} if row["algo"] == "sac" else row for row in values]
     noise.folder.values = lambda: told
     (by_document,) = sensitivity(noise)
+    assert by_document.used == by_document.executed == 20
     assert indices(by_document) == indices(by_when)
+    assert indices(by_document)["df", "clip"] == 2
 
 
 def test_a_lost_run_is_one_however_many_rows_share_it(tmp_path):
