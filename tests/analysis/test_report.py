@@ -401,6 +401,14 @@ def test_levels_with_runs_in_unequal_settings_are_not_ranked() -> None:
     assert "a (3 of 4 settings)" in comparison_of(data)
 
 
+def test_levels_without_a_common_setting_are_called_so() -> None:
+    draw = np.random.default_rng(1)
+    grids = {level: {f"{level}{i}": list(draw.normal(size=3)) for i in range(5)} for level in "ab"}
+    first = sentences(of_runs(grids))[0]
+    assert "has the best interquartile mean" in first
+    assert first.endswith("of 3 seeds, though each level was run in settings of its own.")
+
+
 def test_of_one_seed_there_is_no_verdict() -> None:
     told = sentences(of_runs({"a": {g: [1.0] for g in "stuvwxyz"}, "b": {g: [2.0] for g in "stuvwxyz"}}))
     assert any(

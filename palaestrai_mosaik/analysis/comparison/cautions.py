@@ -19,6 +19,8 @@ FEW_SEEDS = 10
 #: settings whose spreads differ by less than this factor are of one scale
 OTHER_SCALE = 2.0
 _MOST_NAMED = 5
+#: how these warnings begin
+IDENTICAL, ONE_SEED = "the two runs of each pair gave the same", "of one seed there is no test"
 
 
 def warnings(
@@ -47,14 +49,16 @@ def notes(runs: Runs, pairs: pd.DataFrame, paired: bool, options: Options) -> tu
             "what it contributes to the difference over all settings"
         )
     elif options.common_seeds:
-        how = "not paired, because the levels share no setting: a row is one observation, the mean of its repetitions"
+        how = "not paired, because the levels share no setting: rows are drawn at random, and seeds, which rows share"
     else:
         how = "not paired, because every row of the design has seeds of its own"
+        if not runs.crossed:
+            how += "; a row is one observation, the mean of its repetitions"
     tests = ", ".join(dict.fromkeys(pairs["test"].dropna()))
     share = f"{options.confidence:.4g}"
     drawn = "seeds, each with its runs of all settings" if paired else "runs within settings"
     if not runs.crossed:
-        drawn = "rows"
+        drawn = "rows and of seeds" if options.common_seeds else "rows"
     said = [
         f"{how}; tests: {tests}; pairs that p_holm is corrected for (Holm): "
         f"{int(pairs['p'].notna().sum())}, those of other outcomes and comparisons do not count",
@@ -117,7 +121,7 @@ def _identical(levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool) -> str:
         return ""
     parts = [f"{row['a']} and {row['b']} ({row['n']:,})" for row in told.to_dict("records")]
     more = f" and {len(parts) - _MOST_NAMED} others" if len(parts) > _MOST_NAMED else ""
-    return f"the two runs of each pair gave the same, so there is no test: {', '.join(parts[:_MOST_NAMED])}{more}"
+    return f"{IDENTICAL}, so there is no test: {', '.join(parts[:_MOST_NAMED])}{more}"
 
 
 def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) -> list[str]:
@@ -140,8 +144,8 @@ def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) ->
         found.append(f"no interval for {', '.join(alone)}: {_why_alone(levels, alone)}")
     elif seeds == 1 and len(runs.settings) > 1:
         found.append("with one repetition, intervals tell how results vary over settings, not over seeds")
-    if paired and (pairs["units"] == 1).any():
-        found.append("of one seed there is no test: whether levels differ, or the seed does them good or bad")
+    if ((pairs["units"] == 1) & pairs["p"].isna()).any():
+        found.append(f"{ONE_SEED}: whether levels differ, or the seed does them good or bad")
     tested = pairs.loc[pairs["p"].notna()]
     smallest = tested["p_least"].max() * len(tested)
     if smallest > 0.05:

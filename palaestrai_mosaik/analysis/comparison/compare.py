@@ -44,6 +44,7 @@ class Comparison:
 
     All differences are in the outcome's own unit and sign, unless normalised; NaN: cannot be
     told. An interval is NaN too where all that it would come from is equal. ``warnings`` are what a reader must know, ``notes`` how it was done.
+    ``crossed``: whether levels share settings; else each was run in settings of its own.
     """
 
     by: tuple[str, ...]
@@ -56,6 +57,7 @@ class Comparison:
     profiles: pd.DataFrame
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
+    crossed: bool = True
 
     @property
     def title(self) -> str:
@@ -122,6 +124,7 @@ def compare(
         _profiles(runs, outcome, options),
         (*runs.warnings, *cautions.warnings(runs, levels, pairs, paired, options)),
         cautions.notes(runs, pairs, paired, options),
+        runs.crossed,
     )
 
 

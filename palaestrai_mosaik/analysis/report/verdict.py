@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.analysis.comparison.cautions import IDENTICAL, ONE_SEED
 from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
 
@@ -24,6 +25,8 @@ _MOST_PAIRS = 3
 _MOST_SETTINGS = 2
 # how a comparison begins to tell of losses, which belong before all results
 _LOST = "lost runs"
+# how it begins to tell what is a sentence here
+_SAID = (IDENTICAL, ONE_SEED)
 
 
 def verdicts(data: ReportData, outcome: str) -> Iterator[Sentence]:
@@ -53,7 +56,7 @@ def _comparison(data: Compared) -> Iterator[Sentence]:
     else:
         yield _unranked(data)
     yield from _pairs(data)
-    yield from (found for text, found in cautions.items() if not text.startswith(_LOST))
+    yield from (found for text, found in cautions.items() if not text.startswith((_LOST, *_SAID)))
 
 
 def constant(outcome: str, runs: int, value: float) -> Sentence:
@@ -86,6 +89,8 @@ def _first(data: Compared, ordered: pd.DataFrame) -> Iterator[Sentence]:
     value = f"{mark_of(best, statistic)} over {count(int(best['n']), 'run')} of {seeds}"
     if best["n"] > 1 and best["distinct"] == 1:
         value = f"{number(float(best[statistic]), 3)} in all {count(int(best['n']), 'run')} of {seeds}"
+    if not told.crossed:
+        value += ", though each level was run in settings of its own"
     yield f"Of {' and '.join(told.by)}, ", Name(level), f" has the {word}", *of, f": {value}."
     yield from _losses(data, level)
     yield from _by_setting(data, level)
