@@ -28,7 +28,7 @@ from .parts import (
     make_conditions,
     make_filters,
     make_port,
-    unprepared_muscles,
+    untold_muscles,
 )
 from .sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
@@ -258,20 +258,11 @@ class Inspection:
         for j, agent in enumerate(phase.agents):
             if agent.load is None:
                 continue
-            problem = cannot_load(agent)
-            unprepared = unprepared_muscles(agent)
+            problem, warning = cannot_load(agent), untold_muscles(agent, phase.mode)
             if problem:
                 self._report(problem, i, "agents", j, "load")
-            elif phase.mode is Mode.TEST and unprepared:
-                self._report(
-                    f"agent {agent.name!r} loads a model in test mode, in which its brain gives no updates, and "
-                    f"{', '.join(unprepared)} has no prepare_model to take it: it acts with initial values",
-                    i,
-                    "agents",
-                    j,
-                    "load",
-                    into=self.warnings,
-                )
+            elif warning:
+                self._report(warning, i, "agents", j, "load", into=self.warnings)
 
     def _look_at_filters(self, i: int, placed: Sequence[Placed]) -> None:
         phase = self.phases[-1]

@@ -88,14 +88,25 @@ def muscle_kinds(agent: AgentSpec) -> list[type[Muscle]]:
     return list(dict.fromkeys(kind_of(spec, "muscle") for spec in specs))
 
 
-def unprepared_muscles(agent: AgentSpec) -> list[str]:
+def untold_muscles(agent: AgentSpec, mode: Mode) -> str:
+    """Return what to warn of where a model that is loaded does not reach the muscles, empty if it does."""
+    names = _unprepared(agent)
+    if agent.load is None or mode is not Mode.TEST or not names:
+        return ""
+    return (
+        f"agent {agent.name!r} loads a model in test mode, in which its brain gives no updates, and "
+        f"{', '.join(names)} has no prepare_model to take it: it acts with initial values"
+    )
+
+
+def _unprepared(agent: AgentSpec) -> list[str]:
     """Return the names of the muscles that have no ``prepare_model``."""
     return [one.__name__ for one in muscle_kinds(agent) if one.prepare_model is Muscle.prepare_model]
 
 
 def cannot_load(agent: AgentSpec) -> str:
     """Return why the ``load`` of an agent does nothing, empty if it does something."""
-    unprepared = unprepared_muscles(agent)
+    unprepared = _unprepared(agent)
     brain: type[Brain] | None = None if agent.brain is None else kind_of(agent.brain, "brain")
     if len(unprepared) < len(muscle_kinds(agent)) or (brain is not None and brain.load is not Brain.load):
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -15,7 +16,7 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.run.brains import BrainKeeper
 from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.run.learners import make_learner, store_model
-from palaestrai_mosaik.run.parts import WorkerPlan, all_of
+from palaestrai_mosaik.run.parts import WorkerPlan, all_of, untold_muscles
 from palaestrai_mosaik.run.records import agent_record, environment_record
 from palaestrai_mosaik.run.replay import Standpoint
 from palaestrai_mosaik.run.team import deliver
@@ -79,6 +80,9 @@ class Agents:
         standpoint = Standpoint(self._document, phase, None)
         self._learners: dict[str, Learner] = {}
         for spec in phase.agents:
+            untold = untold_muscles(spec, self.mode)
+            if untold:
+                warnings.warn(untold, UserWarning, stacklevel=3)
             learner = make_learner(spec, standpoint, keepers[spec.name], groups[spec.name], None)
             if learner is not None:
                 self._learners[spec.name] = learner

@@ -157,6 +157,23 @@ def test_agents_learn_through_many_worlds_and_keep_it(tmp_path: Path) -> None:
     assert again.results[0].outcomes == evaluations[1].outcomes
 
 
+def test_a_model_that_does_not_reach_the_muscle_is_warned_of(tmp_path: Path) -> None:
+    trained(tmp_path, worlds=7)
+    name = "Storage-0.Battery_0"
+    owner = Agent(
+        "owner",
+        Fixed(0.0),
+        CrossEntropyBrain(population=6, elites=2),
+        sensors={name: SOC},
+        actuators={name: {"P_set": Box(-0.05, 0.05)}},
+        load=tmp_path,
+    )
+    with pytest.warns(
+        UserWarning, match="Fixed has no prepare_model to take it: it acts with initial values"
+    ):
+        Agents(owner, step_size=HOUR, mode="test").close()
+
+
 def test_the_same_seed_gives_the_same_bytes() -> None:
     one, two = (trained(worlds=7).frame() for _ in range(2))
     assert one.to_numpy(dtype=float).tobytes() == two.to_numpy(dtype=float).tobytes()
