@@ -63,6 +63,8 @@ class ConnectionSpec:
     attributes: Sequence[tuple[str, str]]
     time_shifted: int = 0
     initial: Mapping[str, Any] = field(default_factory=dict)
+    weak: bool = False
+    async_requests: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from .plan_check import PlanPaths, plan_problems
 
 _SIMULATOR_KEYS = ("python", "cmd", "connect", "params", "cwd", "env", "timeout")
 _ENTITY_KEYS = ("uid", "simulator", "model", "params", "count", "parent", "eid")
-_CONNECTION_KEYS = ("from", "to", "attributes", "time_shifted", "initial")
+_CONNECTION_KEYS = ("from", "to", "attributes", "time_shifted", "initial", "weak", "async_requests")
 _SENSOR_KEYS = ("uid", "entity", "attribute", "index", "space", "value")
 _ACTUATOR_KEYS = (*_SENSOR_KEYS, "size")
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
@@ -240,9 +240,18 @@ class PlanReader:
                     if isinstance(shift, bool)
                     else self.whole(shift, f"{path}.time_shifted", least=0),
                     initial=self.keywords(entry.get("initial"), f"{path}.initial"),
+                    weak=self._flag(entry, "weak", path),
+                    async_requests=self._flag(entry, "async_requests", path),
                 )
             )
         return specs
+
+    def _flag(self, entry: Mapping[str, Any], key: str, path: str) -> bool:
+        value = entry.get(key, False)
+        if not isinstance(value, bool):
+            self.error(f"must be true or false, found {value!r}", f"{path}.{key}")
+            return False
+        return value
 
     def _attributes(self, value: Any, path: str) -> list[tuple[str, str]]:
         pairs = []

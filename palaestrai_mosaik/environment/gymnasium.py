@@ -72,6 +72,17 @@ class GymnasiumEnvironment(Environment):
             world_state=_told(info),
         )
 
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the environment says of itself: how it can be shown, above all. It must have been set up."""
+        assert self._world is not None
+        return self._world.metadata
+
+    def render(self) -> Any:
+        """Show the state, in the way that ``render_mode`` among the ``kwargs`` says."""
+        assert self._world is not None
+        return self._world.render()
+
     def shutdown(self) -> None:
         if self._world is not None:
             self._world.close()

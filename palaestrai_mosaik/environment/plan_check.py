@@ -143,11 +143,14 @@ def _check_connections(
         for key, name in (("from", spec.source), ("to", spec.target)):
             if name not in simulator_of:
                 problems.append(_unknown("entity", name, simulator_of, f"{path}.{key}"))
-        if not spec.attributes:
+        if not spec.attributes and not spec.async_requests:
             problems.append(Problem("a connection needs at least one attribute", f"{path}.attributes"))
         sources = [pair[0] for pair in spec.attributes]
-        if spec.initial and not spec.time_shifted:
-            message = "initial values only make sense in a time-shifted connection"
+        if spec.weak and simulator_of.get(spec.source) == simulator_of.get(spec.target):
+            message = "a weak connection is one between two simulators"
+            problems.append(Problem(message, f"{path}.weak"))
+        if spec.initial and not (spec.time_shifted or spec.weak):
+            message = "initial values only make sense in a time-shifted or weak connection"
             problems.append(Problem(message, f"{path}.initial"))
         for name, value in spec.initial.items():
             if name not in sources:
@@ -164,7 +167,8 @@ def _check_cycles(
     graph = nx.DiGraph()
     for spec, path in zip(connections, paths, strict=True):
         ends = simulator_of.get(spec.source), simulator_of.get(spec.target)
-        if not spec.time_shifted and all(ends):
+        waits = spec.attributes or not spec.async_requests
+        if waits and not (spec.time_shifted or spec.weak) and all(ends):
             graph.add_edge(*ends, path=path)
     problems: list[Problem] = []
     while True:
@@ -173,7 +177,7 @@ def _check_cycles(
         except nx.NetworkXNoCycle:
             return problems
         ring = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
-        message = f"simulators wait for each other within one time: {ring}; make one connection time_shifted"
+        message = f"simulators wait for each other within one time: {ring}; make one connection time_shifted or weak"
         problems.append(Problem(message, graph.edges[cycle[-1]]["path"]))
         graph.remove_edge(*cycle[-1])
 

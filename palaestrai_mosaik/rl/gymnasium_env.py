@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 from gymnasium import Env, error
 from gymnasium.utils import EzPickle
 
+from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.experiment import AgentSpec
+from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, RunDocument
 from palaestrai_mosaik.types.vectors import SensorReadings
 
 from .driver import (
@@ -24,11 +26,17 @@ from .driver import (
     open_store,
     read_document,
 )
-from .session import OBJECTIVE, Session, Turn, add_info
+from .session import OBJECTIVE, Player, Session, Turn, add_info
 from .spaces import View
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
+
+
+#: the render mode of frames: arrays (height, width, 3)
+FRAMES = "rgb_array"
+#: what makes environments of Gymnasium in a document
+_WORLD = f"{GymnasiumEnvironment.__module__}:{GymnasiumEnvironment.__name__}"
 
 
 def only_agent(agents: Sequence[AgentSpec], wanted: str | None) -> AgentSpec:
@@ -49,6 +57,30 @@ def only_agent(agents: Sequence[AgentSpec], wanted: str | None) -> AgentSpec:
     )
 
 
+def _with_frames(document: RunDocument) -> RunDocument:
+    """Return ``document`` with environments of Gymnasium that give frames."""
+
+    def changed(spec: EnvironmentSpec) -> EnvironmentSpec:
+        if spec.name != _WORLD:
+            return spec
+        kwargs = {**(spec.params.get("kwargs") or {}), "render_mode": FRAMES}
+        return replace(spec, params={**spec.params, "kwargs": kwargs})
+
+    phases = tuple(
+        replace(phase, environments=tuple(map(changed, phase.environments))) for phase in document.phases
+    )
+    return replace(document, phases=phases)
+
+
+def _showing(player: Player) -> GymnasiumEnvironment | None:
+    """Return the first of the player's environments that gives frames, if it is asked for them."""
+    for port in player.body.ports:
+        world = port.domain
+        if isinstance(world, GymnasiumEnvironment) and FRAMES in (world.metadata.get("render_modes") or ()):
+            return world
+    return None
+
+
 class RunEnv(Env[Any, Any], EzPickle):
     """One agent of a phase of a run document is the caller's; mosaik schedules inside.
 
@@ -58,7 +90,7 @@ class RunEnv(Env[Any, Any], EzPickle):
     of its environments. ``flatten`` and ``dtype``: see :class:`~palaestrai_mosaik.rl.spaces.View`.
     ``others_learn`` and ``store`` (a store, or where it is): see
     :class:`~palaestrai_mosaik.rl.driver.Options`. ``render_mode``: ``"ansi"`` shows the newest readings as
-    text.
+    text, ``"rgb_array"`` a frame of the agent's first environment of Gymnasium that gives some.
 
     An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would
     have in the run; ``reset(seed=s)`` begins at the first episode of the run with that seed. ``info`` has
@@ -74,7 +106,8 @@ class RunEnv(Env[Any, Any], EzPickle):
     space, which has not been made then.
     """
 
-    metadata = {"render_modes": ["ansi"], "render_fps": 4}
+    #: (of an object: the modes that there are in its document)
+    metadata = {"render_modes": ["ansi", FRAMES], "render_fps": 4}
 
     def __init__(  # noqa: PLR0913 (independent options)
         self,
@@ -94,10 +127,10 @@ class RunEnv(Env[Any, Any], EzPickle):
             name: value for name, value in locals().items() if name not in ("self", "document", "__class__")
         }
         EzPickle.__init__(self, document, **given)
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ContractError(f"render_mode must be None or 'ansi', not {render_mode!r}")
         self.render_mode = render_mode
         found = read_document(document)
+        if render_mode == FRAMES:
+            found = _with_frames(found)
         spec = only_agent(find_phase(found, phase).agents, agent)
         with open_store(store) as opened:
             self.session = Session(
@@ -116,6 +149,20 @@ class RunEnv(Env[Any, Any], EzPickle):
                     "palaestrai_mosaik.parallel_env, where every body is an agent"
                 )
             self.player = players[0]
+            self._shown = _showing(self.player)
+            if self._shown is None:
+                self.metadata = {**self.metadata, "render_modes": ["ansi"]}
+            else:
+                self.metadata = {
+                    **self.metadata,
+                    "render_fps": self._shown.metadata.get("render_fps", self.metadata["render_fps"]),
+                }
+            modes = self.metadata["render_modes"]
+            if render_mode not in (None, *modes):
+                raise ContractError(
+                    f"render_mode must be None or {' or '.join(map(repr, modes))}, not {render_mode!r}"
+                    + (": no environment of the agent gives frames" if render_mode == FRAMES else "")
+                )
             self._seen = View(self.player.sensors, "sensor", flatten=flatten, dtype=dtype)
             self._set = View(self.player.actuators, "actuator", flatten=flatten, dtype=dtype)
         except BaseException:
@@ -160,11 +207,14 @@ class RunEnv(Env[Any, Any], EzPickle):
             turn.infos.get(name, {"time": turn.time}),
         )
 
-    def render(self) -> str | None:
-        """Return the newest readings as text, one sensor a line."""
+    def render(self) -> Any:
+        """Return the newest readings as text, one sensor a line, or a frame: (height, width, 3)."""
         turn, player = self._turn, self.player
         if self.render_mode is None or turn is None:
             return None
+        if self.render_mode == FRAMES:
+            assert self._shown is not None
+            return self._shown.render()
         readings = SensorReadings(player.sensors, turn.readings[player.name])
         return "\n".join([f"t={turn.time}", *(f"{one.uid} = {one.value}" for one in readings)])
 

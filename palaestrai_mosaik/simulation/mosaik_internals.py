@@ -66,9 +66,17 @@ def connect(
     with warnings.catch_warnings():
         if "initial_data" in arguments:
             # that it is not needed, and for values that stay, that such connections are not recommended
-            message = "Gave initial data" if "time_shifted" in arguments else ""
+            message = "Gave initial data" if arguments.keys() & {"time_shifted", "weak"} else ""
             warnings.filterwarnings("ignore", message, UserWarning)
         world.connect_one(source, target, *attributes, **{**_CONNECT, **arguments})
+
+
+def allow_requests(world: AsyncWorld, source: Any, target: Any) -> None:
+    """Let the simulator ``target`` ask for data of ``source``, and set some, while it steps (mosaik's factories)."""
+    with warnings.catch_warnings():
+        # that they will go; whoever has simulators that need them has them now
+        warnings.simplefilter("ignore", DeprecationWarning)
+        world.connect_async_requests(source, target)
 
 
 def plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -250,9 +251,12 @@ class WorldBuilder:
         self.entities[e, ""] = await factory.Environment(eid=port.uid)
 
     async def _build_cosimulation(self, e: int, plan: CoSimulationPlan) -> None:
-        for spec in plan.simulators:
-            sid = self.sids[e, spec.uid]
-            self.factories[sid] = await self._start_theirs(sid, spec)
+        for loop in loops_of(plan):
+            # mosaik wants those that repeat within one time in a group
+            with self.world.group() if len(loop) > 1 else nullcontext():
+                for spec in loop:
+                    sid = self.sids[e, spec.uid]
+                    self.factories[sid] = await self._start_theirs(sid, spec)
         for entity in plan.entities:
             if entity.parent is not None:
                 children = {child.eid: child for child in self.entities[e, entity.parent].children}
@@ -273,7 +277,11 @@ class WorldBuilder:
                     (source, target),
                     connection.time_shifted,
                     connection.initial.get(source),
+                    weak=connection.weak,
                 )
+            if connection.async_requests:
+                ends = (self.entities[e, name].sid for name in (connection.source, connection.target))
+                internals.allow_requests(self.world, *(self.factories[sid] for sid in ends))
 
     async def _adopt(self, e: int, plan: WorldPlan) -> None:
         """Let a function of the user build the world of an environment."""
@@ -355,6 +363,8 @@ class WorldBuilder:
         shift: int,
         initial: Any = None,
         convert: Callable[[Any], Any] | None = None,
+        *,
+        weak: bool = False,
     ) -> None:
         # attribute by attribute: mosaik puts several into a set, whose order depends on
         # the hash seed
@@ -365,17 +375,39 @@ class WorldBuilder:
             initial = internals.plain(initial)
         if convert is not None:
             arguments["transform"] = convert
+        if weak:
+            arguments["weak"] = True
         if shift:
             arguments["time_shifted"] = shift
-            if initial is None and attributes[1] in target.model_mock.measurement_inputs:
-                raise ContractError(
-                    f"the time-shifted connection from {source.full_id}.{attributes[0]} to "
-                    f"{target.full_id}.{attributes[1]} needs an initial value"
-                )
+        missing = initial is None and attributes[1] in target.model_mock.measurement_inputs
+        if (shift or weak) and missing:
+            raise ContractError(
+                f"the {'time-shifted' if shift else 'weak'} connection from {source.full_id}.{attributes[0]} to "
+                f"{target.full_id}.{attributes[1]} needs an initial value"
+            )
         if initial is not None:
             arguments["initial_data"] = initial
         internals.connect(self.world, source, target, attributes, arguments)
         self.connections.append((source.full_id, target.full_id, *attributes, bool(shift)))
+
+
+def loops_of(plan: CoSimulationPlan) -> Iterator[list[SimulatorSpec]]:
+    """Yield the simulators of a plan in its order, those together that weak connections join."""
+    simulator_of = {entity.uid: entity.simulator for entity in plan.entities}
+    for entity in plan.entities:
+        if entity.parent is not None:
+            simulator_of[entity.uid] = simulator_of[entity.parent]
+    joined: networkx.Graph[str] = networkx.Graph()
+    joined.add_nodes_from(spec.uid for spec in plan.simulators)
+    joined.add_edges_from(
+        (simulator_of[one.source], simulator_of[one.target]) for one in plan.connections if one.weak
+    )
+    started: set[str] = set()
+    for spec in plan.simulators:
+        if spec.uid not in started:
+            loop = networkx.node_connected_component(joined, spec.uid)
+            started |= loop
+            yield [one for one in plan.simulators if one.uid in loop]
 
 
 async def _run(episode: Episode) -> None:

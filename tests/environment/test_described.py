@@ -10,6 +10,8 @@ import mosaik
 import numpy as np
 import pytest
 import yaml
+from support.documents import agent, environment, named, phase
+from support.documents import document as run_document
 
 from palaestrai_mosaik.environment.cosimulation import (
     ActuatorPort,
@@ -22,6 +24,7 @@ from palaestrai_mosaik.environment.cosimulation import (
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
 from palaestrai_mosaik.environment.plan_check import plan_problems
 from palaestrai_mosaik.errors import ContractError, DocumentError
+from palaestrai_mosaik.rl.session import Session
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation
 
 SIMULATORS = Path(__file__).parents[1] / "simulators"
@@ -330,6 +333,93 @@ def test_time_shifted_connections_start_with_their_initial_values():
     # each does what the other did a step before: +0.4, -0.4, +0.4 MW for a quarter of an hour
     assert [got[t]["soc"]["b"] for t in (0, 900, 1800)] == pytest.approx([0.5, 0.6, 0.5])
     assert [got[t]["soc"]["a"] for t in (0, 900, 1800)] == pytest.approx([0.5, 0.4, 0.5])
+
+
+def run_beside_a_battery(**parts):
+    """Return what the only sensor reads in a run of the environment ``co`` with a battery and these parts."""
+    simulators = {"storage": {"python": "battery_sim:BatterySimulator", "params": {"step_size": 1}}}
+    battery = {"uid": "battery", "simulator": "storage", "model": "Battery", "params": {"soc": 0.5}}
+    power = {"entity": "battery", "attribute": "P_set", "space": "Box(-1, 1, ())", "value": 1.0}
+    found = environment(
+        "co",
+        "palaestrai_mosaik.environment.described:DescribedCoSimulation",
+        end=4,
+        **{
+            **parts,
+            "simulators": simulators | parts["simulators"],
+            "entities": [battery, *parts["entities"]],
+            "actuators": [power],
+        },
+    )
+    idle = named("palaestrai_mosaik.agent.library.idle:IdleMuscle")
+    one = agent("a", muscle=idle, brain=None, objective=None, sensors=["co.*"], actuators=["co.*"])
+    session = Session(run_document(phase([found], [one])))
+    readings = [session.reset().readings["a"][0]]
+    while not session.over:
+        turn = session.step({"a": [float("nan")]})
+        readings += [float(turn.readings["a"][0])] if "a" in turn.readings else []
+    session.close()
+    return readings
+
+
+def test_weak_connections_let_simulators_answer_each_other_within_one_time():
+    loop = {
+        "simulators": {"calls": {"python": "loop_sim:Caller"}, "replies": {"python": "loop_sim:Replier"}},
+        "entities": [
+            {"uid": "caller", "simulator": "calls", "model": "Caller", "params": {"rounds": 5}},
+            {"uid": "replier", "simulator": "replies", "model": "Replier"},
+        ],
+        "sensors": [{"entity": "caller", "attribute": "count", "space": "Box(0, 9, ())"}],
+    }
+    call = {"from": "caller", "to": "replier", "attributes": ["call"]}
+    reply = {"from": "replier", "to": "caller", "attributes": ["reply"], "weak": True}
+    assert run_beside_a_battery(connections=[call, reply], **loop) == [5.0] * 5
+    with pytest.raises(
+        DocumentError, match="within one time: calls -> replies -> calls; make one connection time_"
+    ):
+        run_beside_a_battery(connections=[call, {**reply, "weak": False}], **loop)
+
+
+def test_a_simulator_may_ask_another_one_for_data():
+    soc = run_beside_a_battery(
+        simulators={"asks": {"python": "loop_sim:Asker"}},
+        entities=[
+            {
+                "uid": "asker",
+                "simulator": "asks",
+                "model": "Asker",
+                "params": {"entity": "0-co-storage.Battery_0", "attribute": "soc"},
+            }
+        ],
+        connections=[{"from": "battery", "to": "asker", "async_requests": True}],
+        sensors=[{"entity": "asker", "attribute": "seen", "space": "Box(-1, 1, ())"}],
+    )
+    assert soc == pytest.approx([0.5 + i / 3600 for i in range(4)] + [0.5 + 3 / 3600], abs=2 / 3600)
+    assert soc[1] > soc[0]
+
+
+def test_mistakes_in_weak_connections_are_found():
+    parts = yaml.safe_load(DOCUMENT)
+    parts["connections"] = [
+        {
+            "from": "battery-0",
+            "to": "battery-1",
+            "attributes": [["P", "P_set"]],
+            "weak": True,
+            "initial": {"P": 0},
+        },
+        {"from": "charge", "to": "paper", "attributes": ["value"], "weak": "yes"},
+        {"from": "charge", "to": "paper", "async_requests": 1},
+    ]
+    with pytest.raises(DocumentError) as raised:
+        DescribedCoSimulation(**parts)
+    told = {problem.path: problem.message for problem in raised.value.problems}
+    assert told == {
+        "connections.0.weak": "a weak connection is one between two simulators",
+        "connections.1.weak": "must be true or false, found 'yes'",
+        "connections.2.async_requests": "must be true or false, found 1",
+        "connections.2.attributes": "a connection needs at least one attribute",
+    }
 
 
 # --- built by a function ------------------------------------------------------------------

@@ -210,6 +210,39 @@ def test_an_episode_is_not_lost_in_a_copy(made, copied):
     assert copied(env) is not None
 
 
+def test_frames_are_those_of_the_environment_of_gymnasium():
+    pytest.importorskip("pygame", reason="CartPole draws with it")
+    env = palaestrai_mosaik.make(bare("CartPole-v1"), render_mode="rgb_array")
+    assert env.metadata["render_modes"] == ["ansi", "rgb_array"]
+    assert env.metadata["render_fps"] == 50
+    assert env.render() is None
+    env.reset(seed=1)
+    first = env.render()
+    assert (first.shape, first.dtype) == ((400, 600, 3), np.uint8)
+    while not any(env.step(1)[2:4]):
+        pass
+    last = env.render()
+    assert last.shape == first.shape
+    assert (last != first).any()
+    env.close()
+    text = palaestrai_mosaik.make(bare("CartPole-v1"), render_mode="ansi")
+    text.reset(seed=1)
+    assert text.render().startswith("t=0\nworld.observation = ")
+    text.close()
+
+
+def test_frames_of_a_document_that_has_none_are_refused():
+    with pytest.raises(
+        ContractError, match=r"must be None or 'ansi', not 'rgb_array': no environment of the agent"
+    ):
+        palaestrai_mosaik.make(turns(), agent="a", render_mode="rgb_array")
+    with pytest.raises(ContractError, match=r"must be None or 'ansi' or 'rgb_array', not 'human'$"):
+        palaestrai_mosaik.make(bare("CartPole-v1"), render_mode="human")
+    env = palaestrai_mosaik.make(turns(), agent="a")
+    assert env.metadata["render_modes"] == ["ansi"]
+    env.close()
+
+
 LAYOUTS = {
     "reals": [Box(-0.1, 0.1, shape=()), Box(0.0, 5.0, shape=(2,))],
     "narrow": [Box(-1.0, 1.0, shape=(2,), dtype=np.float32)],
