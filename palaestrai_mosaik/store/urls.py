@@ -41,8 +41,8 @@ _TOLD = frozenset(
         *("mode", "cache", "uri", "immutable", "nolock", "timeout"),
     }
 )
-#: what such a value consists of; not another URL, and no pairs of keys and values
-_TOLD_VALUE = re.compile(r"[\w./,:\[\]+-]*")
+#: what such a value consists of, but for ports: not another URL, and no pairs of keys and values
+_TOLD_VALUE, _PORT = re.compile(r"[\w ./,{}+-]*"), re.compile(r":\d+(?=,|$)")
 #: keys of others that hold secrets, in whatever letters they are written, or texts with a password in them
 _SECRET = re.compile(r"pass|pwd|secret|token|key|auth|cred|connect|conn_?(str|info)|dsn", re.IGNORECASE)
 #: how libpq, ODBC and others write what SQLAlchemy writes as a URL: no name of a folder looks like that
@@ -111,7 +111,7 @@ def masked(url: sa.URL) -> str:
 
 def _is_told(key: str, value: str | tuple[str, ...]) -> bool:
     values = (value,) if isinstance(value, str) else value
-    return key.lower() in _TOLD and all(_TOLD_VALUE.fullmatch(one) for one in values)
+    return key.lower() in _TOLD and all(_TOLD_VALUE.fullmatch(_PORT.sub("", one)) for one in values)
 
 
 def holds_password(location: str) -> bool:

@@ -11,6 +11,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import mosaik
 import psutil
 import pytest
 from support.documents import agent, document, environment, phase
@@ -160,3 +161,26 @@ def test_the_first_that_is_trusted_is_taken_and_no_other(monkeypatch) -> None:
         return [await reader.read() for reader in taken]
 
     assert asyncio.run(story()) == [b"simulator"]
+
+
+def test_worlds_of_ones_own_listen_so_too() -> None:
+    """A world that nobody here has made, with a simulator in another process, asks who has connected."""
+    asked: list[peers.Address] = []
+
+    def look(peer: peers.Address, here: peers.Address) -> bool:
+        asked.append(peer)
+        return True
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(peers, "is_trusted", look)
+        start = {"cmd": f'"{sys.executable}" "{SIMULATORS / "slow_sim.py"}" %(addr)s', "posix": True}
+        with contextlib.closing(_World({"Slow": start})) as world:
+            world.start("Slow")
+    assert len(asked) == 1
+
+
+class _World(mosaik.World):
+    """A world that can be closed."""
+
+    def close(self) -> None:
+        self.shutdown()

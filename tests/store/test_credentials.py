@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from urllib.parse import unquote
 
 import psutil
 import pytest
@@ -93,6 +94,7 @@ _SHAPES = (
     "{scheme}:///?odbc_connect=Driver%3D%7Bx%7D%3B{key}%3D{word}",
     "{scheme}://me@db/results?dbname={scheme}://u:{word}@h",
     "{scheme}://me@db/results?host=u:{word}@h",
+    "{scheme}://me@db/results?host=u:{word}",
     "jdbc:{scheme}://db/results?user=me&{key}={word}",
     "Driver={{x}};Server=db;UID=me;PWD={word}",
     "host=db user=me passwd={word}",
@@ -145,6 +147,10 @@ def test_what_is_no_secret_is_told():
     assert shown(plain) == plain.replace("/run/pg", "%2Frun%2Fpg").replace("/a/b.key", "%2Fa%2Fb.key")
     assert not holds_password(plain)
     assert not holds_password("postgresql://db/results?options=-csearch_path=x")
+    driver = "mssql+pyodbc://me@db/results?driver=ODBC+Driver+18+for+SQL+Server"
+    assert shown(driver) == driver and not holds_password(driver)
+    several = "postgresql+psycopg://me@/results?host=a:5432,b:5433"
+    assert unquote(shown(several)) == several and not holds_password(several)
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def _class(module: str, kind: str) -> Any:
 
 
 def _object(found: Any, given: Any) -> Any:
-    """Return an object of a class of controllers, or alike, whose attributes are plain data or parts."""
+    """Return a controller, a characteristic or a source of data whose attributes are plain data or parts."""
     attributes = _made(_parsed(given) if isinstance(given, str) else given)
     if type(attributes) is not dict:
         raise SimulationError(
@@ -257,12 +257,11 @@ def _object(found: Any, given: Any) -> Any:
             raise SimulationError(
                 f"has a part of class {found.__name__!r} with the attribute {name!r:.60}, which is no data of its own"
             )
-    if found.__module__ == "pandapower.control.util.characteristic":
-        if attributes.get("_interpolator") is not None:
-            raise SimulationError(f"has a part of class {found.__name__!r} with an interpolator of its own")
-        if hasattr(found, "interpolator"):
-            # it is never written, and made at the first call
-            attributes["_interpolator"] = None
+    if attributes.get("_interpolator") is not None:
+        raise SimulationError(f"has a part of class {found.__name__!r} with an interpolator of its own")
+    if hasattr(found, "interpolator"):
+        # a characteristic makes it at the first call, and never writes it
+        attributes["_interpolator"] = None
     return found.from_dict(attributes)
 
 
