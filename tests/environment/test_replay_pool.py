@@ -158,10 +158,11 @@ def test_memories_are_what_is_declared(tmp_path):
         SessionPool(agent_memories=[{"name": "observation"}])
     # a description that does not go with the columns
     place = tmp_path / "pool" / "pool.json"
-    place.write_text(place.read_text().replace('"hidden"', '"other"').replace("<f4", "<f8"))
-    assert SessionPool.open(tmp_path / "pool").previous_memories[0].dtype == np.float32
-    description = json.loads(place.read_text()) | {"memories": 1}
-    place.write_text(json.dumps(description))
+    written = place.read_text()
+    place.write_text(written.replace("<f4", "<f8"))
+    with pytest.raises(ContractError, match=r"damaged: .*memory.0.npy is float32, expected is float64"):
+        SessionPool.open(tmp_path / "pool")
+    place.write_text(json.dumps(json.loads(written) | {"memories": 1}))
     with pytest.raises(ContractError, match=r"damaged: .*pool.json: .*1 of them are declared"):
         SessionPool.open(tmp_path / "pool")
 

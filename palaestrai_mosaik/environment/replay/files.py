@@ -159,10 +159,18 @@ def open_pool(directory: Path) -> tuple[Signature, Sessions]:
     del columns["offsets"]
     sessions = Sessions(offsets, {name: columns.pop(name) for name in signature.columns()}, columns)
     try:
-        declared_memories(signature, sessions.by_session)
+        declared = declared_memories(signature, sessions.by_session)
     except ContractError as error:
         raise ContractError(f"the pool is damaged: {place}: {error}") from error
+    for name, column in declared.items():
+        _check_dtype(directory / f"{name}.npy", columns[name].dtype, column.dtype)
     return signature, sessions
+
+
+def _check_dtype(path: Path, found: np.dtype[Any], expected: np.dtype[Any]) -> None:
+    """Raise :class:`ContractError` where a column of a pool has another dtype than its description says."""
+    if found != expected:
+        raise ContractError(f"the pool is damaged: {path} is {found}, expected is {expected}")
 
 
 def _description(directory: Path) -> Mapping[str, Any]:
