@@ -73,7 +73,7 @@ class Outages(threading.Thread):
 
     def run(self):
         rng = np.random.default_rng(1)
-        while not self._end.wait(rng.uniform(0.2, 1.0)):
+        while not self._end.wait(rng.uniform(0.2, 2.5)):
             if not markers(self._folder):
                 continue
             how = ("kill", "stop")[len(self.done) % 2]
@@ -84,7 +84,7 @@ class Outages(threading.Thread):
 
 
 @postgresql.needs_server
-@pytest.mark.parametrize(("rows", "seconds"), [(4, 1.0), pytest.param(12, 4.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("rows", "seconds"), [(4, 1.0), pytest.param(6, 4.0, marks=pytest.mark.slow)])
 def test_a_database_that_is_killed_and_comes_back_costs_nothing(tmp_path, undisturbed, rows, seconds):
     """Again and again, while runs begin, go on and end: none fails, and none is executed twice."""
     folder = make_batch(tmp_path / "f", rows, seconds=0.05)
