@@ -421,6 +421,19 @@ def test_a_log_is_not_written_through_a_link(tmp_path) -> None:
     assert "has had enough" in log.read_text() and not log.is_symlink()
 
 
+def test_tasks_print_into_no_folder_that_was_there_before(tmp_path) -> None:
+    """What Slurm writes there is opened by name: links may lie in it, where somebody has guessed its number."""
+    submissions = Submissions(tmp_path)
+    assert submissions.next_number() == 1
+    (tmp_path / "submissions" / "0007").mkdir(parents=True)
+    (tmp_path / "submissions" / "0007" / "1_0.log").symlink_to(tmp_path / "mine")
+    (tmp_path / "submissions" / "x").write_text("")
+    assert submissions.next_number() == 8
+    submissions.begin(Submission(8, "slurm", "x-1", now(), 1, 1), [])
+    assert submissions.next_number() == 9
+    assert os.listdir(submissions.output(8)) == []
+
+
 def test_a_database_from_elsewhere_leads_nowhere_else(tmp_path) -> None:
     with Store(tmp_path / "store") as store:
         execute(document(phase([environment(max_iter=2)])), store=store)
