@@ -260,6 +260,13 @@ def test_a_key_that_others_can_replace_is_refused(tmp_path, monkeypatch) -> None
         with nullcontext() if private else pytest.raises(CheckpointError, match="can be replaced by others"):
             checkpoint_key.sign(b"x")
         checkpoint_key._read.cache_clear()
+    # in a container without rights of root, folders of the host's root seem to be nobody's
+    nobody = os.stat_result((0o40755, 0, 0, 1, 65534, 65534, 0, 0, 0, 0))
+    for ids, refused in (("0 0 4294967295", True), ("1000 1000 1", False)):
+        told = {"/proc/self/uid_map": ids, "/proc/sys/kernel/overflowuid": "65534\n"}
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoint_key.files, "read_text", told.__getitem__)
+            assert checkpoint_key._is_open_to_others(nobody) == refused
     # also where the name is a link, and what it leads to lies well
     (tmp_path / "well").mkdir(mode=0o700)
     (folder / "key").rename(tmp_path / "well" / "key")
