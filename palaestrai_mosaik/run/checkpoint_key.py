@@ -105,12 +105,21 @@ def _check(file: Path, status: os.stat_result) -> None:
 
 def _is_open_to_others(folder: os.stat_result) -> bool:
     """Whether others than this user and root can rename what this user has in a folder."""
-    if folder.st_uid not in (0, os.geteuid()):
+    if folder.st_uid not in _trusted_owners():
         return True
     if folder.st_mode & stat.S_ISVTX:  # (/tmp: only owners rename)
         return False
     by_group = bool(folder.st_mode & stat.S_IWGRP) and not _is_private_group(folder.st_gid)
     return by_group or bool(folder.st_mode & stat.S_IWOTH)
+
+
+def _trusted_owners() -> set[int]:
+    """Return this user and root; in a container without rights of root also nobody, who is the host's root there."""
+    owners = {0, os.geteuid()}
+    with suppress(OSError, ValueError):
+        if files.read_text("/proc/self/uid_map").split() != ["0", "0", "4294967295"]:
+            owners.add(int(files.read_text("/proc/sys/kernel/overflowuid")))
+    return owners
 
 
 def _is_private_group(gid: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import time
 import zipfile
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from palaestrai_mosaik import files as home
 from palaestrai_mosaik.agent import BrainDumper, FileBrainDumper, dump_arrays, load_arrays
 from palaestrai_mosaik.errors import BrainDumpError
 
@@ -147,15 +149,13 @@ def test_a_dump_that_cannot_be_read_leaves_the_old_one(tmp_path: Path) -> None:
 def test_a_write_that_breaks_off_leaves_the_old_dump(tmp_path: Path, monkeypatch: Any) -> None:
     one = dumper(tmp_path)
     one.save(BytesIO(b"old"))
-    write = Path.write_bytes
 
-    def half(self: Path, data: bytes) -> int:
-        write(self, data[: len(data) // 2])
+    def half(source: str, target: str, **folders: Any) -> None:
         # while it is being written, a reader finds the old dump and nothing else
         assert one.load().read() == b"old"
         raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "write_bytes", half)
+    monkeypatch.setattr(os, "replace", half)
     with pytest.raises(OSError, match="disk full"):
         one.save(BytesIO(b"the new dump"))
     assert one.load().read() == b"old"
@@ -163,11 +163,10 @@ def test_a_write_that_breaks_off_leaves_the_old_dump(tmp_path: Path, monkeypatch
 
 
 def test_the_first_write_that_breaks_off_leaves_no_dump(tmp_path: Path, monkeypatch: Any) -> None:
-    def nothing(self: Path, data: bytes) -> int:
-        self.touch()
+    def nothing(source: str, target: str, **folders: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "write_bytes", nothing)
+    monkeypatch.setattr(os, "replace", nothing)
     with pytest.raises(OSError, match="disk full"):
         dumper(tmp_path).save(BytesIO(b"dump"))
     assert files(tmp_path) == []
@@ -381,18 +380,18 @@ def test_whoever_is_killed_leaves_one_whole_snapshot(tmp_path: Path, monkeypatch
     done = 0
 
     def until(do: Any) -> Any:
-        def instead(*args: Any) -> Any:
+        def instead(*args: Any, **options: Any) -> Any:
             nonlocal done
             if done == step:
                 raise Killed
             done += 1
-            return do(*args)
+            return do(*args, **options)
 
         return instead
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", until(Path.write_bytes))
-        patch.setattr(Path, "replace", until(Path.replace))
+        patch.setattr(home, "write_bytes", until(home.write_bytes))
+        patch.setattr(home, "move", until(home.move))
         with pytest.raises(Killed):
             best.save_all({"": b"new", "actor": b"new"})
     assert [best.load(tag).read() for tag in ("", "actor")] == [b"old", b"old"]

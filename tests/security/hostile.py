@@ -345,6 +345,8 @@ def _put(data: object, way: Sequence[object], value: object) -> object:
 
 def _in_json(name: str, path: Path, value: object) -> Iterator[tuple[str, Callable[[], None]]]:
     text = path.read_text(encoding="utf-8")
+    if path.parts[-3] == "checkpoints":  # its first line is a signature of all the rest
+        return
     kinds = set()
     for way in _leaves(json.loads(text)):
         kind = _kind("/".join(map(str, way)))

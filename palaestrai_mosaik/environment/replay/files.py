@@ -2,13 +2,14 @@
 
 ``offsets.npy`` and one file for each column of :class:`.sessions.Sessions`, plain npy files that
 any program can read, and ``pool.json``, which says what they are. A pool is written to a folder
-of a name that nobody can guess beside its place, and renamed when it is whole.
+``<name>.<random>.partial`` beside its place, and renamed when it is whole.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tokenize import TokenError
@@ -49,7 +50,7 @@ class PoolWriter:
         self._lengths: list[Array] = []
         self._columns: dict[str, _ColumnFile] = {}
         _check_free(self.directory)
-        self._folder = files.aside(self.directory)
+        self._folder = self.directory.with_name(f"{self.directory.name}.{secrets.token_hex(8)}.partial")
 
     def __enter__(self) -> Self:
         files.make_folder(self._folder, parents=True, exist_ok=False)

@@ -17,6 +17,7 @@ from modules that ``allow_modules`` lets a document name.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -42,6 +43,7 @@ ClusterExecutorName = Literal["slurm", "parsl"]
 #: names and numbers of jobs: nothing that the scheduler's commands take for several, or for an option
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _JOB = re.compile(r"[0-9]{1,20}")
+_NUMBER = re.compile(r"[0-9]+")
 #: keys that files of earlier versions do not have
 _NEW = frozenset({"limited", "cluster"})
 
@@ -176,6 +178,15 @@ class Submissions:
     def numbers(self) -> list[int]:
         """Return the numbers of all submissions, the newest last."""
         return sorted(int(file.stem) for file in self.path.glob("[0-9]*.json") if file.stem.isdecimal())
+
+    def next_number(self) -> int:
+        """Return a number that no file or folder here has: tasks will print into what a new submission makes."""
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return 1
+        taken = (_NUMBER.match(name) for name in names)
+        return max((int(one[0]) for one in taken if one is not None), default=0) + 1
 
     def read(self, number: int) -> Submission:
         """Return submission ``number``. Raises :class:`ExecutionError`."""

@@ -107,7 +107,7 @@ def new_submission(
     runs = [run for task in tasks for run in task]
     allowed = settings.allow_modules
     return Submission(
-        number=max(Submissions(folder.path).numbers(), default=0) + 1,
+        number=Submissions(folder.path).next_number(),
         executor=executor,
         name=f"{slug(folder.spec.uid)[:_LONGEST]}-{secrets.token_hex(4)}",
         submitted=now(),
