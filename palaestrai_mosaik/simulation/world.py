@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import networkx
 import numpy as np
 from mosaik.async_scenario import AsyncWorld
 
