@@ -135,10 +135,10 @@ def test_a_mutant_differs_in_more_than_annotations(tmp_path: Path, monkeypatch: 
     pytest.importorskip("cosmic_ray", reason="the extra 'mutation' is not installed")
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     (tmp_path / PACKAGE).mkdir()
-    text = "def half(x: int | None) -> int | None:\n    y: int | None = x\n    return y / 2\n"
+    text = "def half(x: int | None, *rest: int) -> int | None:\n    y: int | None = x\n    return y / 2\n"
     (tmp_path / PACKAGE / "half.py").write_text(text)
     found = [text for _, text in mutants.sample(["half.py"], 1000, seed=1)]
     assert found == [text for _, text in mutants.sample(["half.py"], 1000, seed=1)]
     assert found[:3] == [text for _, text in mutants.sample(["half.py"], 3, seed=1)]
-    assert "def half(x: int | None) -> int | None:\n    y: int | None = x\n    return y * 2\n" in found
+    assert text.replace("/", "*") in found
     assert all(one.startswith(text[: text.index("return")]) for one in found)

@@ -75,13 +75,17 @@ def places_of(file: str) -> list[tuple[str, int]]:
 
 
 def mutant(file: str, operator: str, place: int) -> str | None:
-    """Return the text of a mutant; ``None`` where it differs in annotations only."""
+    """Return the text of a mutant; ``None`` where it is no program, or differs in annotations only."""
     from cosmic_ray.mutating import MutationVisitor
     from cosmic_ray.plugins import get_operator
 
     text = (ROOT / PACKAGE / file).read_text(encoding="utf-8")
     mutated: str | None = MutationVisitor.mutate_code(text, get_operator(operator)(), place)
-    return None if mutated is None or _bare(mutated) == _bare(text) else mutated
+    try:
+        return None if mutated is None or _bare(mutated) == _bare(text) else mutated
+    except SyntaxError:
+        # a star that is no operator
+        return None
 
 
 def sample(files: Sequence[str], count: int, seed: int) -> Iterator[tuple[str, str]]:
