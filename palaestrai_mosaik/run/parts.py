@@ -90,7 +90,9 @@ def muscle_kinds(agent: AgentSpec) -> list[type[Muscle]]:
 
 def untold_muscles(agent: AgentSpec, mode: Mode) -> str:
     """Return what to warn of where a model that is loaded does not reach the muscles, empty if it does."""
-    names = _unprepared(agent)
+    # one without 'update' acts by rules of its own, and has no use for a model
+    taking = {one.__name__ for one in muscle_kinds(agent) if one.update is not Muscle.update}
+    names = [name for name in _unprepared(agent) if name in taking]
     if agent.load is None or mode is not Mode.TEST or not names:
         return ""
     return (

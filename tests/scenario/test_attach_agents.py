@@ -157,19 +157,24 @@ def test_agents_learn_through_many_worlds_and_keep_it(tmp_path: Path) -> None:
     assert again.results[0].outcomes == evaluations[1].outcomes
 
 
+class Taking(Fixed):
+    def update(self, update: Any) -> None:
+        self.value = update
+
+
 def test_a_model_that_does_not_reach_the_muscle_is_warned_of(tmp_path: Path) -> None:
     trained(tmp_path, worlds=7)
     name = "Storage-0.Battery_0"
     owner = Agent(
         "owner",
-        Fixed(0.0),
+        Taking(0.0),
         CrossEntropyBrain(population=6, elites=2),
         sensors={name: SOC},
         actuators={name: {"P_set": Box(-0.05, 0.05)}},
         load=tmp_path,
     )
     with pytest.warns(
-        UserWarning, match="Fixed has no prepare_model to take it: it acts with initial values"
+        UserWarning, match="Taking has no prepare_model to take it: it acts with initial values"
     ):
         Agents(owner, step_size=HOUR, mode="test").close()
 
