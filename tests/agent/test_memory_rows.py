@@ -397,3 +397,14 @@ def test_a_negative_number_is_refused(call: str) -> None:
     memory = memory_of(1.0, rng=np.random.default_rng(0))
     with pytest.raises(ValueError, match="n must not be negative, not -1"):
         getattr(memory, call)(-1)
+
+
+def test_what_was_seen_last_stays_with_the_first_row_that_is_left() -> None:
+    """Rows 1 and 2 are left of three; the episode ended with row 1, and with row 0 before it."""
+    memory = Memory(size_limit=2)
+    for i in range(3):
+        memory.append(np.full(1, float(i)), np.zeros(1), np.zeros(1), None, 0.0, muscle="a")
+        if i < 2:
+            memory.mark_end(terminated=True, truncated=False, final_observations=np.full(1, 10.0 + i))
+    for one in (memory, pickle.loads(pickle.dumps(memory))):
+        np.testing.assert_array_equal(one.tail(2).next_observations, [[11.0], [np.nan]])

@@ -311,6 +311,10 @@ def test_in_order_all_sessions_are_replayed_once():
         begin(environment, episode)
         seen += BatchStepper(environment).reset().readings[:, 0].tolist()
     assert seen == [0, 1, 2, 3, 4, 5, 0, 1]
+    odd = environment_over(pool_of(7), batch=3, sample="in_order")
+    for episode, expected in enumerate(([0, 1, 2], [3, 4, 5], [6, 0, 1])):
+        begin(odd, episode)
+        assert BatchStepper(odd).reset().readings[:, 0].tolist() == expected
     # the next episode of its own is a batch further on
     begin(environment)
     stepper = BatchStepper(environment)
