@@ -25,7 +25,7 @@ test: .venv/ready-test
 test-slow: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
 
-# small faults in the core (conditions, memory, replay): how many the tests find; SAMPLE of them, drawn with SEED
+# small faults in the core (simulation, memory, replay, store, statistics): how many the tests find; SAMPLE of them, drawn with SEED
 SAMPLE ?= 150
 SEED ?= 1
 mutation: .venv/ready-mutation

@@ -28,6 +28,11 @@ COVERED: dict[str, tuple[str, ...]] = {
     "simulation/conditions.py": ("tests/simulation/test_conditions.py", "tests/simulation/test_timelines.py"),
     "agent/memory.py": ("tests/agent/test_memory_rows.py", "tests/agent/test_memory.py", "tests/agent/test_batch_learning.py"),
     "agent/memory_shard.py": ("tests/agent/test_memory_rows.py", "tests/agent/test_memory.py"),
+    "analysis/methods/anova.py": ("tests/analysis/test_executed_runs.py", "tests/analysis/test_sensitivity_methods.py"),
+    "simulation/body.py": ("tests/simulation/test_stories.py", "tests/simulation/test_bodies.py", "tests/run/test_body_records.py"),
+    "simulation/director.py": ("tests/simulation/test_stories.py", "tests/simulation/test_timelines.py"),
+    "store/across.py": ("tests/store/test_across.py",),
+    "store/query.py": ("tests/store/test_store_query.py", "tests/store/test_store_bodies.py"),
 } | {
     f"environment/replay/{name}.py": (
         "tests/environment/test_replay_pool.py",
@@ -36,6 +41,12 @@ COVERED: dict[str, tuple[str, ...]] = {
         "tests/environment/test_replay_sources.py",
     )
     for name in ("fields", "files", "npz", "pool", "sequences", "session_batch", "session_pool", "sessions")
+} | {
+    f"analysis/comparison/{name}.py": (
+        "tests/analysis/test_comparison.py",
+        "tests/analysis/test_comparison_statistics.py",
+    )
+    for name in ("aggregates", "compare", "hypothesis_tests", "pairs", "resampling")
 }  # fmt: skip
 
 
