@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from functools import partial
 from inspect import isfunction, signature
 from subprocess import Popen
+from types import MappingProxyType
 from typing import Any
 
 import mosaik_api_v3
@@ -370,14 +371,17 @@ def explain(sid: str, error: BaseException, *, remote: bool) -> BaseException:
     return mended
 
 
-def _remote(world: AsyncWorld) -> Iterator[tuple[str, Any]]:
-    """Yield id and mosaik's proxy of every simulator in another process."""
+def _proxies(world: AsyncWorld) -> Iterator[tuple[str, Any]]:
+    """Yield id and mosaik's proxy of every simulator."""
     proxies = getattr(world, "_proxies", None)  # since 3.6; empty runners would be made of them
     found = proxies if proxies is not None else {r.sid: r._proxy for r in runners(world)}
     for sid, proxy in list(found.items()):
-        base = base_proxy(proxy)
-        if hasattr(base, "_channel"):
-            yield sid, base
+        yield sid, base_proxy(proxy)
+
+
+def _remote(world: AsyncWorld) -> Iterator[tuple[str, Any]]:
+    """Yield id and mosaik's proxy of every simulator in another process."""
+    return ((sid, proxy) for sid, proxy in _proxies(world) if hasattr(proxy, "_channel"))
 
 
 def unanswered(world: AsyncWorld) -> dict[str, int]:
@@ -407,8 +411,15 @@ def _expect_late_answers(world: AsyncWorld) -> None:
 
 
 async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
-    """Finalize every simulator of ``world``; see :func:`shut_down`."""
+    """Finalize every simulator of ``world``; see :func:`shut_down`.
+
+    Raises what the first one in this process raises that cannot finalize, after all others have.
+    """
     _expect_late_answers(world)
+    failures: list[Exception] = []
+    for sid, proxy in _proxies(world):
+        if not hasattr(proxy, "_channel"):
+            proxy.stop = partial(_stop_here, proxy.stop, sid, failures)
     try:
         await asyncio.wait_for(world.shutdown(), timeout=_SHUTDOWN_HURRIED if hurried else _SHUTDOWN)
     except (TimeoutError, OSError, EOFError, RuntimeError, asyncio.IncompleteReadError):
@@ -416,6 +427,17 @@ async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
     finally:
         # silences the complaint of 3.6 that a world whose shutdown failed was not shut down
         world._shutdown_performed = True
+    if failures:
+        raise failures[0]
+
+
+async def _stop_here(stop: Callable[[], Awaitable[None]], sid: str, failures: list[Exception]) -> None:
+    """Finalize a simulator in this process; mosaik would leave the others out after an exception."""
+    try:
+        await stop()
+    except Exception as error:
+        error.add_note(f"simulator {sid!r} raised this when it was finalized, after the episode")
+        failures.append(error)
 
 
 def _take_processes(world: AsyncWorld) -> dict[str, Popen[str]]:
@@ -431,18 +453,29 @@ def _take_processes(world: AsyncWorld) -> dict[str, Popen[str]]:
     return taken
 
 
-async def _ended(processes: Mapping[str, Popen[str]], limit: float, wants_end: Callable[[], bool]) -> None:
-    """Wait until simulators have finalized, and their ``processes`` have ended."""
+async def _ended(
+    processes: Mapping[str, Popen[str]], limits: Mapping[str, float], wants_end: Callable[[], bool]
+) -> None:
+    """Wait until simulators have finalized, and their ``processes`` have ended.
+
+    mosaik demands of nobody to end by itself, so that one that does not is no error; it is ended later.
+    """
     waited = 0.0
     for sid, process in processes.items():
-        while process.poll() is None:
+        limit = limits.get(sid, _SHUTDOWN)
+        while process.poll() is None and waited < limit:
             if wants_end():
                 return
-            if waited >= limit:
-                raise SimulatorError(f"simulator {sid!r} has not ended {limit:g} s after the episode")
             await asyncio.sleep(_LOOK)
             waited += _LOOK
-        if process.returncode and not wants_end():
+        if process.poll() is None:
+            warnings.warn(
+                f"simulator {sid!r} has not ended by itself within {limit:g} s after the episode: its process is "
+                "ended now, and what its finalize has not written by then is lost",
+                UserWarning,
+                stacklevel=2,
+            )
+        elif process.returncode and not wants_end():
             raise SimulatorError(
                 f"simulator {sid!r} ended with exit status {process.returncode} after the episode; did its finalize fail?"
             )
@@ -453,20 +486,20 @@ async def shut_down(
     children: Iterable[psutil.Process],
     *,
     hurried: bool = False,
-    limit: float = _SHUTDOWN,
+    limits: Mapping[str, float] = MappingProxyType({}),
     wants_end: Callable[[], bool] = lambda: False,
 ) -> None:
     """Finalize every simulator and end the processes that were started for them.
 
-    ``hurried``: the run has failed or was interrupted, so that a simulator may hang. Without it,
-    processes have ``limit`` seconds to end by themselves, unless the user wants the end (``wants_end``).
-    Problems of simulators that are gone already are not reported again.
+    ``hurried``: the run has failed or was interrupted, so that a simulator may hang; that is what is reported
+    then, not what comes of it here. Without it, processes have the seconds of ``limits`` (by mosaik's id) to
+    end by themselves, unless the user wants the end (``wants_end``).
     """
     failure: BaseException | None = None
     processes = {} if hurried else _take_processes(world)
     try:
         await finalize(world, hurried=hurried)
-        await _ended(processes, limit, wants_end)
+        await _ended(processes, limits, wants_end)
     except Exception as error:
         failure = error
     alive = [child for child in children if child.is_running()]
@@ -484,7 +517,7 @@ async def shut_down(
     for task in leftovers:
         task.cancel()
     await asyncio.gather(*leftovers, return_exceptions=True)
-    if failure is not None:
+    if failure is not None and not hurried:
         raise failure
 
 

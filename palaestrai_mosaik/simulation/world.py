@@ -433,6 +433,6 @@ async def _run(episode: Episode) -> None:
                 builder.world,
                 builder.children,
                 hurried=hurried,
-                limit=max([LEAST_START, *builder.timeouts.values()]),
+                limits={sid: max(LEAST_START, limit) for sid, limit in builder.timeouts.items()},
                 wants_end=episode.wants_end,
             )

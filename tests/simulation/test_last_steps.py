@@ -157,6 +157,31 @@ def test_a_finalize_that_fails_in_another_process_fails_the_run(tmp_path):
     assert len(written(into["samples"])) == 1
 
 
+@pytest.mark.parametrize("remote", [(), ("free",)])
+def test_a_finalize_that_fails_in_this_process_fails_the_run_and_the_others_finalize(tmp_path, remote):
+    into = folders(tmp_path)
+    full = described(into, remote, events={"writing": -1.0})
+    with pytest.raises(OSError, match="no space left") as caught:
+        execute(document(phase([full], [watching()], episodes=2)))
+    assert "'0-co-events'" in caught.value.__notes__[0]
+    assert [len(written(into[uid])) for uid in ("samples", "follower")] == [1, 1]
+
+
+def test_a_simulator_that_never_ends_by_itself_is_ended_with_a_warning(tmp_path, monkeypatch):
+    """As mosaik does, after its time, which is not that of another simulator."""
+    expected = native(tmp_path / "native")
+    into = folders(tmp_path / "ours")
+    serving = described(into, ("free", "events"), free={"serves": 1000.0})
+    serving["environment"]["params"]["simulators"]["free"]["timeout"] = 1.0
+    monkeypatch.setattr("palaestrai_mosaik.simulation.world.LEAST_START", 1.0)
+    started = time.monotonic()
+    with pytest.warns(UserWarning, match="'0-co-free' has not ended by itself within 1 s") as warned:
+        result = execute(document(phase([serving], [watching()], episodes=2)))
+    assert [phase.episodes for phase in result.phases] == [2] and len(warned) == 2
+    assert written(into["events"]) == [expected["events"]] * 2
+    assert time.monotonic() - started < 60
+
+
 def test_nobody_waits_for_a_finalize_after_ctrl_c(tmp_path):
     into = folders(tmp_path)
     slow = described(into, ("events",), events={"writing": 100.0})

@@ -26,20 +26,26 @@ class One(mosaik_api_v3.Simulator):
 
 
 class Counter(One):
-    """Says at every ``step_size``-th tick, as an event, how often it has stepped; takes ``delay`` seconds."""
+    """Says at every ``step_size``-th tick, as an event, how often it has stepped; takes ``delay`` seconds.
+
+    It goes on for ``serves`` seconds after the end.
+    """
 
     def __init__(self):
         super().__init__(meta("hybrid", "Counter", **{"non-persistent": ["out"]}))
         self.out = 0
 
-    def init(self, sid, time_resolution=1.0, step_size=1, delay=0.0):
-        self.step_size, self.delay = step_size, delay
+    def init(self, sid, time_resolution=1.0, step_size=1, delay=0.0, serves=0.0):
+        self.step_size, self.delay, self.serves = step_size, delay, serves
         return self.meta
 
     def step(self, time, inputs, max_advance):
         clock.sleep(self.delay)
         self.out += 1
         return time + self.step_size
+
+    def finalize(self):
+        clock.sleep(self.serves)
 
 
 class Relay(One):
