@@ -420,6 +420,15 @@ def test_of_one_seed_there_is_no_verdict() -> None:
     assert not any("is better than" in text for text in told)
 
 
+def test_of_one_row_there_is_no_verdict() -> None:
+    """One level has one row of three seeds left: it is the row that may have done it good."""
+    draw = np.random.default_rng(1)
+    grids = {f"b{i}": list(draw.normal(size=3)) for i in range(5)}
+    told = sentences(of_runs({"a": {"a0": list(draw.normal(size=3))}, "b": grids}))
+    assert any(text.startswith("No test, because one row cannot tell what a level does") for text in told)
+    assert not any("one seed" in text for text in told)
+
+
 def test_settings_in_which_levels_tie_are_told() -> None:
     data = of_runs({"a": {"s": [1.0, 2.0], "t": [5.0, 6.0]}, "b": {"s": [2.0, 1.0], "t": [1.0, 2.0]}})
     assert "(tie)" in data.comparisons[0].by_setting()["best"].tolist()
