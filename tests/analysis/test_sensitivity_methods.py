@@ -288,6 +288,17 @@ def test_anova_of_a_saturated_design_gives_the_squares_of_its_contrasts():
         | {("df", f"x{i}"): 1.0 for i in (1, 2, 3)}
     )
     assert "aliases" in found.notes[-1]
+    assert "no run is left for an error" in found.notes[0]
+    # with repetitions there is one
+    row, number = np.indices((4, 2)).reshape(2, -1)
+    y = (signs @ [1.0, 2.0, 4.0])[row] + random().normal(size=8)
+    repeated = study(
+        (signs + 2) / 4,
+        np.bincount(row, y) / 2,
+        sampler="plackett_burman",
+        repetitions=Repetitions(row, number, y, common=True),
+    )
+    assert not any("for an error" in note for note in ANALYSERS["anova"].analyse(repeated).notes)
 
 
 def test_a_factor_of_which_one_level_is_left_explains_nothing_that_is_known():

@@ -32,6 +32,7 @@ _PAIRS_TOLD = 5
 _CONFOUNDED = (
     "single factors only: interactions are in them, or in the error, as the aliases of the design say"
 )
+_NO_ERROR = "no run is left for an error, so that it cannot be told which shares are more than chance"
 _TINY = 1e-12
 
 Term = tuple[int, ...]
@@ -77,7 +78,8 @@ def anova(study: Study) -> Indices:
     else:
         runs_told = _Runs(codes, number, y, common, study.repetitions is not None)
         table = _type_two(runs_told, study.names, order)
-    notes = table.notes if order > 1 else (*table.notes, _CONFOUNDED)
+    notes = table.notes if table.error[1] else (*table.notes, _NO_ERROR)
+    notes = notes if order > 1 else (*notes, _CONFOUNDED)
     return Indices(list(_rows(table, study.names)), notes)
 
 
