@@ -288,7 +288,7 @@ def test_anova_of_a_saturated_design_gives_the_squares_of_its_contrasts():
         | {("df", f"x{i}"): 1.0 for i in (1, 2, 3)}
     )
     assert "aliases" in found.notes[-1]
-    assert "no run is left for an error" in found.notes[0]
+    assert "no run is left for an error" in found.notes[-2]
     # with repetitions there is one
     row, number = np.indices((4, 2)).reshape(2, -1)
     y = (signs @ [1.0, 2.0, 4.0])[row] + random().normal(size=8)
