@@ -66,9 +66,9 @@ class Comparison:
 
     @property
     def constant(self) -> float | None:
-        """The value that all runs of all levels gave, where they did; with it, nothing can be compared."""
+        """The value that all runs of all levels gave (two runs at least); with it, nothing can be compared."""
         known = self.levels[self.levels["n"] > 0]
-        if known.empty or (known["distinct"] > 1).any():
+        if known["n"].sum() < 2 or (known["distinct"] > 1).any():
             return None
         values = known["mean"].to_numpy(float)
         return float(values[0]) if distinct(values) == 1 else None

@@ -49,7 +49,7 @@ def _comparison(data: Compared) -> Iterator[Sentence]:
     cautions = {text: caution(text) for text in told.warnings}
     yield from (found for text, found in cautions.items() if text.startswith(_LOST))
     if told.constant is not None:
-        yield constant(told.outcome, int(told.levels["n"].sum()), told.constant)
+        yield constant(told.outcome, count(int(told.levels["n"].sum()), "run"), told.constant)
         return
     if told.equal_settings:
         yield from _first(data, ordered)
@@ -59,10 +59,10 @@ def _comparison(data: Compared) -> Iterator[Sentence]:
     yield from (found for text, found in cautions.items() if not text.startswith((_LOST, *_SAID)))
 
 
-def constant(outcome: str, runs: int, value: float) -> Sentence:
-    """Return that all runs gave one value: nothing can be said of what it depends on."""
+def constant(outcome: str, runs: str, value: float) -> Sentence:
+    """Return that all ``runs`` (``36 runs``) gave one value: nothing can be said of what it depends on."""
     return (
-        f"All {count(runs, 'run')} gave the same ",
+        f"All {runs} gave the same ",
         Name(outcome),
         f", {number(value, 6)}: there is nothing to compare or to explain.",
     )
@@ -91,6 +91,9 @@ def _first(data: Compared, ordered: pd.DataFrame) -> Iterator[Sentence]:
         value = f"{number(float(best[statistic]), 3)} in all {count(int(best['n']), 'run')} of {seeds}"
     if not told.crossed:
         value += ", though each level was run in settings of its own"
+    if len(ordered) == 1 < len(told.levels):
+        yield f"Of {' and '.join(told.by)}, only ", Name(level), " has runs:", *of, f" {value}."
+        return
     yield f"Of {' and '.join(told.by)}, ", Name(level), f" has the {word}", *of, f": {value}."
     yield from _losses(data, level)
     yield from _by_setting(data, level)
