@@ -108,7 +108,7 @@ def _analyse(results: Results, outcome: str, name: str, method: Method) -> Sensi
     refused = kept.refused
     rows: Sequence[Index] = ()
     if not refused and np.ptp(study.y) <= _ROUNDING * np.abs(study.y).max():
-        refused = f"constant outcome: it is {study.y[0]:.6g} in all runs, so that there is nothing to explain"
+        refused = f"constant outcome: it is {study.y[0]:.6g} in all {_constant(study)}, so that there is nothing to explain"
     if not refused:
         try:
             found = method.analyse(study)
@@ -122,6 +122,14 @@ def _analyse(results: Results, outcome: str, name: str, method: Method) -> Sensi
     counts = (kept.used, kept.lost, shown.executed)
     frame = _frame(outcome, name, rows, counts)
     return SensitivityResult(outcome, name, frame, *counts, tuple(notes), refused)
+
+
+def _constant(study: Study) -> str:
+    """Return what has one value: repetitions may differ where their means do not."""
+    runs = study.repetitions
+    if runs is None or np.ptp(runs.y) <= _ROUNDING * np.abs(runs.y).max():
+        return "runs"
+    return "rows (mean of the repetitions)"
 
 
 def _frame(outcome: str, method: str, rows: Sequence[Index], counts: tuple[int, int, int]) -> pd.DataFrame:

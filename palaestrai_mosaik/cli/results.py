@@ -100,7 +100,9 @@ def _outcome_table(results: Results, names: Sequence[str]) -> str:
         values = values[np.isfinite(values)]
         moments: Sequence[float | None] = [None] * 5
         if len(values):
-            moments = [values.mean(), values.std(), values.min(), float(np.median(values)), values.max()]
+            # of a sample, as the report has it
+            spread = values.std(ddof=1) if len(values) > 1 else None
+            moments = [values.mean(), spread, values.min(), float(np.median(values)), values.max()]
         rows.append((name, *moments, lost[name] or None))
     headers = ("outcome", "mean", "std", "min", "median", "max", "not finite")
     return table(headers, rows, indent="  ")

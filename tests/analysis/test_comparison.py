@@ -231,6 +231,7 @@ def test_one_repetition_of_many_settings_draws_settings():
         assert pair.improvement_low < pair.improvement < pair.improvement_high < 0.5
         assert not np.isnan(found.levels[["mean_low", "iqm_high", "std"]]).any(axis=None)
         assert says(found, "over settings, not over seeds")
+        assert "bootstrap of settings, which have one run of each level" in found.notes[1]
 
 
 def test_few_seeds_are_told():
@@ -335,6 +336,49 @@ def test_levels_without_a_common_setting_are_not_paired():
     pair = only(compare(frame, "agent", "y", ["gain"], Options(better="lower")).pairs)
     assert (pair.test, pair.favours, pair.units) == ("none (one seed)", "", 1)
     assert pair.difference_low < -2 < pair.difference_high
+
+
+def test_a_level_without_a_common_setting_that_is_left_with_one_seed():
+    """Levels of a hypercube, two seeds; one level has lost all runs of the second."""
+    draw = np.random.default_rng(5)
+    values = {("a", i): [draw.normal(), draw.normal()] for i in range(6)}
+    values |= {("b", i): [5 + draw.normal(), None] for i in range(6, 12)}
+    for by in ("ab", "ba"):
+        frame = runs(
+            {key: values[key] for level in by for key in values if key[0] == level}, ("agent", "gain")
+        )
+        found = compare(frame, "agent", "y", ["gain"], Options(better="higher"))
+        pair = only(found.pairs)
+        assert {pair.n, pair.n_b} == {12, 6}
+        assert pair.improvement in (0, 1) or pair.improvement_low < pair.improvement < pair.improvement_high
+
+
+@pytest.mark.parametrize("common_seeds", [True, False])
+def test_a_level_that_is_left_with_one_row_is_called_so(common_seeds):
+    draw = np.random.default_rng(5)
+    values = {("a", i): [draw.normal() for _ in range(3)] if i == 0 else [None] * 3 for i in range(5)}
+    values |= {("b", i): [draw.normal() for _ in range(3)] for i in range(5, 10)}
+    options = Options(common_seeds=common_seeds)
+    found = compare(runs(values, ("agent", "gain")), "agent", "y", ["gain"], options)
+    assert says(found, "no interval for a: a level has runs of one row only")
+    assert not says(found, "seed")
+    if common_seeds:
+        assert only(found.pairs).test == "none (one row)"
+        assert says(found, "of one row there is no test")
+    else:
+        assert says(found, "with 1 row, p_holm cannot fall below 0.33")
+
+
+def test_the_smallest_p_is_that_of_holms_correction_and_of_tests_only():
+    """Of the second pair seven seeds are left, of the third none differs."""
+    draw = np.random.default_rng(5)
+    values = {"a": list(draw.normal(size=30)), "b": [5 + y for y in draw.normal(size=30)]}
+    values |= {"c": [None] * 23 + [9.0 + i for i in range(7)], "d": values["a"]}
+    found = compare(runs(values), "agent", "y", options=Options(baseline="a"))
+    least = found.pairs.set_index("a")["p_least"]
+    assert least["b"] == 2.0**-29 and least["c"] == 2.0**-6 and np.isnan(least["d"])
+    # the smaller p is doubled, not the larger one
+    assert not says(found, "p_holm cannot fall below")
 
 
 def test_repetitions_of_a_row_are_no_further_rows():

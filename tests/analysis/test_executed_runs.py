@@ -119,6 +119,13 @@ def test_a_lost_run_is_one_however_many_rows_share_it(tmp_path):
     assert any("no run of algo=sac is left" in note for note in result.notes)
 
 
+def test_rows_whose_repetitions_alone_differ_are_called_so(tmp_path):
+    noise = drawn(tmp_path)
+    noise.frame["y"] = noise.frame["repetition"].astype(float)
+    (result,) = sensitivity(noise)
+    assert result.refused.startswith("constant outcome: it is 2 in all rows (mean of the repetitions), so")
+
+
 def test_a_branch_that_is_one_run_is_no_sample(tmp_path):
     """Half of a hypercube is one executed run: of a distribution nothing can be said by rows."""
     factors = {"algo": {"levels": ["ppo", "sac"]}, "clip": {"low": 0.1, "high": 0.4, "when": _PPO}}

@@ -336,7 +336,8 @@ def of_runs(values: dict[str, dict[str, list[float]]], better: str = "higher") -
     frame = pd.DataFrame(rows)
     given: Any = (["sensors"], "violations", ["grid"], Options(better=better, resamples=50))  # type: ignore[arg-type]
     data = Compared(compare(frame, *given), collect(frame, *given).frame)
-    runs = frame.assign(row=range(len(frame)), uid="u", run="u", status="finished")
+    uids = [f"u{i}" for i in range(len(frame))]
+    runs = frame.assign(row=range(len(frame)), uid=uids, run=uids, status="finished")
     runs = runs[["row", "repetition", "uid", "run", "status", "violations"]]
     made = replace(made_up(), sensitivity=made_up().sensitivity.iloc[:0], comparisons=(data,), learning=())
     return replace(made, runs=runs)
@@ -418,6 +419,44 @@ def test_of_one_seed_there_is_no_verdict() -> None:
         for text in told
     )
     assert not any("is better than" in text for text in told)
+
+
+def test_the_only_level_with_runs_is_not_the_first_of_several() -> None:
+    nothing = [float("nan")] * 3
+    told = sentences(of_runs({"a": {"s": [1.0, 2.0, 4.0]}, "b": {"s": nothing}}))
+    assert told[1].startswith("Of sensors, only a has runs: interquartile mean of violations 2.")
+    assert not any("has the best" in text or "what was lost decides" in text for text in told)
+    assert any("no run of b is left" in text for text in told)
+
+
+def test_one_run_is_not_all_runs_that_gave_the_same() -> None:
+    told = sentences(of_runs({"a": {"s": [1.5, float("nan")]}, "b": {"s": [float("nan")] * 2}}))
+    assert not any("gave the same" in text for text in told)
+    assert any(text.endswith("violations 1.5 over 1 run of 1 seed.") for text in told)
+
+
+def test_runs_that_are_identical_are_counted_alike_where_all_are_constant() -> None:
+    data = of_runs({level: {"s": [36.0] * 4} for level in ("a", "b")})
+    data = replace(data, runs=data.runs.assign(run=["u", "u", "v", "w"] * 2))
+    assert sentences(data)[0].startswith("All 8 runs (3 executed) gave the same violations, 36:")
+
+
+def test_what_is_not_finite_is_in_no_number_of_the_report() -> None:
+    data = of_runs({"a": {"s": [1.0, 2.0, float("inf")]}, "b": {"s": [3.0, float("-inf"), 6.0]}})
+    summary = pd.read_csv(io.StringIO(render(data)["summary-violations.csv"]), index_col=0)["value"]
+    assert summary["runs"] == 4
+    assert (summary["mean"], summary["maximum"]) == (3.0, 6.0)
+    data = replace(data, comparisons=())
+    assert sentences(data)[0].startswith("It lies between 1 and 6, with a mean of 3 over 4 runs of ")
+
+
+def test_of_one_row_there_is_no_verdict() -> None:
+    """One level has one row of three seeds left: it is the row that may have done it good."""
+    draw = np.random.default_rng(1)
+    grids = {f"b{i}": list(draw.normal(size=3)) for i in range(5)}
+    told = sentences(of_runs({"a": {"a0": list(draw.normal(size=3))}, "b": grids}))
+    assert any(text.startswith("No test, because one row cannot tell what a level does") for text in told)
+    assert not any("one seed" in text for text in told)
 
 
 def test_settings_in_which_levels_tie_are_told() -> None:

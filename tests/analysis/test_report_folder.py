@@ -98,7 +98,13 @@ def test_a_design_that_is_half_done_and_done(
     shares = pd.read_csv(folder / "report" / "sensitivity-y-anova.csv", index_col="factor")["eta2"]
     assert shares["x1"] == pytest.approx(14 / 23, abs=1e-12)
     assert shares["x2"] == pytest.approx(9 / 23, abs=1e-12)
+    assert main(["analyse", str(folder), "--output", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
     runs = pd.read_csv(folder / "report" / "runs.csv")
+    # one number in both, that of a sample
+    told = pd.read_csv(folder / "report" / "summary-y.csv", index_col=0).iloc[:, 0]
+    assert told["standard deviation"] == pytest.approx(runs["y"].std())
+    assert f"  {runs['y'].std():.4f}  " in printed
     assert (runs["y"] == runs["x1"] + runs["x2"]).all()
     learned = pd.read_csv(folder / "report" / "learning-0.csv")
     assert learned.groupby("level")["episode"].max().to_dict() == {0: 5, 1: 5, 3: 5}

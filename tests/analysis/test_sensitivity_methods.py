@@ -206,6 +206,40 @@ def test_anova_takes_shared_seeds_as_blocks():
     assert shares == pytest.approx({"x1": 9 / 35, "(repetition)": 25 / 35, "(error)": 1 / 35})
 
 
+def test_anova_of_as_many_runs_that_are_of_unequal_seeds():
+    """Each row lost one of three repetitions, not the same: what seeds explain is a regression, not a mean of columns."""
+    row, number = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 2, 0, 2])
+    y = np.array([1.0, 4.0, 5.0, 9.0, 3.0, 8.0])
+    runs = Repetitions(row, number, y, common=True)
+    means = np.bincount(row, y) / 2
+    found = ANALYSERS["anova"].analyse(
+        study(np.array([[0.2], [0.5], [0.8]]), means, sampler="factorial", repetitions=runs)
+    )
+    rows = {(one.index, one.factor): one.value for one in found.rows}
+    left = {}
+    for name, columns in {"both": (row, number), "x1": (number,), "(repetition)": (row,)}.items():
+        matrix = np.column_stack([np.eye(3)[column] for column in columns])
+        left[name] = ((y - matrix @ np.linalg.lstsq(matrix, y, rcond=None)[0]) ** 2).sum()
+    total = ((y - y.mean()) ** 2).sum()
+    assert rows["eta2", "(error)"] == pytest.approx(left["both"] / total)
+    assert rows["df", "(error)"] == 6 - 1 - 2 - 2
+    for name in ("x1", "(repetition)"):
+        assert rows["eta2", name] == pytest.approx((left[name] - left["both"]) / total)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_what_explains_nothing_but_rounding_is_zero(missing):
+    grid = np.array(list(itertools.product(range(2), range(3), range(3))))
+    grid = grid[: len(grid) - missing]
+    y = grid[:, 0] * 0.1 + grid[:, 1] * 0.3
+    found = ANALYSERS["anova"].analyse(study((grid + 0.5) / (2, 3, 3), y, sampler="factorial"))
+    shares = {(one.factor, one.factor2): one.value for one in found.rows if one.index in ("eta2", "omega2")}
+    assert {name for name, share in shares.items() if share == 0.0} == shares.keys() - {
+        ("x1", ""),
+        ("x2", ""),
+    }
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(2, 4), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_shares_of_a_full_factorial_add_up_and_ignore_the_order_of_rows(levels, seed):
@@ -254,6 +288,17 @@ def test_anova_of_a_saturated_design_gives_the_squares_of_its_contrasts():
         | {("df", f"x{i}"): 1.0 for i in (1, 2, 3)}
     )
     assert "aliases" in found.notes[-1]
+    assert "no run is left for an error" in found.notes[-2]
+    # with repetitions there is one
+    row, number = np.indices((4, 2)).reshape(2, -1)
+    y = (signs @ [1.0, 2.0, 4.0])[row] + random().normal(size=8)
+    repeated = study(
+        (signs + 2) / 4,
+        np.bincount(row, y) / 2,
+        sampler="plackett_burman",
+        repetitions=Repetitions(row, number, y, common=True),
+    )
+    assert not any("for an error" in note for note in ANALYSERS["anova"].analyse(repeated).notes)
 
 
 def test_a_factor_of_which_one_level_is_left_explains_nothing_that_is_known():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .aggregates import FloatArray, spread
+from .hypothesis_tests import ONE_PAIR, ONE_ROW, ONE_SEED, holm
 from .options import Options
 from .resampling import distinct
 from .runs import Runs
@@ -20,7 +21,8 @@ FEW_SEEDS = 10
 OTHER_SCALE = 2.0
 _MOST_NAMED = 5
 #: how these warnings begin
-IDENTICAL, ONE_SEED = "the two runs of each pair gave the same", "of one seed there is no test"
+IDENTICAL = "the two runs of each pair gave the same"
+ALONE, ALONE_ROW = "of one seed there is no test", "of one row there is no test"
 
 
 def warnings(
@@ -57,6 +59,8 @@ def notes(runs: Runs, pairs: pd.DataFrame, paired: bool, options: Options) -> tu
     tests = ", ".join(dict.fromkeys(pairs["test"].dropna()))
     share = f"{options.confidence:.4g}"
     drawn = "seeds, each with its runs of all settings" if paired else "runs within settings"
+    if len(runs.settings) > 1 and runs.frame["repetition"].nunique() == 1:
+        drawn = "settings, which have one run of each level"
     if not runs.crossed:
         drawn = "rows and of seeds" if options.common_seeds else "rows"
     said = [
@@ -141,23 +145,29 @@ def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) ->
         if np.isnan(row["mean_low"]) and (row["distinct"] > 1 or row["n"] == 1)
     ]
     if alone:
-        found.append(f"no interval for {', '.join(alone)}: {_why_alone(levels, alone)}")
+        found.append(f"no interval for {', '.join(alone)}: {_why_alone(levels, alone, runs)}")
     elif seeds == 1 and len(runs.settings) > 1:
         found.append("with one repetition, intervals tell how results vary over settings, not over seeds")
-    if ((pairs["units"] == 1) & pairs["p"].isna()).any():
-        found.append(f"{ONE_SEED}: whether levels differ, or the seed does them good or bad")
-    tested = pairs.loc[pairs["p"].notna()]
-    smallest = tested["p_least"].max() * len(tested)
+    if pairs["test"].isin((ONE_PAIR, ONE_SEED)).any():
+        found.append(f"{ALONE}: whether levels differ, or the seed does them good or bad")
+    if (pairs["test"] == ONE_ROW).any():
+        found.append(f"{ALONE_ROW}: whether levels differ, or the row does one of them good or bad")
+    tested = pairs[pairs["p_least"].notna()]
+    least = holm(tested["p_least"].to_numpy(float))
+    smallest = least.max(initial=0.0)
     if smallest > 0.05:
-        worst = tested.sort_values("p_least").iloc[-1]
-        what = "seed" if paired else "run"
+        worst = tested.iloc[int(least.argmax())]
+        what = "seed" if paired else "run" if runs.crossed else "row"
         found.append(
             f"with {int(worst['units'])} {what}{'' if worst['units'] == 1 else 's'}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"
         )
     return found
 
 
-def _why_alone(levels: pd.DataFrame, names: list[str]) -> str:
+def _why_alone(levels: pd.DataFrame, names: list[str], runs: Runs) -> str:
+    if not runs.crossed:
+        alone = any(len(runs.rows(name, common_seeds=False).means) == 1 for name in names)
+        return "a level has runs of one row only" if alone else "no two of its rows differ"
     told = levels[levels["level"].isin(names)]
     if (told["n"] == told["settings"]).any() or (told["seeds"] < 2).any():
         return "a setting has one run only"

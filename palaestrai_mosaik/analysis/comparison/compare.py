@@ -33,12 +33,12 @@ class Comparison:
 
     ``pairs``: one row per pair of levels a and b (the baseline, if there is one): n, n_b (pairs of
     runs if paired, else runs of each), lost, units (what tests count as independent: the seeds of
-    the pairs if paired, else the runs, of the side that has fewer), settings; difference (of means, a less b) and shift
+    the pairs if paired, else the runs, or the rows where levels share no setting, of the side that has fewer), settings; difference (of means, a less b) and shift
     (Hodges-Lehmann, of the differences of seeds, paired only), each with _low and _high; improvement
     (probability that a run of a is better than one of b) with _low and _high; won, tied (pairs in which
     a is better, equal), distinct (how many different differences there are; unpaired: values),
     settings_won (of settings, by their means); effect and rank_effect with their names; test, p, p_least (the smallest that so few units could
-    give), p_holm (corrected over the pairs of this outcome); favours: the level that is better where p_holm says so.
+    give; NaN where there is no test), p_holm (corrected over the pairs of this outcome); favours: the level that is better where p_holm says so.
 
     ``profiles``: level, score, share (of its runs better than the score), low, high.
 
@@ -66,9 +66,9 @@ class Comparison:
 
     @property
     def constant(self) -> float | None:
-        """The value that all runs of all levels gave, where they did; with it, nothing can be compared."""
+        """The value that all runs of all levels gave (two runs at least); with it, nothing can be compared."""
         known = self.levels[self.levels["n"] > 0]
-        if known.empty or (known["distinct"] > 1).any():
+        if known["n"].sum() < 2 or (known["distinct"] > 1).any():
             return None
         values = known["mean"].to_numpy(float)
         return float(values[0]) if distinct(values) == 1 else None

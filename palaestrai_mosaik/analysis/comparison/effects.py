@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -93,8 +94,10 @@ def improvement_interval(
 
 
 def _joined(a: Sample, b: Sample) -> list[npt.NDArray[np.intp]]:
-    """Return the blocks of two samples that are drawn each on its own."""
-    return [np.concatenate([x, y + x.max() + 1]) for x, y in zip(a.blocks, b.blocks, strict=True)]
+    """Return the blocks of two samples that are drawn each on its own; a side left with one seed draws rows only."""
+    nothing = np.empty(0, dtype=np.intp)
+    both = zip_longest(a.blocks, b.blocks, fillvalue=nothing)
+    return [np.concatenate([x, y + x.max(initial=-1) + 1]) for x, y in both]
 
 
 def _sorted(sample: Sample, stratum: int) -> npt.NDArray[np.intp]:
@@ -113,7 +116,8 @@ def hodges_lehmann(differences: FloatArray, confidence: float) -> tuple[float, f
 
     The shift is the median of the Walsh averages (d_i + d_j) / 2, i <= j. The interval inverts
     the signed-rank test: exact ranks for up to ``EXACT`` pairs, normal ones beyond. NaN where so few
-    pairs cannot give that confidence (fewer than 6 for 95 %). Source: Hollander & Wolfe 1999.
+    pairs cannot give that confidence (fewer than 6 for 95 %), and where it has no width. Source:
+    Hollander & Wolfe 1999.
     """
     n = len(differences)
     if not n:
@@ -127,8 +131,9 @@ def hodges_lehmann(differences: FloatArray, confidence: float) -> tuple[float, f
     shift = (at((count + 1) // 2) + at(count // 2 + 1)) / 2
     outside = _rank_of_bound(n, 1 - confidence)
     if outside < 1:
-        return shift, float("nan"), float("nan")
-    return shift, at(outside), at(count + 1 - outside)
+        return shift, *NOTHING
+    low, high = at(outside), at(count + 1 - outside)
+    return shift, *((low, high) if low < high else NOTHING)
 
 
 def _kth_average(values: FloatArray, rank: int) -> float:

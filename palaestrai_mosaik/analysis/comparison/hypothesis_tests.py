@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .aggregates import FloatArray
-from .resampling import Rows
+from .resampling import ROUNDING, Rows
 
 #: draws of a permutation test
 PERMUTATIONS = 9999
 #: up to so many pairs or runs, normal approximations are not good enough
 EXACT = 100
-#: the test of what does not differ
+#: the test of what does not differ, and of what cannot say how it varies
 NO_DIFFERENCE = "none (no pair differs)"
+ONE_PAIR, ONE_SEED, ONE_ROW = "none (one pair)", "none (one seed)", "none (one row)"
 # So many dealt scores are held at once.
 _DEALT = 1_000_000
 
@@ -35,7 +36,7 @@ def signed_rank(differences: FloatArray) -> tuple[float, str]:
     from scipy.stats import rankdata, wilcoxon
 
     if len(differences) < 2:
-        return float("nan"), "none (one pair)" if len(differences) else "none (no pairs)"
+        return float("nan"), ONE_PAIR if len(differences) else "none (no pairs)"
     told = differences[differences != 0]
     if not len(told):
         return float("nan"), NO_DIFFERENCE
@@ -136,7 +137,7 @@ def two_way(a: Rows, b: Rows) -> tuple[float, str]:
     Both a row (a setting, drawn at random) and a seed can be good or bad for a level in all its runs. So the
     difference of the mean ranks is measured by the variance of rows added to that of seeds, with as few degrees
     of freedom as the fewer of them have. That counts what is noise of single runs twice, so the
-    test is careful. NaN for one seed, and where all runs are equal. Sources: Conover & Iman 1981, "Rank transformations";
+    test is careful. NaN for one seed, one row of a level, and where all runs are equal. Sources: Conover & Iman 1981, "Rank transformations";
     Cameron, Gelbach & Miller 2011, "Robust inference with multiway clustering".
     """
     from scipy.stats import rankdata, t
@@ -145,7 +146,7 @@ def two_way(a: Rows, b: Rows) -> tuple[float, str]:
     _, seeds = np.unique(np.concatenate([a.seeds, b.seeds]), return_inverse=True)
     count = len(np.unique(seeds))
     if count < 2:
-        return float("nan"), "none (one seed)"
+        return float("nan"), ONE_SEED
     both = np.concatenate([a.values, b.values])
     if np.ptp(both) == 0:
         return float("nan"), NO_DIFFERENCE
@@ -154,7 +155,7 @@ def two_way(a: Rows, b: Rows) -> tuple[float, str]:
     for side, sign, own in ((a, 1, ranks[: len(a.values)]), (b, -1, ranks[len(a.values) :])):
         sizes = np.bincount(side.rows)
         if len(sizes) < 2:
-            return float("nan"), "none (one row)"
+            return float("nan"), ONE_ROW
         weights = sign / (len(sizes) * sizes[side.rows])
         mean = float(np.abs(weights) @ own)
         parts.append(weights * (own - mean))
@@ -162,8 +163,8 @@ def two_way(a: Rows, b: Rows) -> tuple[float, str]:
         of_rows += float((np.bincount(side.rows, parts[-1]) ** 2).sum()) * len(sizes) / (len(sizes) - 1)
     of_seeds = float((np.bincount(seeds, np.concatenate(parts)) ** 2).sum()) * count / (count - 1)
     variance = of_rows + of_seeds
-    if variance <= 0:
-        # each level gave one value
+    if variance <= (ROUNDING * len(ranks)) ** 2:
+        # each level gave one value, and all that is left is rounding
         return rank_sum([a.means], [b.means], np.random.default_rng(0))
     freedom = min(count, a.rows.max() + b.rows.max() + 1) - 1
     return float(2 * t.sf(abs(difference) / np.sqrt(variance), freedom)), "t of ranks, by rows and seeds"

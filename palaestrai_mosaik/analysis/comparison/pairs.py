@@ -172,6 +172,7 @@ def compare_pairs(runs: Runs, outcome: str, paired: bool, options: Options) -> p
     source = _Paired(runs) if paired else _Unpaired(runs, options)
     rows = [_row(source.sides(*names), outcome, names, options) for names in pairs_of(runs)]
     found = pd.DataFrame(rows, columns=list(COLUMNS))
+    found["p_least"] = found["p_least"].where(found["p"].notna())
     found["p_holm"] = holm(found["p"].to_numpy(float))
     found["favours"] = list(_favoured(found, options))
     return found

@@ -32,6 +32,7 @@ _PAIRS_TOLD = 5
 _CONFOUNDED = (
     "single factors only: interactions are in them, or in the error, as the aliases of the design say"
 )
+_NO_ERROR = "no run is left for an error, so that it cannot be told which shares are more than chance"
 _TINY = 1e-12
 
 Term = tuple[int, ...]
@@ -72,13 +73,13 @@ def anova(study: Study) -> Indices:
         raise Refused(f"{len(y)} runs are too few for the {contrasts} contrasts of all levels and a mean")
     order = 2 if _pairs_told(study) else 1
     common = study.repetitions is not None and study.repetitions.common
-    cells, counts = np.unique(codes, axis=0, return_counts=True)
-    if codes.min() >= 0 and len(cells) == prod(levels) and counts.min() == counts.max():
+    if codes.min() >= 0 and _is_balanced(codes, number, levels, common):
         table = _balanced(codes, number, y, levels, order, common)
     else:
         runs_told = _Runs(codes, number, y, common, study.repetitions is not None)
         table = _type_two(runs_told, study.names, order)
-    notes = table.notes if order > 1 else (*table.notes, _CONFOUNDED)
+    notes = table.notes if table.error[1] else (*table.notes, _NO_ERROR)
+    notes = notes if order > 1 else (*notes, _CONFOUNDED)
     return Indices(list(_rows(table, study.names)), notes)
 
 
@@ -100,14 +101,29 @@ def _pairs_told(study: Study) -> bool:
     return resolution is None or int(resolution) >= _PAIRS_TOLD
 
 
+def _is_balanced(codes: IntArray, number: IntArray, levels: tuple[int, ...], common: bool) -> bool:
+    """Whether every combination of levels was run equally often; where they share seeds, once with each seed.
+
+    Combinations that lost one run each, but not of the same seed, are as many and not balanced.
+    """
+    wanted = prod(levels)
+    if common:
+        codes, wanted = np.column_stack([codes, number]), wanted * len(np.unique(number))
+    counts = np.unique(codes, axis=0, return_counts=True)[1]
+    return bool(len(counts) == wanted and counts.min() == counts.max() and (not common or counts.max() == 1))
+
+
 def _rows(table: _Table, names: Sequence[str]) -> Iterator[Index]:
     from scipy.stats import f
 
-    square, freedom = table.error
-    if square <= _TINY * table.total:
-        square = 0.0
+    def cleared(square: float) -> float:
+        """Return the sum of squares, 0 where it is nothing but rounding."""
+        return 0.0 if square <= _TINY * table.total else square
+
+    square, freedom = cleared(table.error[0]), table.error[1]
     mean_error = square / freedom if freedom else float("nan")
     for term, (explained, df) in table.terms.items():
+        explained = cleared(explained)
         factor, other = names[term[0]], names[term[1]] if len(term) > 1 else ""
         told = {"eta2": explained / table.total if df else float("nan"), "df": float(df)}
         if freedom and df:
@@ -118,7 +134,7 @@ def _rows(table: _Table, names: Sequence[str]) -> Iterator[Index]:
         for index, value in told.items():
             yield Index(index, factor, value, factor2=other)
     for name, share in (*table.others, *([(table.error_name, square)] if freedom else [])):
-        yield Index("eta2", name, share / table.total)
+        yield Index("eta2", name, cleared(share) / table.total)
     if freedom:
         yield Index("df", table.error_name, float(freedom))
 

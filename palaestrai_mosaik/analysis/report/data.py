@@ -59,13 +59,20 @@ class ReportData:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def finite(self, outcome: str) -> pd.DataFrame:
+        """Return the runs that gave a finite ``outcome``; all others are lost."""
+        return self.runs[np.isfinite(self.runs[outcome].to_numpy(float))]
+
     def seeds_of(self, outcome: str) -> str:
         """Return how many distinct seeds the runs have that gave ``outcome``: ``3 seeds``."""
-        told = self.runs[np.isfinite(self.runs[outcome].to_numpy(float))]
-        return count(count_seeds(told, self.spec.seed_policy == "common"), "seed")
+        return count(count_seeds(self.finite(outcome), self.spec.seed_policy == "common"), "seed")
+
+    def counted(self, outcome: str) -> str:
+        """Return how many runs gave ``outcome``: ``36 runs (21 executed)``."""
+        told = self.finite(outcome)["run"]
+        executed = told_executed(len(told), told.nunique())
+        return f"{count(len(told), 'run')}{f' ({executed})' * bool(executed)}"
 
     def runs_of(self, outcome: str) -> str:
-        """Return how many runs gave ``outcome``: ``36 runs (21 executed) of 3 seeds``."""
-        told = self.runs.loc[np.isfinite(self.runs[outcome].to_numpy(float)), "run"]
-        executed = told_executed(len(told), told.nunique())
-        return f"{count(len(told), 'run')}{f' ({executed})' * bool(executed)} of {self.seeds_of(outcome)}"
+        """Return the same with their seeds: ``36 runs (21 executed) of 3 seeds``."""
+        return f"{self.counted(outcome)} of {self.seeds_of(outcome)}"

@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
 
 from .bars import Mark
@@ -32,15 +30,13 @@ def headline(data: ReportData) -> list[tuple[str, list[Sentence]]]:
     """Return, for each outcome, what the results say."""
     answers = []
     for outcome in data.outcomes:
-        values = data.runs[outcome].to_numpy(float)
-        values = values[np.isfinite(values)]
+        values = data.finite(outcome)[outcome].to_numpy(float)
         if len(values) > 1 and distinct(values) == 1:
-            answers.append(
-                (outcome, [*lost(data, outcome), constant(outcome, len(values), float(values[0]))])
-            )
+            same = constant(outcome, data.counted(outcome), float(values[0]))
+            answers.append((outcome, [*lost(data, outcome), same]))
             continue
         found = [*_sensitivity(data, outcome), *verdicts(data, outcome)]
-        if not found and data.runs[outcome].notna().any():
+        if not found and len(values):
             found.append(_spread(data, outcome))
         if not found:
             found.append(("No run has told a value of ", Name(outcome), " yet."))
@@ -49,7 +45,7 @@ def headline(data: ReportData) -> list[tuple[str, list[Sentence]]]:
 
 
 def _spread(data: ReportData, outcome: str) -> Sentence:
-    values = data.runs[outcome].dropna()
+    values = data.finite(outcome)[outcome]
     low, high, mean = (number(float(v), 3) for v in (values.min(), values.max(), values.mean()))
     told = f"It lies between {low} and {high}, with a mean of {mean} over {data.runs_of(outcome)}. "
     return (told + "No analysis was made of what it depends on.",)

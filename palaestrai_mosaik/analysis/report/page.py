@@ -148,10 +148,10 @@ def _what(told: Any) -> str:
 def _summary(data: ReportData, outcome: str) -> pd.DataFrame:
     import pandas as pd
 
-    values = data.runs[outcome].dropna()
+    finite = data.finite(outcome)
+    values = finite[outcome]
     quantiles = values.quantile([0, 0.25, 0.5, 0.75, 1]).tolist()
     names = ("minimum", "lower quartile", "median", "upper quartile", "maximum")
-    finite = data.runs.dropna(subset=[outcome])
     rows: list[tuple[str, float]] = [
         ("runs", float(len(values))),
         ("runs that were executed", float(finite["run"].nunique())),

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.analysis.comparison.cautions import IDENTICAL, ONE_SEED
-from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
+from palaestrai_mosaik.analysis.comparison.cautions import ALONE, ALONE_ROW, IDENTICAL
+from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE, ONE_ROW
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
 
 from .bars import Mark
@@ -26,7 +26,7 @@ _MOST_SETTINGS = 2
 # how a comparison begins to tell of losses, which belong before all results
 _LOST = "lost runs"
 # how it begins to tell what is a sentence here
-_SAID = (IDENTICAL, ONE_SEED)
+_SAID = (IDENTICAL, ALONE, ALONE_ROW)
 
 
 def verdicts(data: ReportData, outcome: str) -> Iterator[Sentence]:
@@ -49,7 +49,7 @@ def _comparison(data: Compared) -> Iterator[Sentence]:
     cautions = {text: caution(text) for text in told.warnings}
     yield from (found for text, found in cautions.items() if text.startswith(_LOST))
     if told.constant is not None:
-        yield constant(told.outcome, int(told.levels["n"].sum()), told.constant)
+        yield constant(told.outcome, count(int(told.levels["n"].sum()), "run"), told.constant)
         return
     if told.equal_settings:
         yield from _first(data, ordered)
@@ -59,10 +59,10 @@ def _comparison(data: Compared) -> Iterator[Sentence]:
     yield from (found for text, found in cautions.items() if not text.startswith((_LOST, *_SAID)))
 
 
-def constant(outcome: str, runs: int, value: float) -> Sentence:
-    """Return that all runs gave one value: nothing can be said of what it depends on."""
+def constant(outcome: str, runs: str, value: float) -> Sentence:
+    """Return that all ``runs`` (``36 runs``) gave one value: nothing can be said of what it depends on."""
     return (
-        f"All {count(runs, 'run')} gave the same ",
+        f"All {runs} gave the same ",
         Name(outcome),
         f", {number(value, 6)}: there is nothing to compare or to explain.",
     )
@@ -91,6 +91,9 @@ def _first(data: Compared, ordered: pd.DataFrame) -> Iterator[Sentence]:
         value = f"{number(float(best[statistic]), 3)} in all {count(int(best['n']), 'run')} of {seeds}"
     if not told.crossed:
         value += ", though each level was run in settings of its own"
+    if len(ordered) == 1 < len(told.levels):
+        yield f"Of {' and '.join(told.by)}, only ", Name(level), " has runs:", *of, f" {value}."
+        return
     yield f"Of {' and '.join(told.by)}, ", Name(level), f" has the {word}", *of, f": {value}."
     yield from _losses(data, level)
     yield from _by_setting(data, level)
@@ -187,19 +190,23 @@ def _pairs(data: Compared) -> Iterator[Sentence]:
 
 
 def _untested(pairs: pd.DataFrame, data: Compared) -> Iterator[Sentence]:
-    """Say which pairs are identical, and which have one seed only."""
+    """Say which pairs are identical, and which have one seed or one row only."""
     rows = pairs[pairs["p_holm"].isna()].to_dict("records") if len(pairs) else []
     same = [row for row in rows if row["test"] == NO_DIFFERENCE]
     if same:
         names = [(Name(row["a"]), " and ", Name(row["b"])) for row in same[:_MOST_PAIRS]]
         yield "No test, because their runs gave the same: ", *_joined(names, len(same)), "."
-    others = [row for row in rows if row["test"] != NO_DIFFERENCE]
-    if others:
+    for what, others in (
+        ("seed", [row for row in rows if row["test"] not in (NO_DIFFERENCE, ONE_ROW)]),
+        ("row", [row for row in rows if row["test"] == ONE_ROW]),
+    ):
+        if not others:
+            continue
         parts: list[Sentence] = [
             (Name(row["a"]), " less ", Name(row["b"]), f" is {mark_of(row, 'difference')}")
             for row in others[:_MOST_PAIRS]
         ]
-        text = "No test, because one seed cannot tell what a level does from what the seed does: "
+        text = f"No test, because one {what} cannot tell what a level does from what the {what} does: "
         yield Caution((text, *_joined(parts, len(others)), "."))
 
 
