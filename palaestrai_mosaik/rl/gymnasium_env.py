@@ -157,7 +157,7 @@ class RunEnv(Env[Any, Any], EzPickle):
                     **self.metadata,
                     "render_fps": self._shown.metadata.get("render_fps", self.metadata["render_fps"]),
                 }
-            modes = self.metadata["render_modes"]
+            modes: Sequence[str] = self.metadata["render_modes"]
             if render_mode not in (None, *modes):
                 raise ContractError(
                     f"render_mode must be None or {' or '.join(map(repr, modes))}, not {render_mode!r}"

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isfunction, signature
-from subprocess import Popen
 from types import MappingProxyType
 from typing import Any
 
@@ -440,7 +439,7 @@ async def _stop_here(stop: Callable[[], Awaitable[None]], sid: str, failures: li
         failures.append(error)
 
 
-def _take_processes(world: AsyncWorld) -> dict[str, Popen[str]]:
+def _take_processes(world: AsyncWorld) -> dict[str, Any]:
     """Return the processes that mosaik has started for simulators, and keep it from ending them.
 
     It would 0.1 s after it has told them to finalize, whether they have done so or not.
@@ -454,7 +453,7 @@ def _take_processes(world: AsyncWorld) -> dict[str, Popen[str]]:
 
 
 async def _ended(
-    processes: Mapping[str, Popen[str]], limits: Mapping[str, float], wants_end: Callable[[], bool]
+    processes: Mapping[str, Any], limits: Mapping[str, float], wants_end: Callable[[], bool]
 ) -> None:
     """Wait until simulators have finalized, and their ``processes`` have ended.
 

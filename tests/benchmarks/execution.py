@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     jobs = options.jobs
-    few = max(options.runs // 20, jobs)
+    few = max(options.runs // 20, jobs, 2)
     variants: dict[str, tuple[int, Callable[[DesignFolder], float]]] = {
         "local": (options.runs, lambda folder: execute(folder, Settings(jobs=jobs))),
         "shared": (options.runs, lambda folder: execute(folder, Settings(jobs=jobs, runs_per_process=10))),

@@ -24,7 +24,6 @@ from palaestrai_mosaik.environment.cosimulation import (
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
 from palaestrai_mosaik.environment.plan_check import plan_problems
 from palaestrai_mosaik.errors import ContractError, DocumentError
-from palaestrai_mosaik.rl.session import Session
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation
 
 SIMULATORS = Path(__file__).parents[1] / "simulators"
@@ -353,6 +352,9 @@ def run_beside_a_battery(**parts):
     )
     idle = named("palaestrai_mosaik.agent.library.idle:IdleMuscle")
     one = agent("a", muscle=idle, brain=None, objective=None, sensors=["co.*"], actuators=["co.*"])
+    pytest.importorskip("gymnasium", reason="the extra 'rl' (gymnasium) is not installed")
+    from palaestrai_mosaik.rl.session import Session
+
     session = Session(run_document(phase([found], [one])))
     readings = [session.reset().readings["a"][0]]
     while not session.over:

@@ -258,13 +258,16 @@ def test_what_may_not_be_read_is_not_damaged(folder, capsys, monkeypatch, what):
 
 def forbid(monkeypatch, place):
     """Let the system refuse to read what is at ``place`` (root would be let in whatever its mode is)."""
-    before = {name: getattr(os, name) for name in ("listdir", "scandir")}
+    before = {name: getattr(os, name) for name in ("listdir", "open", "scandir")}
     opened = io.open
 
     def refusing(original):
         def call(path, *arguments, **options):
-            if isinstance(path, str | os.PathLike) and Path(path).is_relative_to(place):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            if isinstance(path, str | os.PathLike):
+                above = options.get("dir_fd")
+                whole = Path(path) if above is None else Path(f"/proc/self/fd/{above}").readlink() / path
+                if whole.is_relative_to(place):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(whole))
             return original(path, *arguments, **options)
 
         return call

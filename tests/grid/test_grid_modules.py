@@ -374,6 +374,7 @@ def test_a_net_is_read_as_pandapower_reads_it(tmp_path) -> None:
     assert repr(mine["more"]) == repr(theirs["more"])
 
 
+@pytest.mark.filterwarnings("ignore:divide by zero encountered in log10:RuntimeWarning:pandapower")
 def test_every_controller_that_is_named_comes_back(tmp_path) -> None:
     """The list of pandapower's classes is of classes that are there, and they are read as pandapower reads them."""
     net = pp.networks.mv_oberrhein()

@@ -369,6 +369,7 @@ def test_a_wrong_fast_solver_is_noticed(two_bus_net: Any, monkeypatch: pytest.Mo
         assert isinstance(make_power_flow(two_bus_net), PandapowerPowerFlow)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning:pandapower")
 def test_a_net_without_slack_is_an_error(two_bus_net: Any) -> None:
     two_bus_net.ext_grid["in_service"] = False
     with pytest.raises(PowerFlowError):

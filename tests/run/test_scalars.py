@@ -15,6 +15,7 @@ import pytest
 from support.documents import document, named, phase
 from support.learning import HERE, Own, digests, learner, track, write
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.experiment import load
@@ -194,13 +195,22 @@ def test_json_lines_are_json(tmp_path: Path) -> None:
 
 def test_a_sink_that_fails_ends_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalars, "INTERVAL", 0.0)
+    # what is written to it finds the disk full
+    opened = files.open_append
+    monkeypatch.setattr(
+        files,
+        "open_append",
+        lambda path: os.open("/dev/full", os.O_WRONLY) if "full" in str(path) else opened(path),
+    )
     with Store(tmp_path / "s") as store:
         result = execute(
-            learning(), store=store, scalars=["jsonl:/dev/full", f"jsonl:{tmp_path}/points.jsonl"]
+            learning(),
+            store=store,
+            scalars=[f"jsonl:{tmp_path}/full.jsonl", f"jsonl:{tmp_path}/points.jsonl"],
         )
         assert store.runs()["status"].tolist() == ["finished"]
         (warning,) = result.warnings
-        assert warning.startswith("no more scalars to jsonl:/dev/full: OSError: [Errno 28]")
+        assert warning.startswith(f"no more scalars to jsonl:{tmp_path}/full.jsonl: OSError: [Errno 28]")
         assert store.warnings("latest")["text"].tolist() == [warning]
     assert {episode for _, _, episode, _ in points_of(tmp_path / "points.jsonl")} == {0, 1, 2, 3, 4}
 

@@ -13,7 +13,7 @@ from support.parts import Ramp
 
 from palaestrai_mosaik.agent import Brain, Muscle, Objective
 from palaestrai_mosaik.agent.library.dummy import DummyBrain
-from palaestrai_mosaik.errors import ActionError, BrainDumpError, ContractError, DocumentError
+from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.store import Store
@@ -219,8 +219,9 @@ class Follower(Muscle):
 
 
 def test_load_needs_somebody_who_can():
-    one = agent("a", brain=named(f"{__name__}:Forgetful"), load={"base": ".", "phase_name": "phase_0"})
-    with pytest.raises(BrainDumpError, match=r"neither Forgetful.load nor DummyMuscle.prepare_model"):
+    kinds = {"brain": named(f"{__name__}:Forgetful"), "muscle": named(f"{__name__}:Follower")}
+    one = agent("a", **kinds, load={"base": ".", "phase_name": "phase_0"})
+    with pytest.raises(DocumentError, match=r"neither Forgetful.load nor Follower.prepare_model"):
         execute(document(phase(agents=[one])))
 
 

@@ -311,7 +311,8 @@ def test_what_cannot_be_read_ends_the_import_of_its_run_only(peer: Path, store: 
 
 #: kills itself at a step of bringing a run up to date, in processes that share one start
 KILLED = """
-import os, shutil, signal, sys
+import os, signal, sys
+from palaestrai_mosaik import files
 from palaestrai_mosaik.run.imported_brains import keep_brain
 from palaestrai_mosaik.store import Store, palaestrai_place, palaestrai_results
 
@@ -328,10 +329,10 @@ def dying(owner, name, calls, after):
 peer, folder = sys.argv[1:]
 for step, how in enumerate([
     (palaestrai_place, "remove_rows", 1, True),  # nothing is committed
-    (os, "rename", 1, False),  # the files are as they were
-    (os, "rename", 1, True),  # the old ones are set aside
-    (os, "rename", 2, True),  # the new ones are in their place
-    (shutil, "rmtree", 1, False),  # and the rows are, too
+    (files, "move", 1, False),  # the files are as they were
+    (files, "move", 1, True),  # the old ones are set aside
+    (files, "move", 2, True),  # the new ones are in their place
+    (files, "discard_tree", 1, False),  # and the rows are, too
 ]):
     child = os.fork()
     if not child:

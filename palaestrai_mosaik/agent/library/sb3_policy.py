@@ -89,7 +89,8 @@ class ActingPolicy:
             return action
         if self._policy.squash_output:
             return np.asarray(self._policy.unscale_action(action))
-        return np.clip(action, space.low, space.high)  # type: ignore[attr-defined]
+        low, high = getattr(space, "low"), getattr(space, "high")  # noqa: B009 (there, as it is continuous)
+        return np.clip(action, low, high)
 
     def _draw(self, batch: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], DataVector]:
         self.refresh_noise()
