@@ -32,14 +32,17 @@ def indices(result):
 
 @pytest.mark.parametrize("name", [ISSUE, "a parameter of a parameter", "whole numbers of a Latin hypercube"])
 def test_factors_without_influence_are_taken_for_more_than_chance_as_seldom_as_said(name, tmp_path):
-    """400 studies of noise: 5 % of them, whose standard error is 1.1; with each row counted, 37 % of the first design."""
+    """400 studies of noise: 5 % of them, whose standard error is 1.1; with each row counted, 37 % of the first design.
+
+    Nearly three standard errors are allowed; within two, every third set of so many shares would not be.
+    """
     times = 400 if "analysis" not in DESIGNS[name] else 60
     shares = alarms(Noise(tmp_path / "design", **DESIGNS[name]), times, seed=2)
     assert set(shares) == set(DESIGNS[name]["factors"])
     if times == 60:
         assert max(shares.values()) <= 0.1
     else:
-        assert shares == pytest.approx(dict.fromkeys(shares, 0.05), abs=0.02)
+        assert shares == pytest.approx(dict.fromkeys(shares, 0.05), abs=0.03)
 
 
 def drawn(tmp_path, name=ISSUE, **keys):

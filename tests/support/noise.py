@@ -112,7 +112,8 @@ class Noise:
         self.outcome_specs = (OutcomeSpec("y", "objective"),)
         rows = [(run.row, run.repetition, run.run) for run in opened.runs]
         self.frame = pd.DataFrame(rows, columns=["row", "repetition", "run"]).assign(status="finished")
-        self.executed, self._place = np.unique(self.frame["run"], return_inverse=True)
+        # in the order of the design: what runs are called must not decide on what is drawn
+        self._place, self.executed = pd.factorize(self.frame["run"])
         self._lost = lost
 
     def draw(self, rng: np.random.Generator) -> None:
