@@ -28,6 +28,8 @@ Address = tuple[str, int]
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 #: who can do everything anyway: a simulator in a container, for instance, may be root's
 _ROOT = 0
+#: the kernel's state of a connection that is open at both ends; one that was closed it calls root's, whoever made it
+_OPEN = "01"
 
 
 def is_trusted(peer: Address, here: Address) -> bool:
@@ -38,7 +40,7 @@ def is_trusted(peer: Address, here: Address) -> bool:
 
 
 def user_of(peer: Address, here: Address) -> int | None:
-    """Return whose socket ``peer`` is that is connected to ``here``; ``None``: it is gone. On Linux."""
+    """Return whose socket ``peer`` is that is connected to ``here``; ``None``: it was closed. On Linux."""
     for table in _TABLES:
         try:
             lines = table.read_text(encoding="ascii").splitlines()[1:]
@@ -46,7 +48,7 @@ def user_of(peer: Address, here: Address) -> int | None:
             continue  # a system without IPv6
         for line in lines:
             fields = line.split()
-            if _address(fields[1]) == peer and _address(fields[2]) == here:
+            if fields[3] == _OPEN and _address(fields[1]) == peer and _address(fields[2]) == here:
                 return int(fields[7])
     return None
 

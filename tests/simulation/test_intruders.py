@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import mosaik
@@ -108,6 +109,19 @@ def test_the_user_of_a_connection_is_known() -> None:
                         assert peers.is_trusted(peer, here)
                         assert peers.user_of((peer[0], 1), here) is None
                         assert not peers.is_trusted((peer[0], 1), here)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what the kernel of Linux tells")
+def test_a_connection_that_was_closed_is_nobodys() -> None:
+    """The kernel calls it root's: somebody else could leave answers there, and close it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as client:
+            client.sendall(b"answers")
+        accepted, peer = server.accept()
+        with accepted:
+            time.sleep(0.5)  # until the kernel keeps no more than the addresses
+            assert peers.user_of(peer, accepted.getsockname()) is None
+            assert not peers.is_trusted(peer, accepted.getsockname())
 
 
 def test_where_the_kernel_does_not_tell_a_process_of_ours_is_asked_for(monkeypatch) -> None:
