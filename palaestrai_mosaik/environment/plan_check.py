@@ -167,8 +167,8 @@ def _check_cycles(
     graph = nx.DiGraph()
     for spec, path in zip(connections, paths, strict=True):
         ends = simulator_of.get(spec.source), simulator_of.get(spec.target)
-        waits = spec.attributes or not spec.async_requests
-        if waits and not (spec.time_shifted or spec.weak) and all(ends):
+        # who may ask for data gets it within one time, however attributes are connected
+        if (spec.async_requests or not (spec.time_shifted or spec.weak)) and all(ends):
             graph.add_edge(*ends, path=path)
     problems: list[Problem] = []
     while True:

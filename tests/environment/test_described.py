@@ -627,6 +627,16 @@ def test_single_problems(params, path, part):
     assert part in problems_of(params)[path]
 
 
+@pytest.mark.parametrize("how", [{}, {"attributes": ["x"], "time_shifted": True, "initial": {"x": 0.0}}])
+def test_who_may_ask_for_data_waits_for_them(how):
+    connections = [
+        {"from": "paper", "to": "charge", "attributes": ["x"]},
+        {"from": "charge", "to": "paper", "async_requests": True, **how},
+    ]
+    (message,) = problems_of({**yaml.safe_load(DOCUMENT), "connections": connections}).values()
+    assert "simulators wait for each other within one time" in message
+
+
 def test_simulators_that_wait_for_each_other_are_found():
     connections = [
         {"from": "paper", "to": "charge", "attributes": ["x"]},
