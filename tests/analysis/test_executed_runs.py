@@ -86,6 +86,18 @@ def test_a_nested_factor_by_hand(tmp_path):
     assert found["eta2", "clip"] == pytest.approx(within / (between + within), abs=1e-12)
 
 
+def test_a_nested_factor_of_the_same_effect_everywhere_interacts_with_nothing(tmp_path):
+    """Two of three algorithms have the parameter, which does the same in both: the pair has 2 degrees of freedom."""
+    noise = drawn(tmp_path, "two of three have it, on two grids")
+    values = noise.folder.values()
+    levels = {0.1: 0.0, 0.2: 3.0, 0.3: 7.0}
+    noise.frame["y"] = [levels.get(values[row]["clip"], 0.0) for row in noise.frame["row"]]
+    found = indices(sensitivity(noise)[0])
+    assert found["df", "clip"] == found["df", "algo", "clip"] == 2
+    assert found["eta2", "clip"] > 0.1
+    assert found["eta2", "algo", "clip"] == 0
+
+
 def test_what_makes_no_difference_to_a_document_is_inactive_there(tmp_path):
     """No ``when`` says so here: rows of one algorithm differ in a parameter that their documents do not have."""
     base_path = "schedule[0].phase_0.environments.myenv.environment.params"

@@ -235,7 +235,8 @@ def _type_two(runs: _Runs, names: Sequence[str], order: int) -> _Table:
         given = [
             block
             for other, block in columns.items()
-            if not set(term) <= set(other).union(*(above[axis] for axis in other))
+            # what a pair consists of is given, also where it is nested in the other half
+            if set(other) < set(term) or not set(term) <= set(other).union(*(above[axis] for axis in other))
         ]
         without, rank_without = _unexplained([*blocks, *given], centred)
         left, rank = _unexplained([*blocks, *given, own], centred)
