@@ -71,8 +71,11 @@ class DummyMuscle(BatchMuscle):
         return space.sample(rng)
 
     def prepare_model(self) -> None:
-        """In a test, count on from where the brain stopped; in train mode, the brain's updates tell."""
-        if self.mode is Mode.TEST:
+        """In a test, count on from where a dummy brain stopped; in train mode, its updates tell.
+
+        One that does not count needs no model, and may belong to a brain of any kind.
+        """
+        if self.count_upwards and self.mode is Mode.TEST:
             self.iter = _count_in(self.load(), self.uid)
 
     def update(self, update: Any) -> None:
