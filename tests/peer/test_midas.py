@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from palaestrai_mosaik.store import Store
 
 pytest.importorskip("palaestrai")
 pytest.importorskip("midas_palaestrai")
@@ -77,7 +80,7 @@ def test_a_midas_grid_with_its_own_reward(tmp_path: Path) -> None:
         "HOME": str(tmp_path),
         "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
     }
-    command = [sys.executable, "-m", "palaestrai_mosaik", "start", "run.yml", "--no-store"]
+    command = [sys.executable, "-m", "palaestrai_mosaik", "start", "run.yml", "--store", "s"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
@@ -95,3 +98,8 @@ def test_a_midas_grid_with_its_own_reward(tmp_path: Path) -> None:
     (told,) = re.findall(r"agent (-[0-9.e-]+)$", done.stdout, re.MULTILINE)
     deviations = [sum((v - 1) ** 2 for v in row) / 2 for row in voltages]
     assert float(told) == pytest.approx(-sum(deviations) / 3, rel=1e-3)
+    with Store(tmp_path / "s") as store:
+        steps = store.steps("latest", "day", "agent")
+    rewards = steps[[column for column in steps if "reward" in column]]
+    assert len(rewards) == 3 and rewards.shape[1] >= 1
+    assert np.isfinite(rewards.to_numpy(dtype=float)).all()
