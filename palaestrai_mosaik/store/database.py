@@ -224,7 +224,7 @@ class Database:
         file, url = Path(str(self._url.database)), self._url
         if self._way != "write":
             url = _read_only(self._url, self._way)
-            self._as_it_was = (file, _state(file)) if self._way == "as it is" else None
+        self._as_it_was = (file, _state(file)) if self._way == "as it is" else None
         engine = sa.create_engine(url, connect_args={"timeout": TIMEOUT})
 
         @sa.event.listens_for(engine, "connect")
