@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -150,6 +151,19 @@ def test_nothing_of_the_pilots_is_left(executed):
     logs = folder.path / "submissions" / "0001" / "parsl"
     assert list(logs.rglob("*.log")), "the logs of the pilots stay"
     assert not list(logs.rglob("*.key*")), "their keys do not"
+
+
+def test_keys_of_pilots_are_their_users_alone(tmp_path):
+    """Parsl makes them; a release that lets others read them is not for shared machines."""
+    from parsl.curvezmq import create_certificates
+
+    before = os.umask(0)
+    try:
+        keys = Path(create_certificates(tmp_path))
+    finally:
+        os.umask(before)
+    assert list(keys.iterdir())
+    assert keys.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize(
