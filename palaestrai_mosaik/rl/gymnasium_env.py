@@ -107,7 +107,7 @@ class RunEnv(Env[Any, Any], EzPickle):
     """
 
     #: (of an object: the modes that there are in its document)
-    metadata = {"render_modes": ["ansi", FRAMES], "render_fps": 4}
+    metadata: dict[str, Any] = {"render_modes": ["ansi", FRAMES], "render_fps": 4}
 
     def __init__(  # noqa: PLR0913 (independent options)
         self,
@@ -157,7 +157,7 @@ class RunEnv(Env[Any, Any], EzPickle):
                     **self.metadata,
                     "render_fps": self._shown.metadata.get("render_fps", self.metadata["render_fps"]),
                 }
-            modes: Sequence[str] = self.metadata["render_modes"]
+            modes = self.metadata["render_modes"]
             if render_mode not in (None, *modes):
                 raise ContractError(
                     f"render_mode must be None or {' or '.join(map(repr, modes))}, not {render_mode!r}"
