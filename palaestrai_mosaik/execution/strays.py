@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -46,8 +46,7 @@ def contents_of(strays: Mapping[Path, str], store: Store | None) -> set[str]:
     """Return the contents of the documents that were executed in these stores, and are not in ``store`` yet."""
     collected: set[str] = set()
     if strays and store is not None:
-        with store.database.reading() as session:
-            collected = {state.uid for state in instance_states(session, list(strays.values()))}
+        collected = store.database.repeat(lambda _: _collected(store, list(strays.values())))
     found: set[str] = set()
     with closing(StoreReader()) as reader:
         for path, instance in strays.items():
@@ -60,3 +59,8 @@ def contents_of(strays: Mapping[Path, str], store: Store | None) -> set[str]:
                 if content is not None:
                     found.add(content)
     return found
+
+
+def _collected(store: Store, instances: Sequence[str]) -> set[str]:
+    with store.database.reading() as session:
+        return {state.uid for state in instance_states(session, instances)}

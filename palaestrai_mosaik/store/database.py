@@ -39,6 +39,10 @@ P = ParamSpec("P")
 #: the newest revision in ``migrations/versions``
 HEAD = "0005"
 MIGRATIONS = Path(__file__).parent / "migrations"
+#: what an SQLite file of an older revision is read with, where it cannot be upgraded: tables as they are today
+_AS_TODAY = {
+    "0004": "CREATE TEMP VIEW run_documents AS SELECT *, NULL AS content FROM main.run_documents",
+}
 #: seconds that a writer waits for another one
 TIMEOUT = 60.0
 #: seconds that a transaction waits for a server that is away for the moment before it begins, and for which one that
@@ -137,7 +141,7 @@ class Database:
     ``read_only``: nothing is written, and nothing made beside an SQLite file, so it can be read on a disk that is
     full, too; there must be one. (A file of an older release is upgraded, and a transaction that a process
     was killed in is undone, where this process may write.) So is a file that this process may not write, or
-    in such a folder.
+    in such a folder. One of the last release is read as it is where it cannot be upgraded.
 
     ``journal``: of a new SQLite file; one that is there keeps what it has, however it is opened.
 
@@ -166,29 +170,28 @@ class Database:
         self._make_wal = bool(is_file) and journal == "wal" and _is_new(Path(str(file)))
         #: a file that is read as it is, without locks, and its state then
         self._as_it_was: tuple[Path, _FileState] | None = None
+        #: what makes the tables of an older revision today's, for each connection
+        self._as_today: str | None = None
         #: how an SQLite file is opened, the first one that can be: see :meth:`_ways`
         self._way: _Way = "write"
         ways: list[_Way] = self._ways(Path(str(file)), read_only) if is_file else ["write"]
         problem: StoreError | None = None
-        for way in ways:
+        for number, way in enumerate(ways):
+            left = ways[number + 1 :]
             self._way = way
             try:
                 self.engine = self._make_engine()
             except (SQLAlchemyError, ImportError) as error:
                 raise self._problem("cannot open", error) from None
             try:
-                if (
-                    way != "write"
-                    and "write" in ways
-                    and self.repeat(lambda _: self.schema_version()) != HEAD
-                ):
+                if "write" in left and self.repeat(lambda _: self.schema_version()) != HEAD:
                     self.close()
                     continue  # it has to be upgraded, or is none
                 self._prepare(create)
             except StoreError as error:
                 self.close()
                 problem = problem or error
-                if way == ways[-1] or not _is_for_want_of_writing(error):
+                if not left or not _is_for_want_of_writing(error):
                     raise problem from problem.__cause__
             except BaseException:
                 self.close()
@@ -210,7 +213,7 @@ class Database:
             ways = ["as it is"]
         else:
             ways = ["read", "read log"]
-        return ways if closed else [*ways, "write"]
+        return ways if closed else [*ways, "write", *ways]
 
     def _make_engine(self) -> sa.Engine:
         if self._url.get_backend_name() != "sqlite":
@@ -222,9 +225,9 @@ class Database:
                 self._url, connect_args=options, pool_pre_ping=True, pool_size=1, max_overflow=-1
             )
         file, url = Path(str(self._url.database)), self._url
+        self._as_it_was = (file, _state(file)) if self._way == "as it is" else None
         if self._way != "write":
             url = _read_only(self._url, self._way)
-        self._as_it_was = (file, _state(file)) if self._way == "as it is" else None
         engine = sa.create_engine(url, connect_args={"timeout": TIMEOUT})
 
         @sa.event.listens_for(engine, "connect")
@@ -239,6 +242,8 @@ class Database:
             connection.execute("PRAGMA foreign_keys=ON")
             if self._way != "write":
                 connection.execute("PRAGMA temp_store=MEMORY")
+                if self._as_today is not None:
+                    connection.execute(self._as_today)
 
         @sa.event.listens_for(engine, "begin")
         def begun(connection: Connection) -> None:
@@ -402,7 +407,11 @@ class Database:
         return revision
 
     def _prepare(self, create: bool) -> None:
-        if self.repeat(lambda _: self.schema_version()) == HEAD:
+        revision = self.repeat(lambda _: self.schema_version())
+        if revision == HEAD:
+            return
+        if self._way != "write":
+            self._read_as_today(revision)
             return
 
         def prepare(session: Session) -> None:
@@ -414,9 +423,27 @@ class Database:
             elif create:
                 self._create(connection)
             else:
-                raise StoreError(f"{self.name} is not a store: it has no results")
+                raise self._no_store()
 
         self.write(prepare, migrates=True)
+
+    def _read_as_today(self, revision: str | None) -> None:
+        """Read a file of an older revision, which cannot be upgraded, as one of today."""
+        if revision is None:
+            raise self._no_store()
+        if revision not in _AS_TODAY:
+            with self.reading() as session:
+                self._refuse_if_newer(session.connection(), revision)
+            raise StoreError(
+                f"the store {self.name} is one of an older release (schema {revision}), and must be upgraded: who may "
+                "write there must open it once, on a disk with room; or copy it"
+            )
+        self.close()
+        self._as_today = _AS_TODAY[revision]
+        self.engine = self._make_engine()
+
+    def _no_store(self) -> StoreError:
+        return StoreError(f"{self.name} is not a store: it has no results")
 
     def _create(self, connection: Connection) -> None:
         foreign = sorted(set(sa.inspect(connection).get_table_names()) & set(Base.metadata.tables))
@@ -437,6 +464,15 @@ class Database:
         if revision == HEAD:
             return
         from alembic import command
+
+        self._refuse_if_newer(connection, revision)
+        command.upgrade(migration_config(connection), HEAD)
+        if connection.dialect.name == "sqlite":
+            broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+            if broken:
+                raise StoreError(f"the upgrade of {self.name} would break references of {broken[0][0]}")
+
+    def _refuse_if_newer(self, connection: Connection, revision: str | None) -> None:
         from alembic.script import ScriptDirectory
 
         config = migration_config(connection)
@@ -446,11 +482,6 @@ class Database:
                 f"the store {self.name} was written by a newer release (schema {revision}; "
                 f"this one knows {', '.join(sorted(known))}): update palaestrai-mosaik to open it"
             )
-        command.upgrade(config, HEAD)
-        if connection.dialect.name == "sqlite":
-            broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
-            if broken:
-                raise StoreError(f"the upgrade of {self.name} would break references of {broken[0][0]}")
 
 
 def _is_new(file: Path) -> bool:

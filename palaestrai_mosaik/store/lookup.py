@@ -93,6 +93,7 @@ class Lookup:
                 raise StoreError(f"there is no experiment run {document!r}{hint} in {self.directory}")
         return FoundInstance(*row)
 
+    @reads
     def document_of(self, instance_uid: str) -> StoredDocument:
         """Return the run document that the instance with exactly this uid executed."""
         asked = select(RunDocument.hash, RunDocument.text).join(Instance).where(Instance.uid == instance_uid)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from execution.folders import drive, make_folder, markers, until
 
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.execution.strays import contents_of
 from palaestrai_mosaik.store import Store, database
 from tests.support import postgresql
 
@@ -421,3 +422,22 @@ def test_a_store_that_is_not_there_is_not_made_by_reading(tmp_path):
     with pytest.raises(StoreError, match="there is no store at"):
         Store(tmp_path / "none", read_only=True)
     assert not (tmp_path / "none").exists()
+
+
+def test_documents_and_stray_stores_are_asked_for_again_where_the_server_cut_that_off(tmp_path, monkeypatch):
+    with Store(tmp_path / "store") as store:
+        run = begin(store)
+        run.finish("finished")
+        reading, cut = store.database.reading, []
+
+        def lost():
+            if not cut:
+                cut.append(True)
+                raise database.ConnectionLostError(LOST)
+            return reading()
+
+        monkeypatch.setattr(store.database, "reading", lost)
+        assert store.document_of(run.uid).hash == "h"
+        cut.clear()
+        assert contents_of({tmp_path / "stray": run.uid}, store) == set()
+        assert cut

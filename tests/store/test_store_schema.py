@@ -126,6 +126,69 @@ def test_a_store_that_an_older_release_wrote_is_upgraded_without_loss(tmp_path, 
     assert schema(tmp_path / "old" / "store.db") == schema(tmp_path / "fresh" / "store.db")
 
 
+def older(folder: Path, revision: str) -> Path:
+    """Make a store as that revision wrote it, with a write-ahead log that is empty; return its database."""
+    folder.mkdir()
+    old = sqlite3.connect(folder / "store.db")
+    old.executescript((Path(__file__).parent / "revisions" / f"{revision}.sql").read_text(encoding="utf-8"))
+    assert old.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+    old.close()
+    return folder / "store.db"
+
+
+@pytest.mark.parametrize("script", REVISIONS, ids=lambda path: path.stem)
+def test_whoever_only_looks_upgrades_an_old_store_where_that_is_possible(tmp_path, script):
+    older(tmp_path / "old", script.stem)
+    with Store(tmp_path / "old", read_only=True) as store:
+        assert store.schema_version == HEAD
+        assert store.runs()["status"].tolist() == ["finished", "failed"]
+
+
+def test_a_store_of_the_last_schema_that_cannot_be_upgraded_is_read_as_it_is(tmp_path, monkeypatch):
+    file = older(tmp_path / "old", "0004")
+    before = file.read_bytes()
+    monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+    for options in ({"create": False}, {"read_only": True}):
+        with Store(tmp_path / "old", **options) as store:
+            assert store.schema_version == "0004"
+            assert store.runs()["document"].tolist() == ["my-run", "bad-run"]
+            assert len(store.episodes("my-run")) == 4
+            assert store.document("my-run")
+            (hashed,) = store.runs().query("document == 'my-run'")["hash"]
+            found = store.newest_runs([hashed, "other"], lambda hashes: dict.fromkeys(hashes, "content"))
+            assert found["status"].tolist() == ["finished"]
+            monkeypatch.undo()
+            # what has been upgraded meanwhile is read, too
+            if "read_only" in options:
+                Store(tmp_path / "old").close()
+                assert store.runs()["document"].tolist() == ["my-run", "bad-run"]
+                assert store.document("my-run")
+            else:
+                assert file.read_bytes() == before and os.listdir(file.parent) == ["store.db"]
+            monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+
+
+@pytest.mark.parametrize(
+    ("revision", "error"),
+    [
+        ("0003", r"one of an older release \(schema 0003\), and must be upgraded: who may write there"),
+        ("9999", r"written by a newer release \(schema 9999"),
+        (None, "is not a store: it has no results"),
+    ],
+)
+def test_what_cannot_be_upgraded_and_not_be_read_is_told(tmp_path, monkeypatch, revision, error):
+    file = older(tmp_path / "old", "0003")
+    with sqlite3.connect(file) as connection:
+        if revision is None:
+            connection.execute("DROP TABLE alembic_version")
+        else:
+            connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    connection.close()
+    monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
+    with pytest.raises(StoreError, match=error):
+        Store(tmp_path / "old", read_only=True)
+
+
 NEXT_REVISION = """
 import sqlalchemy as sa
 from alembic import op
