@@ -139,6 +139,7 @@ def watcher(*sensors):
 
 
 def test_simulators_that_nobody_here_wrote(tmp_path):
+    pytest.importorskip("mosaik_csv", reason="mosaik_csv is not installed (extra 'test')")
     data = tmp_path / "sun.csv"
     rows = "\n".join(f"2016-01-01 00:00:{s:02d},{s * 1.5}" for s in range(10))
     data.write_text(f"Sun\nTime,G\n{rows}\n")
