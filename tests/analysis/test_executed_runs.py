@@ -17,7 +17,7 @@ from palaestrai_mosaik.analysis.report.bars import Mark, intervals
 from palaestrai_mosaik.analysis.report.scatter import _running_mean
 from palaestrai_mosaik.analysis.sensitivity import sensitivity
 
-ISSUE = "one of two algorithms has a parameter"
+ALGORITHMS = "one of two algorithms has a parameter"
 _PPO = 'algo == "ppo"'
 
 
@@ -30,7 +30,7 @@ def indices(result):
     return {(index, *filter(None, names)): value for index, *names, value in zip(*columns, strict=True)}
 
 
-@pytest.mark.parametrize("name", [ISSUE, "a parameter of a parameter", "whole numbers of a Latin hypercube"])
+@pytest.mark.parametrize("name", [ALGORITHMS, "a parameter of a parameter", "whole numbers of a Latin hypercube"])
 def test_factors_without_influence_are_taken_for_more_than_chance_as_seldom_as_said(name, tmp_path):
     """400 studies of noise: 5 % of them, whose standard error is 1.1; with each row counted, 37 % of the first design.
 
@@ -45,7 +45,7 @@ def test_factors_without_influence_are_taken_for_more_than_chance_as_seldom_as_s
         assert shares == pytest.approx(dict.fromkeys(shares, 0.05), abs=0.03)
 
 
-def drawn(tmp_path, name=ISSUE, **keys):
+def drawn(tmp_path, name=ALGORITHMS, **keys):
     noise = Noise(tmp_path / "design", **{**DESIGNS[name], **keys})
     noise.draw(random())
     return noise
