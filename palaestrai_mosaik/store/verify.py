@@ -211,12 +211,12 @@ def _other_outcomes(store: Store, uid: str) -> Iterator[str]:
             if there is None:
                 yield f"the database has outcomes of {_episode(*whose)}, and not the episode itself"
             column = "objective" if kind == "objective" else f"reward.{name}"
-            # (null is NaN)
-            moments = tuple(math.nan if one is None else one for one in (total, mean))
+            # (null is NaN, and so is what somebody has written there that is no number)
+            moments = tuple(one if isinstance(one, int | float) else math.nan for one in (total, mean))
             recorded[*whose, column] = moments  # type: ignore[assignment]
     steps = _sums_of_steps(store, uid)
     nothing = (math.nan, math.nan)
-    for value in sorted(steps.keys() | recorded.keys()):
+    for value in sorted(steps.keys() | recorded.keys(), key=_place):
         said, mean = recorded.get(value, nothing)
         total, count, size = steps.get(value, (0.0, 0.0, 0.0))
         if count:
@@ -231,6 +231,11 @@ def _other_outcomes(store: Store, uid: str) -> Iterator[str]:
             f"the database has the sum {said} and the mean {mean} of {column} of {_episode(*whose)}; its steps "
             f"give the sum {total}, the mean {total / (count or 1)}"
         )
+
+
+def _place(value: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Return what sorts values; a database that somebody has edited may have texts for numbers."""
+    return [("" if isinstance(part, int | float) else type(part).__name__, part) for part in value]
 
 
 def _episode(phase: int, agent: str, evaluation: bool, worker: int, episode: int) -> str:

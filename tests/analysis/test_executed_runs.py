@@ -30,7 +30,9 @@ def indices(result):
     return {(index, *filter(None, names)): value for index, *names, value in zip(*columns, strict=True)}
 
 
-@pytest.mark.parametrize("name", [ALGORITHMS, "a parameter of a parameter", "whole numbers of a Latin hypercube"])
+@pytest.mark.parametrize(
+    "name", [ALGORITHMS, "a parameter of a parameter", "whole numbers of a Latin hypercube"]
+)
 def test_factors_without_influence_are_taken_for_more_than_chance_as_seldom_as_said(name, tmp_path):
     """400 studies of noise: 5 % of them, whose standard error is 1.1; with each row counted, 37 % of the first design.
 

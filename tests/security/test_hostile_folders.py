@@ -18,7 +18,7 @@ if sys.platform == "win32":
 from security import hostile
 
 #: every n-th name and value is tried by the slow tests; all of them (1) take hours
-EVERY = int(os.environ.get("PALAESTRAI_MOSAIK_TEST_HOSTILE_EVERY", "40"))
+EVERY = int(os.environ.get("PALAESTRAI_MOSAIK_TEST_HOSTILE_EVERY", "400"))
 
 
 @pytest.fixture(scope="module")
