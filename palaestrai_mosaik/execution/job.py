@@ -35,6 +35,14 @@ from palaestrai_mosaik.store.process import process_started, still_runs
 from .files import write_file
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
+#: annotation of a field of a record or marker -> the types of its value in JSON
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "RecordStatus": (str,),
+    "int": (int,),
+    "float": (int, float),
+}
 #: seconds between two touches of a marker by the process of its run
 BEAT = 30.0
 #: seconds after which a marker of another host that nobody has touched is that of a dead process
@@ -164,7 +172,7 @@ class JobRecord:
     def read(cls, path: Path) -> JobRecord | None:
         """Return the record at ``path``; ``None`` if there is none, or none that can be read."""
         found = _read(path, cls)
-        return cls(**found) if found is not None and isinstance(found["seconds"], (int, float)) else None
+        return None if found is None else cls(**found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +255,7 @@ def _read(path: Path, kind: type[JobRecord | Marker]) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict):
         return None
-    names = {field.name for field in fields(kind)}
+    types = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
     # (an older release wrote no task)
-    whole = found.keys() <= names and names - found.keys() <= {"task"}
-    return found if whole else None
+    whole = found.keys() <= types.keys() and types.keys() - found.keys() <= {"task"}
+    return found if whole and all(isinstance(found[name], types[name]) for name in found) else None
