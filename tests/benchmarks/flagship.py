@@ -67,7 +67,7 @@ from palaestrai_mosaik.run.parts import WorkerPlan, make_bodies
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import AgentsSimulator
 from palaestrai_mosaik.simulation.graph import world_graph
-from palaestrai_mosaik.simulation.world import Episode
+from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.recorder import InstanceRecorder, PhaseRecorder
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
