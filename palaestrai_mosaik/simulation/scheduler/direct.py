@@ -136,8 +136,8 @@ class Runner:
         self.latest_time: int
         self.latest: Mapping[str, Any]
         self.latest_time, self.latest = next(reversed(self.outputs.items()), (-1, {}))
-        #: whether outputs have been written in the order of their times so far
-        self.monotone = list(self.outputs) == sorted(self.outputs)
+        #: whether outputs have been written in the order of their times so far, and none will be missed
+        self.monotone = _monotone(self.outputs)
         self.trim_at = _KEPT
         #: the longest delay with which others fetch them
         self.reach = 0
@@ -279,11 +279,13 @@ class Schedule:
     def _output_for(self, source: Runner, time: int, last: int) -> Mapping[str, Any]:
         """Return the newest output of ``source`` up to ``time``; ``last``: the last step of who asks."""
         for written, data in reversed(source.outputs.items()):
-            if written <= time:
-                # mosaik forgets what is older than the last step of each simulator of the world
-                if written >= last or written >= min(runner.last for runner in self.runners):
-                    return data
-                return {}
+            # mosaik forgets what is older than the last step of each simulator of the world, after each step
+            if written <= time and (
+                written >= last
+                or written >= min(runner.last for runner in self.runners)
+                or all(runner.last < 0 for runner in self.runners)
+            ):
+                return data
         return {}
 
     # -- planning
@@ -318,7 +320,7 @@ class Schedule:
             runner.outputs.clear()
             runner.outputs.update(_copied(outputs, 3))
             runner.latest_time, runner.latest = next(reversed(runner.outputs.items()), (-1, {}))
-            runner.monotone = list(outputs) == sorted(outputs)
+            runner.monotone = _monotone(outputs)
             runner.moment, runner.last, runner.trim_at = None, -1, _KEPT
         self._plan_first()
 
@@ -344,8 +346,15 @@ class Schedule:
         ``among_others``: in an event loop, in which others get a turn from time to time, and somebody may
         pause the world (``world.running``).
         """
-        heap, world = self._heap, self.world
         await self._set_up()
+        try:
+            await self._run(among_others)
+        except ConnectionError as error:
+            (runner,) = (runner for runner in self.runners if runner.moment is not None)
+            raise versions.connection_lost(runner.origin.sid, error) from error
+
+    async def _run(self, among_others: bool) -> None:
+        heap, world = self._heap, self.world
         bars = _bars(world, self.runners)
         limit = world.max_loop_iterations
         while heap and heap[0][0] < self.until:
@@ -460,7 +469,11 @@ class Schedule:
             if eid in data and attr in data[eid]:
                 value = data[eid][attr]
                 for queue, delay, to_eid, to_attr, transform in targets:
-                    sent = value if transform is None else transform(value)
+                    try:
+                        sent = value if transform is None else transform(value)
+                    except KeyError:
+                        # to mosaik this is an output that is missing: a way to send some values only
+                        continue
                     place = written + delay, self._count()
                     heapq.heappush(queue, (*place, f"{sid}.{eid}", to_eid, to_attr, sent))
         for eid, attr, triggered in runner.triggers:
@@ -552,6 +565,11 @@ class Schedule:
         for bar, runners in bars:
             times = [min(self.until, self._reached(runner) + (len(runners) > 1)) for runner in runners]
             bar.update(sum(times) // len(times) - bar.n)
+
+
+def _monotone(initial: Mapping[int, Any]) -> bool:
+    """Return whether initial data are in the order of their times; mosaik forgets those before -1 at once."""
+    return list(initial) == sorted(initial) and min(initial, default=0) >= -1
 
 
 def _copied(data: Any, levels: int) -> Any:

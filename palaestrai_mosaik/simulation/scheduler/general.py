@@ -73,7 +73,8 @@ class GeneralSchedule:
             while True:
                 for runner in self.runners:
                     self._advance_progress(runner)
-                self._tell_progress()
+                if any(runner.last_step.time >= 0 for runner in self.runners):
+                    self._tell_progress()
                 if self._futures_wait():
                     await asyncio.sleep(0)
                 await self.world.running.wait()
