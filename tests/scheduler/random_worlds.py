@@ -14,7 +14,7 @@ STEPS: dict[str, list[tuple[int | str | None, ...]]] = {
     "hybrid": [(None,), (1,), (2,), (1, None), (3, 1), ("leap",)],
     "event-based": [(None,), (None,), (1,), (2, None), (1, 1, None)],
 }
-EMITS = ["pn", "p", "n", "", "pn+1", "n+2", "pnx"]
+EMITS = ["pn", "pn", "p", "n", "", "pn+1", "n+2", "pnx"]
 FAULTS = [
     *(("step", 1, name) for name in sorted(EXCEPTIONS)),
     *(("step", 2, what) for what in ("ValueError", "now", "float", "none")),
@@ -36,7 +36,7 @@ def sims(draw: Any, name: str, grouped: bool, faults: bool) -> Sim:
     if grouped:
         more["group"] = draw(st.sampled_from(GROUPS))
         if kind != "time-based":
-            more["rounds"] = draw(st.sampled_from([1, 2, 3, None]))
+            more["rounds"] = draw(st.sampled_from([None, 1, 2, 3]))
     for field in ("shares", "empties", "opaque"):
         if rarely(draw):
             more[field] = True
@@ -83,6 +83,23 @@ def links(draw: Any, all_sims: tuple[Sim, ...], faulty: bool) -> Link:
 
 
 @st.composite
+def loops(draw: Any, all_sims: tuple[Sim, ...]) -> list[Link]:
+    """Draw same-time loops: events go forwards, and weakly back."""
+    pairs = [
+        (one, other)
+        for i, one in enumerate(all_sims)
+        for other in all_sims[i + 1 :]
+        if one.group[:1] == other.group[:1] != ()
+    ]
+    found = []
+    for one, other in draw(st.lists(st.sampled_from(pairs), max_size=3)) if pairs else ():
+        found.append(Link(one.name, other.name, "n", "e"))
+        initial = "i" if one.kind == "time-based" else None
+        found.append(Link(other.name, one.name, "n", "e", weak=True, initial=initial))
+    return found
+
+
+@st.composite
 def requests(draw: Any, all_sims: list[Sim]) -> Link | None:
     """Let a simulator ask another one, or mosaik; returns the connection that allows it."""
     src = draw(st.integers(0, len(all_sims) - 1))
@@ -108,10 +125,19 @@ def requests(draw: Any, all_sims: list[Sim]) -> Link | None:
 
 
 @st.composite
-def scenarios(
-    draw: Any, max_sims: int = 6, faults: bool = True, asking: bool = True, grouped: bool | None = None
-) -> Scenario:
-    grouped = draw(st.booleans()) if grouped is None else grouped
+def scenarios(draw: Any, max_sims: int = 6, grouped: bool | None = None, **kinds: bool) -> Scenario:
+    """Draw a world.
+
+    ``faults`` and ``asking``: whether something may go wrong in it, and simulators may ask mosaik for things (both
+    are so by default). ``ordered``: only what does not depend on the order in which mosaik happens to take
+    simulators that may step (then it is lazy, and no connection is shifted or weak).
+    """
+    faults, asking, ordered = (
+        kinds.get("faults", True),
+        kinds.get("asking", True),
+        kinds.get("ordered", False),
+    )
+    grouped = not ordered and draw(st.booleans()) if grouped is None else grouped
     number = draw(st.integers(1, max_sims))
     faulty = faults and rarely(draw, 5)
     all_sims = [draw(sims(name, grouped, faulty)) for name in NAMES[:number]]
@@ -120,6 +146,10 @@ def scenarios(
         asked = [draw(requests(all_sims)) for _ in range(draw(st.integers(1, 2)))]
     chosen = tuple(all_sims)
     connections = draw(st.lists(links(chosen, faulty), max_size=2 * number))
+    if ordered:
+        connections = [link for link in connections if not link.shift]
+    if grouped:
+        connections += draw(loops(chosen))
     starts = st.tuples(st.sampled_from(NAMES[:number]), st.integers(0, 5))
     return Scenario(
         chosen,
@@ -127,7 +157,7 @@ def scenarios(
         until=draw(st.integers(3, 9)),
         initial_events=tuple(draw(st.lists(starts, max_size=2))),
         cache=not rarely(draw, 4),
-        lazy=not rarely(draw, 3),
-        max_loop_iterations=draw(st.sampled_from([100, 100, 3])),
+        lazy=ordered or not rarely(draw, 3),
+        max_loop_iterations=draw(st.sampled_from([100, 100, 3, 5])),
         debug=rarely(draw, 6),
     )

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import itertools
 import random
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import mosaik
+from mosaik.exceptions import NonSerializableOutputsError
 from scheduler.worlds import Call, Scenario, build
+
+from palaestrai_mosaik.simulation.scheduler import GeneralSchedule, run_world
 
 
 class StuckError(Exception):
@@ -65,10 +71,39 @@ Runner = Callable[[mosaik.World, Scenario], None]
 
 
 def by_mosaik(world: mosaik.World, scenario: Scenario) -> None:
-    world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
+    """Run the world with mosaik's own scheduler, in the order that asyncio happens to give."""
+    with _choosing_if_idle(world, scenario, lambda: False):
+        world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
 
-def execute(scenario: Scenario, run: Runner = by_mosaik, loop: asyncio.AbstractEventLoop | None = None) -> Trace:
+@contextlib.contextmanager
+def _choosing_if_idle(world: mosaik.World, scenario: Scenario, go_on: Callable[[], bool]) -> Iterator[None]:
+    """Where mosaik can do nothing else: let ``go_on`` wake somebody, or end what mosaik forgets to end.
+
+    A simulator that a weak connection triggers at the end of the world waits for ever in mosaik 3.6: for
+    something after the end.
+    """
+
+    def idle() -> None:
+        if go_on():
+            return
+        runners = world._get_sim_runners().values()
+        forgotten = [runner for runner in runners if not runner.task.done()]
+        if not forgotten or any(runner.progress.time.time < scenario.until for runner in runners):
+            raise StuckError(f"{[runner.sid for runner in forgotten]} wait for each other")
+        for runner in forgotten:
+            runner.newer_step.set()
+
+    world.loop.idle = idle
+    try:
+        yield
+    finally:
+        del world.loop.idle
+
+
+def execute(
+    scenario: Scenario, run: Runner = by_mosaik, loop: asyncio.AbstractEventLoop | None = None
+) -> Trace:
     """Build the world, run it, shut it down; raises only what building it raises."""
     loop = loop or WatchedLoop()
     trace = Trace()
@@ -83,8 +118,11 @@ def execute(scenario: Scenario, run: Runner = by_mosaik, loop: asyncio.AbstractE
         try:
             run(world, scenario)
         except Exception as error:
+            if isinstance(error, NonSerializableOutputsError):
+                # in this process nothing is serialized: mosaik hides the simulator's own TypeError behind it
+                error = error.__context__
             trace.error = (type(error).__name__, str(error))
-        trace.warnings = [str(one.message) for one in caught if one.category is UserWarning]
+        trace.warnings = [_text(one.message) for one in caught if one.category is UserWarning]
         trace.progress = world._async_world.sim_progress
         _shut_down(world, trace)
     if scenario.debug:
@@ -92,6 +130,11 @@ def execute(scenario: Scenario, run: Runner = by_mosaik, loop: asyncio.AbstractE
         trace.nodes = {_node(node): inputs for node, inputs in graph.nodes(data="inputs")}
         trace.edges = {(_node(one), _node(other)) for one, other in graph.edges}
     return trace
+
+
+def _text(warning: Warning | str) -> str:
+    """Return a warning's text. (mosaik has forgotten to put in who needs a missing value.)"""
+    return re.sub(r"required by simulator \S+\. ", "required by simulator {sim.sid}. ", str(warning))
 
 
 def _node(node: tuple[str, Any]) -> str:
@@ -121,40 +164,37 @@ def _shut_down(world: mosaik.World, trace: Trace) -> None:
 Choice = Callable[[list[Any]], Any]
 
 
-@contextlib.contextmanager
-def _choosing(loop: WatchedLoop, choose: Choice) -> Iterator[None]:
-    """Let one of the simulators step that may, whenever mosaik can do nothing else."""
-    import mosaik.scheduler as module
+def by_mosaik_choosing(choose: Choice) -> Runner:
+    """Return mosaik's scheduler where ``choose`` picks the next of all that may step, if mosaik can do nothing else.
 
-    waiting: dict[Any, asyncio.Future[None]] = {}
+    In one process, what follows from there to the simulator's next wait is not interrupted. So these are all
+    orders that mosaik can take.
+    """
+    module = importlib.import_module("mosaik.scheduler")
     original = module.wait_for_dependencies
 
-    async def wait_for_dependencies(sim: Any, lazy_stepping: bool) -> None:
-        await original(sim, lazy_stepping)
-        waiting[sim] = loop.create_future()
-        # what follows, until the simulator waits again, is not interrupted
-        await waiting[sim]
-
-    def idle() -> None:
-        sim = choose(list(waiting))
-        if sim is None:
-            raise StuckError(f"{[sim.sid for sim in waiting]} may step")
-        waiting.pop(sim).set_result(None)
-
-    module.wait_for_dependencies, loop.idle = wait_for_dependencies, idle  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        module.wait_for_dependencies = original
-        del loop.idle
-
-
-def by_mosaik_choosing(choose: Choice) -> Runner:
-    """Return mosaik's scheduler where ``choose`` picks the next of all that may step."""
-
     def run(world: mosaik.World, scenario: Scenario) -> None:
-        with _choosing(world.loop, choose):
-            by_mosaik(world, scenario)
+        waiting: dict[Any, asyncio.Future[None]] = {}
+
+        async def wait_for_dependencies(sim: Any, lazy_stepping: bool) -> None:
+            await original(sim, lazy_stepping)
+            waiting[sim] = world.loop.create_future()
+            await waiting[sim]
+
+        def go_on() -> bool:
+            sim = choose(list(waiting))
+            if sim is not None:
+                waiting.pop(sim).set_result(None)
+            elif waiting:
+                raise StuckError(f"{[sim.sid for sim in waiting]} may step")
+            return sim is not None
+
+        module.wait_for_dependencies = wait_for_dependencies
+        try:
+            with _choosing_if_idle(world, scenario, go_on):
+                world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
+        finally:
+            module.wait_for_dependencies = original
 
     return run
 
@@ -178,3 +218,73 @@ def by_mosaik_at_random(seed: int) -> Runner:
     """Return mosaik's scheduler where chance decides who of all that may step does."""
     chance = random.Random(seed)
     return by_mosaik_choosing(lambda waiting: chance.choice(waiting) if waiting else None)
+
+
+# -- ours beside mosaik's
+
+
+def by_direct(world: mosaik.World, scenario: Scenario) -> None:
+    """Run the world with our schedule."""
+    run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
+
+
+def by_general(world: mosaik.World, scenario: Scenario) -> None:
+    """Run the world with what runs worlds of which some simulators are in other processes."""
+    # (the package's attribute of this name is a function)
+    run_module = importlib.import_module("palaestrai_mosaik.simulation.scheduler.run")
+    original = run_module.schedule
+    run_module.schedule = lambda world, until, lazy_stepping: GeneralSchedule(
+        world, until, lazy_stepping=lazy_stepping
+    )
+    try:
+        by_direct(world, scenario)
+    finally:
+        run_module.schedule = original
+
+
+def in_the_order_of(ours: Trace, scenario: Scenario) -> Trace:
+    """Return what mosaik does if its simulators step in the order of ours.
+
+    Where ours ended with an error before a step was made, somebody is next whom the order does not name; mosaik
+    may choose any.
+    """
+    found = execute(scenario, by_mosaik_in(ours.order))
+    if ours.error is not None and found.error != ours.error:
+        for sim in scenario.sims:
+            other = execute(scenario, by_mosaik_in([*ours.order, sim.name]))
+            if other.error == ours.error:
+                return other
+    return found
+
+
+def differences(ours: Trace, other: Trace, scenario: Scenario) -> list[str]:
+    """Return in what two executions differ that made their steps in one order."""
+    if ours.error != other.error:
+        return [
+            f"ours ended with {ours.error}",
+            f"mosaik's with {other.error}",
+            *_first_difference(ours, other),
+        ]
+    found = _first_difference(ours, other)
+    if found or ours.error:
+        return found
+    if ours.warnings != other.warnings:
+        found += [f"ours warned of {ours.warnings}", f"mosaik's of {other.warnings}"]
+    if ours.order and ours.progress != other.progress:
+        found.append(f"our progress is {ours.progress}, mosaik's {other.progress}")
+    if (ours.nodes, ours.edges) != (other.nodes, other.edges):
+        found += [f"our graph is {ours.nodes} {ours.edges}", f"mosaik's {other.nodes} {other.edges}"]
+    return found
+
+
+def _first_difference(ours: Trace, other: Trace) -> list[str]:
+    """Return the first call that differs, the order of keys and what mosaik answered included.
+
+    How many simulators are set up beside one that fails, and are finalized after an error, is left open.
+    """
+    loose = ("setup_done", "finalize") if ours.error or other.error else ()
+    one, two = ([repr(call) for call in trace.calls if call.method not in loose] for trace in (ours, other))
+    for number, (mine, its) in enumerate(itertools.zip_longest(one, two)):
+        if mine != its:
+            return [f"call {number}: ours {mine}", f"call {number}: mosaik's {its}"]
+    return []

@@ -318,7 +318,9 @@ def build(scenario: Scenario, log: list[Call], **world_arguments: Any) -> mosaik
     return world
 
 
-def _start(world: mosaik.World, sims: tuple[Sim, ...], log: list[Call], entities: dict[str, Any], depth: int = 0):
+def _start(
+    world: mosaik.World, sims: tuple[Sim, ...], log: list[Call], entities: dict[str, Any], depth: int = 0
+):
     """Start simulators in their order, those of one group when the first of them is met."""
     for sim in sims:
         if sim.name in entities:
