@@ -12,8 +12,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import mosaik
+import mosaik.scheduler
 from mosaik.exceptions import NonSerializableOutputsError
 from scheduler.worlds import Call, Scenario, build
 
@@ -71,7 +73,17 @@ Runner = Callable[[mosaik.World, Scenario], None]
 
 
 def by_mosaik(world: mosaik.World, scenario: Scenario) -> None:
-    """Run the world with mosaik's own scheduler, in the order that asyncio happens to give."""
+    """Run the world with mosaik's own scheduler, in the order that asyncio happens to give.
+
+    But it never forgets an output: by itself it forgets such as are still needed
+    (:func:`scheduler.test_stories.test_mosaik_forgets_what_is_needed`).
+    """
+    with patch("mosaik.scheduler.prune_dataflow_cache", lambda world: None):
+        by_forgetful_mosaik(world, scenario)
+
+
+def by_forgetful_mosaik(world: mosaik.World, scenario: Scenario) -> None:
+    """Run the world with mosaik's own scheduler as it is."""
     with _choosing_if_idle(world, scenario, lambda: False):
         world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
@@ -170,8 +182,7 @@ def by_mosaik_choosing(choose: Choice) -> Runner:
     In one process, what follows from there to the simulator's next wait is not interrupted. So these are all
     orders that mosaik can take.
     """
-    module = importlib.import_module("mosaik.scheduler")
-    original = module.wait_for_dependencies
+    original = mosaik.scheduler.wait_for_dependencies
 
     def run(world: mosaik.World, scenario: Scenario) -> None:
         waiting: dict[Any, asyncio.Future[None]] = {}
@@ -189,12 +200,12 @@ def by_mosaik_choosing(choose: Choice) -> Runner:
                 raise StuckError(f"{[sim.sid for sim in waiting]} may step")
             return sim is not None
 
-        module.wait_for_dependencies = wait_for_dependencies
-        try:
-            with _choosing_if_idle(world, scenario, go_on):
-                world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
-        finally:
-            module.wait_for_dependencies = original
+        with (
+            patch("mosaik.scheduler.wait_for_dependencies", wait_for_dependencies),
+            patch("mosaik.scheduler.prune_dataflow_cache", lambda world: None),
+            _choosing_if_idle(world, scenario, go_on),
+        ):
+            world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
     return run
 
@@ -223,23 +234,27 @@ def by_mosaik_at_random(seed: int) -> Runner:
 # -- ours beside mosaik's
 
 
+#: what ours forgets as soon as possible in these tests, while it keeps more by itself
+SOON = 1
+OURS = "palaestrai_mosaik.simulation.scheduler"
+
+
 def by_direct(world: mosaik.World, scenario: Scenario) -> None:
     """Run the world with our schedule."""
-    run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
+    with patch(f"{OURS}.direct.KEPT", SOON):
+        run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
 
 def by_general(world: mosaik.World, scenario: Scenario) -> None:
     """Run the world with what runs worlds of which some simulators are in other processes."""
-    # (the package's attribute of this name is a function)
-    run_module = importlib.import_module("palaestrai_mosaik.simulation.scheduler.run")
-    original = run_module.schedule
-    run_module.schedule = lambda world, until, lazy_stepping: GeneralSchedule(
-        world, until, lazy_stepping=lazy_stepping
-    )
-    try:
-        by_direct(world, scenario)
-    finally:
-        run_module.schedule = original
+
+    def schedule(world: Any, until: int, *, lazy_stepping: bool = True) -> GeneralSchedule:
+        return GeneralSchedule(world, until, lazy_stepping=lazy_stepping)
+
+    # (the package has a function named as its module ``run``)
+    module = importlib.import_module(f"{OURS}.run")
+    with patch.object(module, "schedule", schedule), patch(f"{OURS}.general.KEPT", SOON):
+        run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
 
 def in_the_order_of(ours: Trace, scenario: Scenario) -> Trace:

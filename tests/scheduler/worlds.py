@@ -103,10 +103,15 @@ class Scenario(_Short):
 
 
 def _picky(value: Any) -> Any:
-    """Take the first values only, and fail at the third in a way that mosaik takes for another one."""
+    """Take the first values only."""
     if "2" in str(value):
         raise ValueError(f"{value} is not wanted")
-    if "3" in str(value):
+    return value
+
+
+def _missing(value: Any) -> Any:
+    """Fail at the second value in a way that mosaik takes for something else: that there is none."""
+    if "2" in str(value):
         raise KeyError(f"{value} is missing")
     return value
 
@@ -116,6 +121,7 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "twice": lambda value: value and value + value,
     "boxed": lambda value: [value],
     "picky": _picky,
+    "missing": _missing,
 }
 
 
