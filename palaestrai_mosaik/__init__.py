@@ -8,8 +8,18 @@ if TYPE_CHECKING:
     from .environment.mosaik_environment import MosaikEnvironment
     from .rl import aec_env, make, make_vec, parallel_env
     from .scenario import attach_agents
+    from .simulation.scheduler import run_async_world, run_world
 
-__all__ = ["MosaikEnvironment", "aec_env", "attach_agents", "make", "make_vec", "parallel_env"]
+__all__ = [
+    "MosaikEnvironment",
+    "aec_env",
+    "attach_agents",
+    "make",
+    "make_vec",
+    "parallel_env",
+    "run_async_world",
+    "run_world",
+]
 
 __version__ = "0.1.0"
 
@@ -21,6 +31,8 @@ _HOMES = {
     "make": "rl",
     "make_vec": "rl",
     "parallel_env": "rl",
+    "run_async_world": "simulation.scheduler",
+    "run_world": "simulation.scheduler",
 }
 
 

@@ -1,0 +1,604 @@
+"""Executes a world of simulators in this process: one loop, which calls one simulator after the other.
+
+Read :class:`Schedule` first, then :mod:`.order`. What a world *is* stays mosaik's: this module reads
+what mosaik has worked out of the connections (``SimRunner``), and keeps its state where it can be seen there
+(data of the outputs, inputs that wait), so that requests of simulators are answered by mosaik's own code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time as clock
+import warnings
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from inspect import isgeneratorfunction
+from operator import attrgetter
+from types import FunctionType
+from typing import Any
+
+from mosaik import scheduler as mosaik_scheduler
+from mosaik.adapters import V2ToV1Adapter, V3ToV2Adapter
+from mosaik.proxies import LocalProxy
+from mosaik.tiered_time import TieredTime
+
+from . import versions
+from .order import ranks
+
+#: number of tiers of a time in no group
+_PLAIN = 1
+#: seconds after which others in an event loop get their turn
+_TURN = 0.005
+#: outputs that a simulator keeps before those that nobody can ask for any more are dropped
+_KEPT = 32
+
+Inputs = dict[str, dict[str, dict[str, Any]]]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _changes(transform: Callable[[Any], Any]) -> bool:
+    """Return whether ``transform`` is anything but ``lambda x: x``, which is what mosaik takes for none."""
+    if not isinstance(transform, FunctionType):
+        return True
+    code, same = transform.__code__, _same.__code__
+    return (code.co_code, code.co_argcount, code.co_flags) != (
+        same.co_code,
+        same.co_argcount,
+        same.co_flags,
+    )
+
+
+def local_simulator(proxy: Any) -> tuple[Any, bool, bool] | None:
+    """Return the simulator behind mosaik's ``proxy``, if it is in this process and can be called directly.
+
+    With it, whether its ``step`` takes ``max_advance``, and whether it knows ``setup_done`` (mosaik's
+    adapters for older versions of its API). ``None`` for anything else.
+    """
+    advance = setup = True
+    while type(proxy) in (V3ToV2Adapter, V2ToV1Adapter):
+        advance = advance and type(proxy) is not V3ToV2Adapter
+        setup = setup and type(proxy) is not V2ToV1Adapter
+        proxy = proxy._out
+    return (proxy.sim, advance, setup) if type(proxy) is LocalProxy else None
+
+
+class Runner:
+    """What the schedule has to know of one simulator, worked out of mosaik's ``SimRunner`` (``origin``)."""
+
+    __slots__ = (
+        "advances",
+        "ancestors",
+        "asks",
+        "cached",
+        "gives",
+        "inputs",
+        "known",
+        "last",
+        "latest",
+        "latest_time",
+        "moment",
+        "monotone",
+        "must_step",
+        "number",
+        "origin",
+        "outputs",
+        "pending",
+        "pushes",
+        "queue",
+        "ranks",
+        "reach",
+        "request",
+        "sets_up",
+        "simulator",
+        "steps",
+        "tiers",
+        "triggers",
+        "trim_at",
+    )
+
+    def __init__(self, number: int, origin: Any, found: tuple[Any, bool, bool], place: tuple[int, ...]):
+        self.number = number
+        self.origin = origin
+        self.simulator, self.advances, self.sets_up = found
+        self.ranks = place
+        #: zeros for all tiers of its times after the first
+        self.tiers = (0,) * (len(origin.last_step) - 1)
+        #: a heap of the times (tuples of tiers) at which it will step
+        self.pending: list[tuple[int, ...]] = []
+        #: the tiered time of its step, while it makes one, and the first tier of its last one
+        self.moment: tuple[int, ...] | None = None
+        self.last = -1
+        self.must_step = origin.type == "time-based"
+        #: whether its functions are generators that may ask mosaik for something
+        self.steps = isgeneratorfunction(self.simulator.step)
+        self.gives = bool(origin.output_request) and isgeneratorfunction(self.simulator.get_data)
+        self.asks = self.steps or self.gives
+        #: who can trigger it, and the least time until then
+        self.ancestors: list[tuple[Runner, int]] = []
+        #: makes its inputs for a time
+        self.inputs: Callable[[int], Inputs]
+        #: mosaik's heap of inputs that have been sent to it: (time, number, source, entity, attribute, value)
+        self.queue: list[Any] = origin.timed_input_buffer.input_queue
+        self.request = origin.output_request
+        #: by entity, the attributes that are asked for
+        self.known = {eid: frozenset(attrs) for eid, attrs in self.request.items()}
+        #: what it sends: entity, attribute, and for each target its queue, delay, entity, attribute, transform
+        self.pushes: list[tuple[str, str, list[tuple[list[Any], int, str, str, Any]]]] = []
+        #: whom it triggers: entity, attribute, targets with the delays
+        self.triggers: list[tuple[str, str, list[tuple[Runner, Any]]]] = []
+        #: its outputs by time, if others fetch them; the one that was written last, and its time
+        self.cached = origin.outputs is not None
+        self.outputs: dict[int, Any] = origin.outputs if self.cached else {}
+        self.latest_time: int
+        self.latest: Mapping[str, Any]
+        self.latest_time, self.latest = next(reversed(self.outputs.items()), (-1, {}))
+        #: whether outputs have been written in the order of their times so far
+        self.monotone = list(self.outputs) == sorted(self.outputs)
+        self.trim_at = _KEPT
+        #: the longest delay with which others fetch them
+        self.reach = 0
+
+
+class Schedule:
+    """The schedule of a built world whose simulators are all in this process.
+
+    A heap holds every step that is planned, by its place in the order (:mod:`.order`). :meth:`run` takes the
+    first, gets the inputs together, calls the simulator, passes its outputs on, plans what follows from them,
+    and goes on until nothing is left before ``until``.
+
+    :meth:`run` is a coroutine that awaits nothing unless a simulator does: in ``step`` or ``get_data``, if they
+    are generator functions. So it needs no event loop; :meth:`advance` drives it, up to the next moment at
+    which somebody in this world waits for an answer from outside.
+
+    Raises :class:`~.order.NoOrder` if the world has no order, and ``ValueError`` if a simulator is not in this
+    process.
+    """
+
+    def __init__(self, world: Any, until: int):
+        self.world = world
+        #: the end, exclusive. It may be drawn nearer while the world runs, and nobody steps at it or later.
+        self.until = until
+        #: the time of the step that is being made
+        self.time = -1
+        origins = versions.runners(world)
+        found = [local_simulator(origin._proxy) for origin in origins]
+        if None in found:
+            raise ValueError("a simulator of this world is in another process")
+        places = ranks(origins)
+        self.runners = [
+            Runner(i, origin, local, place)
+            for i, (origin, local, place) in enumerate(zip(origins, found, places, strict=True))
+            if local is not None
+        ]
+        self._runner_of = {runner.origin.sid: runner for runner in self.runners}
+        #: (time, rank, [tier, rank, ...] runner)
+        self._heap: list[Any] = []
+        self._count = itertools.count().__next__
+        #: whether mosaik's code answers requests for outputs, which must find what it would find with mosaik
+        self._exact = any(origin.successors_to_wait_for for origin in origins)
+        #: whether some simulator may ask mosaik for something
+        self.asks = any(runner.asks for runner in self.runners)
+        for runner in self.runners:
+            self._compile(runner)
+        self._driven: Any = None
+        self._is_set_up = False
+        #: when others in an event loop get their turn
+        self._turn = 0.0
+        self._beginning = [self._initial(runner) for runner in self.runners]
+        self._plan_first()
+
+    def _compile(self, runner: Runner) -> None:
+        origin, of = runner.origin, self._runner_of
+        for ancestor, delays in origin.triggering_ancestors.items():
+            runner.ancestors.append((of[ancestor.sid], min(delay.tiers[0] for delay in delays.durations)))
+        for (eid, attr), descriptions in origin.output_to_push.items():
+            targets = []
+            for d in descriptions:
+                transform = d.transform if _changes(d.transform) else None
+                targets.append((of[d.dest_sim.sid].queue, d.delay.tiers[0], *d.dest_port, transform))
+            runner.pushes.append((eid, attr, targets))
+        for (eid, attr), triggered in origin.triggers.items():
+            runner.triggers.append((eid, attr, [(of[target.sid], delay) for target, delay in triggered]))
+        runner.inputs = self._inputs_of(runner)
+
+    def _inputs_of(self, runner: Runner) -> Callable[[int], Inputs]:
+        """Return what makes the inputs of ``runner`` for a time, as mosaik's ``get_input_data`` does."""
+        origin, queue, persistent = runner.origin, runner.queue, runner.origin.persistent_inputs
+        pop = heapq.heappop
+        ports: dict[tuple[str, str], int] = {}
+        pulls = []
+        for (source, delay), descriptions in origin.pulled_inputs.items():
+            wires = []
+            for d in descriptions:
+                port = ports.setdefault(d.dest_port, len(ports))
+                full_id = f"{source.sid}.{d.src_port[0]}"
+                wires.append((*d.src_port, d.transform if _changes(d.transform) else None, port, full_id))
+            fetched_from = self._runner_of[source.sid]
+            fetched_from.reach = max(fetched_from.reach, delay.tiers[0])
+            pulls.append((fetched_from, delay.tiers[0], wires))
+        shape: dict[str, list[tuple[str, int]]] = {}
+        for (eid, attr), port in ports.items():
+            shape.setdefault(eid, []).append((attr, port))
+        entities = list(shape.items())
+
+        def inputs(time: int) -> Inputs:
+            if origin.inputs_from_set_data:
+                return self._inputs_with_set_data(runner, time)
+            # mosaik passes the dictionaries of persistent inputs on, so that what is sent stays in them
+            data: Inputs = dict(persistent)
+            while queue and queue[0][0] <= time:
+                _, _, full_id, eid, attr, value = pop(queue)
+                data.setdefault(eid, {}).setdefault(attr, {})[full_id] = value
+            if not pulls:
+                return data
+            fetched: list[dict[str, Any]] = [{} for _ in ports]
+            for source, delay, wires in pulls:
+                if source.monotone and source.latest_time + delay <= time:
+                    outputs = source.latest
+                else:
+                    outputs = self._output_for(source, time - delay, runner.last)
+                for src_eid, src_attr, transform, port, full_id in wires:
+                    try:
+                        value = outputs[src_eid][src_attr]
+                    except KeyError:
+                        value = None
+                        _warn_of_missing(source.origin.sid, src_eid, src_attr, origin.sid)
+                    if transform is not None:
+                        value = transform(value)
+                    fetched[port][full_id] = value
+            if data:
+                for eid, attrs in entities:
+                    there = data.setdefault(eid, {})
+                    for attr, port in attrs:
+                        there.setdefault(attr, {}).update(fetched[port])
+                return data
+            return {eid: {attr: fetched[port] for attr, port in attrs} for eid, attrs in entities}
+
+        def sent(time: int) -> Inputs:
+            if origin.inputs_from_set_data:
+                return self._inputs_with_set_data(runner, time)
+            data: Inputs = {}
+            while queue and queue[0][0] <= time:
+                _, _, full_id, eid, attr, value = pop(queue)
+                data.setdefault(eid, {}).setdefault(attr, {})[full_id] = value
+            return data
+
+        return inputs if pulls or persistent else sent
+
+    def _inputs_with_set_data(self, runner: Runner, time: int) -> Inputs:
+        origin = runner.origin
+        self._show(runner)
+        self._forget()
+        data: Inputs = mosaik_scheduler.get_input_data(self.world, origin)
+        return data
+
+    def _output_for(self, source: Runner, time: int, last: int) -> Mapping[str, Any]:
+        """Return the newest output of ``source`` up to ``time``; ``last``: the last step of who asks."""
+        for written, data in reversed(source.outputs.items()):
+            if written <= time:
+                # mosaik forgets what is older than the last step of each simulator of the world
+                if written >= last or written >= min(runner.last for runner in self.runners):
+                    return data
+                return {}
+        return {}
+
+    # -- planning
+
+    def _initial(self, runner: Runner) -> tuple[Any, ...]:
+        origin = runner.origin
+        return (
+            [step.tiers for step in origin.next_steps],
+            _copied(origin.persistent_inputs, 3),
+            _copied(runner.outputs, 3),
+        )
+
+    def _plan_first(self) -> None:
+        for runner, (steps, *_) in zip(self.runners, self._beginning, strict=True):
+            for moment in steps:
+                self._plan(runner, moment)
+
+    def rewind(self) -> None:
+        """Go back to the state in which the world was built, to run it once more.
+
+        The simulators are left as they are: whoever calls this resets them, too.
+        """
+        self._heap.clear()
+        self._driven = None
+        self.time = -1
+        for runner, (_, persistent, outputs) in zip(self.runners, self._beginning, strict=True):
+            runner.pending.clear()
+            runner.queue.clear()
+            runner.origin.inputs_from_set_data = {}
+            runner.origin.persistent_inputs.clear()
+            runner.origin.persistent_inputs.update(_copied(persistent, 3))
+            runner.outputs.clear()
+            runner.outputs.update(_copied(outputs, 3))
+            runner.latest_time, runner.latest = next(reversed(runner.outputs.items()), (-1, {}))
+            runner.monotone = list(outputs) == sorted(outputs)
+            runner.moment, runner.last, runner.trim_at = None, -1, _KEPT
+        self._plan_first()
+
+    def _plan(self, runner: Runner, moment: tuple[int, ...]) -> None:
+        """Let ``runner`` step at a tiered time, unless it will anyway."""
+        pending = runner.pending
+        if moment in pending:
+            return
+        heapq.heappush(pending, moment)
+        places = runner.ranks
+        if len(places) == 1:
+            heapq.heappush(self._heap, (moment[0], places[0], runner))
+        else:
+            # one tier less is shared with each loop further in
+            place = [part for pair in zip(moment, places, strict=False) for part in pair]
+            heapq.heappush(self._heap, (*place, runner))
+
+    # -- running
+
+    async def run(self, *, among_others: bool = False) -> None:
+        """Run the world until its end, or raise what a simulator raises.
+
+        ``among_others``: in an event loop, in which others get a turn from time to time, and somebody may
+        pause the world (``world.running``).
+        """
+        heap, world = self._heap, self.world
+        await self._set_up()
+        bars = _bars(world, self.runners)
+        limit = world.max_loop_iterations
+        while heap and heap[0][0] < self.until:
+            runner = heapq.heappop(heap)[-1]
+            runner.moment = moment = heapq.heappop(runner.pending)
+            time = moment[0]
+            if time != self.time:
+                self.time = time
+                if bars:
+                    self._show_progress(bars)
+                if among_others:
+                    await self._let_others()
+            if len(moment) > _PLAIN and max(moment[1:]) >= limit:
+                raise versions.too_many_repetitions(runner.origin.sid, limit, TieredTime(*moment))
+            if self._exact:
+                self._show(runner)
+            inputs, advance = runner.inputs(time), self._max_advance(runner)
+            if runner.steps:
+                following = await self._asked_step(runner, inputs, advance)
+            elif runner.advances:
+                following = runner.simulator.step(time, inputs, advance)
+            else:
+                following = runner.simulator.step(time, inputs)
+            runner.last = time
+            self._plan_following(runner, following)
+            if runner.gives:
+                self._show(runner)
+                self._pass_on(runner, await _answered(runner.simulator.get_data(runner.request)))
+            elif runner.request:
+                self._pass_on(runner, runner.simulator.get_data(runner.request))
+            runner.moment = None
+            if self._exact:
+                self._show(runner)
+                self._forget()
+            if self.asks:
+                world.sim_progress = self.progress()
+        for runner in self.runners:
+            self._show(runner)
+        world.sim_progress = self.progress()
+        if bars:
+            self._show_progress(bars)
+
+    async def _set_up(self) -> None:
+        """Tell every simulator that the world has been built, unless they know."""
+        setting_up = [] if self._is_set_up else self.runners
+        self._is_set_up = True
+        for runner in setting_up:
+            if runner.sets_up:
+                done = runner.simulator.setup_done()
+                if isgeneratorfunction(runner.simulator.setup_done):
+                    await _answered(done)
+
+    async def _asked_step(self, runner: Runner, inputs: Inputs, advance: int) -> Any:
+        """Let a simulator step that asks mosaik, or somebody outside, for something meanwhile."""
+        self._show(runner)
+        runner.origin.is_in_step = True
+        arguments = (self.time, inputs, advance) if runner.advances else (self.time, inputs)
+        following = await _answered(runner.simulator.step(*arguments))
+        runner.origin.is_in_step = False
+        return following
+
+    async def _let_others(self) -> None:
+        """Let others in the event loop have their turn, if they wait for a time or have waited for long."""
+        if not self.world.running.is_set():
+            await self.world.running.wait()
+        if self._publish_progress() or clock.perf_counter() > self._turn:
+            await asyncio.sleep(0)
+            self._turn = clock.perf_counter() + _TURN
+
+    def _max_advance(self, runner: Runner) -> int:
+        """Return the time up to which nothing can trigger ``runner``, as far as it depends on others."""
+        advance = self.until
+        for ancestor, delay in runner.ancestors:
+            if ancestor.pending and ancestor.pending[0][0] + delay <= advance:
+                advance = ancestor.pending[0][0] + delay - 1
+        pending = runner.pending
+        if pending and pending[0][0] <= advance:
+            advance = pending[0][0] - 1
+        return advance
+
+    def _plan_following(self, runner: Runner, following: Any) -> None:
+        """Plan the step that a simulator has asked for itself."""
+        if following is not None:
+            if not isinstance(following, int):
+                raise versions.no_integer(runner.origin.sid, following)
+            if following <= runner.last:
+                raise versions.not_later(runner.origin.sid, following, runner.last)
+            if following < self.until:
+                self._plan(runner, (following, *runner.tiers))
+        elif runner.must_step:
+            raise AssertionError("A time-based simulator must always return a next step")
+
+    def _pass_on(self, runner: Runner, data: Any) -> None:
+        """Keep, send and trigger what a simulator's outputs demand."""
+        sid, moment = runner.origin.sid, runner.moment
+        assert moment is not None
+        written = versions.take_time(data, moment[0])
+        if written == moment[0]:
+            out = moment
+        elif written < moment[0]:
+            raise versions.too_early(sid, written, TieredTime(*moment))
+        else:
+            out = (written, *runner.tiers)
+        if runner.cached:
+            self._keep(runner, written, data)
+        for eid, attributes in data.items():
+            wanted = runner.known.get(eid)
+            if wanted is None or not wanted.issuperset(attributes):
+                runner.origin.check_outputs(data)
+                break
+        for eid, attr, targets in runner.pushes:
+            if eid in data and attr in data[eid]:
+                value = data[eid][attr]
+                for queue, delay, to_eid, to_attr, transform in targets:
+                    sent = value if transform is None else transform(value)
+                    place = written + delay, self._count()
+                    heapq.heappush(queue, (*place, f"{sid}.{eid}", to_eid, to_attr, sent))
+        for eid, attr, triggered in runner.triggers:
+            if eid in data and attr in data[eid]:
+                for target, delay in triggered:
+                    self._plan(target, _after(out, delay))
+
+    def _keep(self, runner: Runner, written: int, data: Any) -> None:
+        """Keep outputs for those who fetch them."""
+        outputs = runner.outputs
+        if written < runner.latest_time:
+            runner.monotone = False
+        outputs[written] = runner.latest = data
+        runner.latest_time = written
+        if len(outputs) > runner.trim_at:
+            if runner.monotone:
+                # of those before, only the newest can still be fetched
+                reach = self.time - runner.reach
+                for time in [time for time in outputs if time <= reach][:-1]:
+                    del outputs[time]
+            else:
+                self._forget()
+            runner.trim_at = max(_KEPT, 2 * len(outputs))
+
+    def _forget(self) -> None:
+        """Forget the outputs that mosaik forgets: older than the last step of each simulator of the world."""
+        oldest = min(runner.last for runner in self.runners)
+        for runner in self.runners:
+            for time in [time for time in runner.outputs if time < oldest]:
+                del runner.outputs[time]
+
+    def advance(self, answer: Any = None) -> Any:
+        """Run on, up to the next moment at which a simulator awaits an answer from outside, or to the end.
+
+        What it awaits is returned (see :class:`Question`), and ``answer`` is what it gets; ``None`` at the
+        end, and for the first call.
+        """
+        if self._driven is None:
+            self._driven = self.run()
+        try:
+            return self._driven.send(answer)
+        except StopIteration:
+            return None
+
+    def close(self) -> None:
+        """End a world that :meth:`advance` has not brought to its end."""
+        if self._driven is not None:
+            self._driven.close()
+
+    # -- what mosaik's own objects show
+
+    def progress(self) -> float:
+        """Return the mean progress of all simulators, in percent of the time, as mosaik counts it."""
+        until = self.until
+        times = [self._reached(runner) for runner in self.runners]
+        return sum(times) / len(times) * 100 / until
+
+    def _reached(self, runner: Runner) -> int:
+        """Return the time before which ``runner`` has done all its work."""
+        reached = self.until
+        if runner.moment is not None:
+            reached = min(reached, runner.moment[0])
+        elif runner.pending:
+            reached = min(reached, runner.pending[0][0])
+        for ancestor, delay in runner.ancestors:
+            moment = ancestor.moment or (ancestor.pending[0] if ancestor.pending else None)
+            if moment is not None:
+                reached = min(reached, moment[0] + delay)
+        return reached
+
+    def _show(self, runner: Runner) -> None:
+        """Bring mosaik's object of a simulator up to date."""
+        origin, tiers = runner.origin, runner.tiers
+        origin.current_step = None if runner.moment is None else TieredTime(*runner.moment)
+        origin.last_step = TieredTime(runner.last, *tiers)
+        origin.next_steps = sorted(
+            (TieredTime(*moment) for moment in runner.pending), key=attrgetter("tiers")
+        )
+        origin.progress.time = TieredTime(self._reached(runner), *tiers)
+
+    def _publish_progress(self) -> bool:
+        """Wake whoever waits for a simulator to reach a time; return whether there is somebody."""
+        waited_for = [runner for runner in self.runners if runner.origin.progress._futures]
+        for runner in waited_for:
+            runner.origin.progress.set(TieredTime(self._reached(runner), *runner.tiers))
+        return bool(waited_for)
+
+    def _show_progress(self, bars: Sequence[tuple[Any, Sequence[Runner]]]) -> None:
+        for bar, runners in bars:
+            times = [min(self.until, self._reached(runner) + (len(runners) > 1)) for runner in runners]
+            bar.update(sum(times) // len(times) - bar.n)
+
+
+def _copied(data: Any, levels: int) -> Any:
+    """Return a copy of dictionaries in dictionaries, ``levels`` deep; what is below is shared."""
+    return {key: _copied(value, levels - 1) for key, value in data.items()} if levels else data
+
+
+def _after(moment: tuple[int, ...], delay: Any) -> tuple[int, ...]:
+    """Return the tiered time at a target, for one at the source."""
+    tiers: tuple[int, ...] = delay.tiers
+    if len(tiers) == len(moment) == _PLAIN:
+        return (moment[0] + tiers[0],)
+    shared = delay.cutoff
+    return (*(a + b for a, b in zip(moment, tiers[:shared], strict=False)), *tiers[shared:])
+
+
+def _bars(world: Any, runners: Sequence[Runner]) -> list[tuple[Any, Sequence[Runner]]]:
+    """Return the progress bars that are shown, with the simulators of which each shows the mean."""
+    bars = [(runner.origin.tqdm, [runner]) for runner in runners] + [(world.tqdm, runners)]
+    return [(bar, of) for bar, of in bars if not bar.disable]
+
+
+def _warn_of_missing(source: str, eid: str, attr: str, target: str) -> None:
+    warnings.warn(
+        f"Simulator {source}'s entity {eid} did not produce output on its persistent attribute {attr} during its "
+        f"last step. However, this value is now required by simulator {target}. This usually results from attributes "
+        "that are marked persistent despite working like events. Supplying `None` for now. This will be an error in "
+        "future versions of mosaik.",
+        stacklevel=2,
+    )
+
+
+async def _answered(asking: Generator[Any, Any, Any]) -> Any:
+    """Run a generator of a simulator that asks for something; return what it returns."""
+    try:
+        request: Awaitable[Any] = next(asking)
+        while True:
+            request = asking.send(await request)
+    except StopIteration as stop:
+        return stop.value
+
+
+class Question:
+    """Awaited by a simulator's generator function, it lets whoever drives the schedule answer.
+
+    :meth:`Schedule.advance` returns it, and its next call brings the answer.
+    """
+
+    def __await__(self) -> Iterator[Any]:
+        return (yield self)

@@ -1,0 +1,211 @@
+"""Executes any world: simulators in other processes take part, several at once.
+
+Here it is not enough to take the first step of all that are planned (:mod:`.direct`): while a simulator in
+another process is busy, others may go on that do not depend on it. So mosaik's conditions are written out:
+when a simulator's next step is settled, and when it has all that it needs for it. Of those that may step, the
+first in the order (:mod:`.order`) goes first; a simulator in this process is called at once, one in another
+process is asked, and awaited when nobody else can go on. What a step *does* is mosaik's own code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from typing import Any
+
+from mosaik import scheduler as mosaik_scheduler
+from mosaik.exceptions import SimulationError
+from mosaik.tiered_time import TieredTime
+
+from . import versions
+from .direct import local_simulator
+from .order import NoOrder, ranks
+
+
+class _Sender:
+    """Numbers what is sent by the place of who sends it, in the stead of mosaik's counters.
+
+    So the order of a simulator's inputs does not depend on who answered first.
+    """
+
+    def __init__(self) -> None:
+        self.place: tuple[Any, ...] = ()
+        self._count = itertools.count()
+
+    def __next__(self) -> tuple[Any, ...]:
+        return (*self.place, next(self._count))
+
+
+class GeneralSchedule:
+    """The schedule of a built world, some of whose simulators may be in other processes.
+
+    Also for worlds that have no order (:class:`~.order.NoOrder`), and for those that mosaik watches
+    (``debug=True``): their simulators are called one at a time, as far as they are in this process.
+    """
+
+    def __init__(self, world: Any, until: int, *, lazy_stepping: bool = True):
+        self.world = world
+        #: the end, exclusive; may be drawn nearer while the world runs
+        self.until = until
+        self.lazy_stepping = lazy_stepping
+        self.runners = versions.runners(world)
+        self._remote = {runner.sid for runner in self.runners if local_simulator(runner._proxy) is None}
+        try:
+            self._ranks = dict(zip(self.runners, ranks(self.runners), strict=True))
+        except NoOrder:
+            self._ranks = {}
+        self._number = {runner: i for i, runner in enumerate(self.runners)}
+        self._sender = _Sender()
+        for runner in self.runners:
+            runner.timed_input_buffer.counter = self._sender
+
+    async def run(self) -> None:
+        """Run the world until its end, or raise what the first simulator raises, in the order of events.
+
+        Steps of simulators in other processes that are under way then go on; who ends the world ends them.
+        """
+        await asyncio.gather(*(asyncio.ensure_future(runner.setup_done()) for runner in self.runners))
+        for runner in self.runners:
+            runner.started = True
+        steps: dict[asyncio.Task[None], Any] = {}
+        try:
+            while True:
+                for runner in self.runners:
+                    self._advance_progress(runner)
+                self._tell_progress()
+                if self._futures_wait():
+                    await asyncio.sleep(0)
+                await self.world.running.wait()
+                following = min(filter(self._may_step, self.runners), key=self._place, default=None)
+                if following is not None and following.sid in self._remote:
+                    task = asyncio.ensure_future(self._step(following, self._begin(following)))
+                    following.task = task
+                    steps[task] = following
+                    # the request is on its way before anybody else keeps this process busy
+                    await asyncio.sleep(0)
+                elif following is not None:
+                    await self._step(following, self._begin(following))
+                    if steps:
+                        await asyncio.sleep(0)
+                elif steps:
+                    await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    break
+                for task in [task for task in steps if task.done()]:
+                    steps.pop(task)
+                    task.result()
+        finally:
+            for task in steps:
+                task.add_done_callback(_forget)
+        waiting = [r for r in self.runners if r.next_steps and r.next_steps[0].time < self.until]
+        if waiting:
+            raise SimulationError(
+                "the world came to a standstill, because simulators wait for each other: "
+                + ", ".join(f"{runner.sid} (at time {runner.next_steps[0]})" for runner in waiting)
+            )
+
+    # -- who may step
+
+    def _advance_progress(self, runner: Any) -> None:
+        """Work out up to when a simulator has done all its work; mosaik 3.5 and 3.6 overlook steps under way."""
+        times = [TieredTime(self.until) + runner.from_world_time]
+        if runner.current_step is not None:
+            times.append(runner.current_step)
+        if runner.next_steps:
+            times.append(runner.next_steps[0])
+        for ancestor, distance in runner.triggering_ancestors.items():
+            if ancestor.current_step is not None:
+                times.append(distance.earliest_sum(ancestor.current_step))
+            if ancestor.next_steps:
+                times.append(distance.earliest_sum(ancestor.next_steps[0]))
+        progress = min(times)
+        if progress != runner.progress.time:
+            # the end may have been drawn nearer
+            runner.progress.set(max(progress, runner.progress.time))
+
+    def _may_step(self, runner: Any) -> bool:
+        """Return whether a simulator's next step is settled, and all that it depends on has been done."""
+        if runner.current_step is not None or not runner.next_steps:
+            return False
+        step = runner.next_steps[0]
+        if step.time >= self.until or step > runner.progress.time:
+            return False
+        for source, delays in runner.input_delays.items():
+            if any(not source.progress.time + delay > step for delay in delays.durations):
+                return False
+        followers = runner.successors if self.lazy_stepping else runner.successors_to_wait_for
+        return all(target.progress.time >= step + adapt for target, adapt in followers.items())
+
+    def _place(self, runner: Any) -> tuple[Any, ...]:
+        step: TieredTime = runner.next_steps[0]
+        if not self._ranks:
+            return (*step.tiers, self._number[runner])
+        found = self._ranks[runner]
+        return tuple(part for pair in zip(step.tiers, found, strict=False) for part in pair)
+
+    # -- what a step is
+
+    def _begin(self, runner: Any) -> tuple[tuple[Any, ...], Any, int]:
+        """Let a step begin; return its place, the inputs, and how far the simulator may look ahead."""
+        place = self._place(runner)
+        runner.current_step = step = heapq.heappop(runner.next_steps)
+        limit = self.world.max_loop_iterations
+        if step != runner.progress.time:
+            raise versions.wrong_time(runner.sid, step, runner.progress.time)
+        if any(tier >= limit for tier in step.tiers[1:]):
+            raise versions.too_many_repetitions(runner.sid, limit, step)
+        inputs = mosaik_scheduler.get_input_data(self.world, runner)
+        advance: int = mosaik_scheduler.get_max_advance(self.world, runner, self.until)
+        for ancestor, distance in runner.triggering_ancestors.items():
+            if ancestor.current_step is not None and ancestor is not runner:
+                # what it will trigger is not known yet
+                advance = min(advance, distance.earliest_sum(ancestor.current_step).time - 1)
+        return place, inputs, advance
+
+    async def _step(self, runner: Any, begun: tuple[tuple[Any, ...], Any, int]) -> None:
+        place, inputs, advance = begun
+        world = self.world
+        try:
+            # the module's attribute: mosaik's debugging puts another in its place
+            await mosaik_scheduler.step(world, runner, inputs, advance)
+            if runner.output_request:
+                outputs = await runner.get_data(runner.output_request)
+                self._pass_on(runner, outputs, place)
+        except ConnectionError as error:
+            raise versions.connection_lost(runner.sid, error) from error
+        runner.current_step = None
+        mosaik_scheduler.trigger_successors(runner)
+        if world.use_cache:
+            mosaik_scheduler.prune_dataflow_cache(world)
+
+    def _pass_on(self, runner: Any, outputs: Any, place: tuple[Any, ...]) -> None:
+        time = versions.take_time(outputs, runner.last_step.time)
+        mosaik_scheduler.validate_output_time(runner, time)
+        runner.output_time = mosaik_scheduler.determine_output_tiered_time(runner, time)
+        mosaik_scheduler.cache_output_data(runner, outputs, time)
+        runner.check_outputs(outputs)
+        self._sender.place = place
+        mosaik_scheduler.push_output_data(runner, outputs, time)
+        runner.data = outputs
+
+    # -- what is shown
+
+    def _futures_wait(self) -> bool:
+        return any(runner.progress._futures for runner in self.runners)
+
+    def _tell_progress(self) -> None:
+        times = [runner.progress.time.time for runner in self.runners]
+        self.world.sim_progress = sum(times) / len(times) * 100 / self.until
+        bar = self.world.tqdm
+        if not bar.disable:
+            bar.update(sum(min(self.until, time + 1) for time in times) // len(times) - bar.n)
+        for runner in self.runners:
+            if not runner.tqdm.disable:
+                runner.tqdm.update(runner.progress.time.time - runner.tqdm.n)
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    """Take note of how a step ended that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,125 @@
+"""What differs between mosaik 3.5, 3.6 and 3.7, and its exceptions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import mosaik
+from mosaik import exceptions
+from mosaik.exceptions import SimulationError
+from mosaik.tiered_time import TieredTime
+from tqdm import tqdm
+
+#: 3.5 leaves the key ``time`` in the outputs of a simulator
+_TAKES_TIME_OUT = tuple(int(part) for part in mosaik.__version__.split(".")[:2]) >= (3, 6)
+
+
+def runners(world: Any) -> list[Any]:
+    """Return mosaik's runners (``SimRunner``) of an ``AsyncWorld``, in the order in which they were started."""
+    if hasattr(world, "compile"):
+        return list(world.compile(use_cache=True).values())
+    return list(world.sims.values())
+
+
+def compile_world(world: Any) -> list[Any]:
+    """Let mosaik work out what the connections of an ``AsyncWorld`` mean; return the runners.
+
+    Raises mosaik's ``ScenarioError`` if data flow in a circle within one time.
+    """
+    found = runners(world)
+    if not hasattr(world, "compile"):
+        world.ensure_no_dataflow_cycles()
+        world.cache_triggering_ancestors()
+    return found
+
+
+def show_progress_bars(world: Any, until: int, shown: bool | Literal["individual"]) -> list[Any]:
+    """Give an ``AsyncWorld`` and its simulators the progress bars that mosaik's code expects; return them."""
+    found = runners(world)
+    if hasattr(world, "_init_progress_bars"):
+        world._init_progress_bars(until, shown)
+    else:
+        world.tqdm = tqdm(total=until, disable=not shown, unit="steps", colour="green")
+        for runner in found:
+            runner.tqdm = tqdm(total=until, desc=runner.sid, leave=False, disable=shown != "individual")
+    return [*(runner.tqdm for runner in found), world.tqdm]
+
+
+def take_time(outputs: dict[str, Any], now: int) -> int:
+    """Return the time of a simulator's outputs: their own, or ``now``."""
+    if "time" not in outputs:
+        return now
+    time: int = outputs.pop("time") if _TAKES_TIME_OUT else outputs["time"]
+    return time
+
+
+def _error(name: str, text: str, *details: Any) -> Exception:
+    """Return mosaik's exception ``name``, which 3.7 has, or its ``SimulationError`` with ``text``."""
+    kind = getattr(exceptions, name, None)
+    return SimulationError(text) if kind is None else kind(*details)
+
+
+def too_many_repetitions(sid: str, limit: int, step: TieredTime) -> Exception:
+    """Return the error for a same-time loop that does not end."""
+    return _error(
+        "MaxLoopIterationsExceededError",
+        f"Simulator {sid} has performed a sub-step more than {limit} times. (The complete now is {step}.) This might "
+        "indicate that you have run into an infinite loop. If not, you can increase max_loop_iterations to get rid "
+        "of this warning.",
+        sid,
+        limit,
+        step,
+    )
+
+
+def wrong_time(sid: str, step: TieredTime, progress: TieredTime) -> Exception:
+    """Return the error for a simulator that would have to step in its past."""
+    return _error(
+        "StepTimeMismatchError",
+        f"Simulator {sid} is trying to perform a step at time {step}, but it has already progressed to time {progress}.",
+        sid,
+        step,
+        progress,
+    )
+
+
+def no_integer(sid: str, following: Any) -> Exception:
+    """Return the error for a ``step`` that returns no integer."""
+    return _error(
+        "InvalidNextStepTypeError",
+        "the next step time returned by the step method must be of type int, but is of type "
+        f'{type(following)} for simulator "{sid}"',
+        sid,
+        following,
+    )
+
+
+def not_later(sid: str, following: int, now: int) -> Exception:
+    """Return the error for a ``step`` that returns no later time."""
+    return _error(
+        "InvalidNextStepTimeError",
+        "the next step time returned by step must be later than the current step's time, but "
+        f'{following} <= {now} for simulator "{sid}"',
+        sid,
+        following,
+        now,
+    )
+
+
+def too_early(sid: str, written: int, step: TieredTime) -> Exception:
+    """Return the error for outputs of a time before the step."""
+    return _error(
+        "InvalidOutputTimeError",
+        f'Output time ({written}) is not >= time ({step}) for simulator "{sid}".',
+        sid,
+        written,
+        step,
+    )
+
+
+def connection_lost(sid: str, cause: BaseException) -> Exception:
+    """Return the error for a simulator in another process that is gone."""
+    kind = getattr(exceptions, "SimulatorConnectionLostError", None)
+    if kind is not None:
+        return kind(sid, cause)
+    return SimulationError(f'Simulator "{sid}" closed its connection.', cause)
