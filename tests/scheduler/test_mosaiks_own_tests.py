@@ -39,20 +39,31 @@ def lost(theirs: dict[str, str], ours: dict[str, str]) -> dict[str, str]:
     return {test: ours.get(test, "not run") for test in sorted(passed(theirs) - passed(ours))}
 
 
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, str]:
+    """What becomes of the scenarios with mosaik's own scheduler."""
+    found = outcomes(Path(MOSAIK), SCENARIOS, scheduler="mosaik")
+    assert len(passed(found)) > 70
+    return found
+
+
 @needs_checkout
-def test_scenarios_that_pass_with_mosaiks_scheduler_pass_with_ours() -> None:
-    theirs = outcomes(Path(MOSAIK), SCENARIOS, scheduler="mosaik")
-    assert len(passed(theirs)) > 70
-    assert lost(theirs, outcomes(Path(MOSAIK), SCENARIOS)) == {}
+@pytest.mark.parametrize("scheduler", ["direct", "general"])
+def test_scenarios_that_pass_with_mosaiks_scheduler_pass_with_ours(
+    scheduler: str, theirs: dict[str, str]
+) -> None:
+    assert lost(theirs, outcomes(Path(MOSAIK), SCENARIOS, scheduler=scheduler)) == {}
 
 
 @needs_checkout
 @pytest.mark.slow
-def test_scenarios_pass_with_simulators_in_other_processes() -> None:
-    """The measure is what passes in this process: mosaik's own scheduler fails in some of them (see below)."""
-    here = outcomes(Path(MOSAIK), SCENARIOS, scheduler="mosaik")
-    here = {test: outcome for test, outcome in here.items() if test.partition("::")[0] not in NOT_REMOTE}
-    assert lost(here, outcomes(Path(MOSAIK), SCENARIOS, simulators="remote")) == {}
+def test_scenarios_pass_with_simulators_in_other_processes(theirs: dict[str, str]) -> None:
+    """The measure is what passes in this process: mosaik's own scheduler fails in some of them.
+
+    (tests/scheduler/test_remote.py has the reason.)
+    """
+    here = {test: outcome for test, outcome in theirs.items() if test.partition("::")[0] not in NOT_REMOTE}
+    assert lost(here, outcomes(Path(MOSAIK), SCENARIOS, scheduler="general", simulators="remote")) == {}
 
 
 @needs_checkout
@@ -61,9 +72,9 @@ def test_modules_that_pass_with_mosaiks_scheduler_pass_with_ours(module: str) ->
     test = f"tests/{module}"
     if not (Path(MOSAIK) / test).exists():
         pytest.skip(f"this checkout of mosaik has no {test}")
-    theirs = outcomes(Path(MOSAIK), test, scheduler="mosaik")
-    assert passed(theirs)
-    assert lost(theirs, outcomes(Path(MOSAIK), test)) == {}
+    found = outcomes(Path(MOSAIK), test, scheduler="mosaik")
+    assert passed(found)
+    assert lost(found, outcomes(Path(MOSAIK), test)) == {}
 
 
 #: a checkout in small
@@ -118,6 +129,19 @@ async def test_a_coroutine():
     assert mosaik.tiered_time.TieredInterval
     raise ValueError("first line\\nlast line")
 
+def test_the_general_form_is_in_charge():
+    import palaestrai_mosaik.simulation.scheduler.general as general
+    seen, place = [], general.GeneralSchedule._place
+    general.GeneralSchedule._place = lambda self, runner: seen.append(1) or place(self, runner)
+    try:
+        world = mosaik.World({"One": {"python": "tests.one:One"}}, skip_greetings=True, debug=True)
+        world.start("One").A()
+        world.run(until=3, print_progress=False)
+    finally:
+        general.GeneralSchedule._place = place
+    world.assert_graph("One-0~0 One-0~1\\nOne-0~1 One-0~2")
+    assert seen
+
 def test_skipped():
     pytest.skip("why")
 
@@ -165,6 +189,7 @@ def test_what_becomes_of_tests_is_reported_in_full(checkout: Path) -> None:
         SMALL + "test_in_this_process": "passed",
         SMALL + "test_mosaiks_scheduler": "passed",
         SMALL + "test_a_coroutine": "ValueError: first line ... last line",
+        SMALL + "test_the_general_form_is_in_charge": "assert []",
         SMALL + "test_skipped": "skipped",
     }
     assert sorted(path.name for path in (checkout / "tests").iterdir()) == [
@@ -176,8 +201,10 @@ def test_what_becomes_of_tests_is_reported_in_full(checkout: Path) -> None:
     ]
 
 
-def test_ours_is_what_runs_and_mosaiks_own_may_not(checkout: Path) -> None:
-    found = outcomes(checkout, "tests/test_small.py", "tests/test_handed_over.py")
+@pytest.mark.parametrize(("scheduler", "general"), [("direct", "assert []"), ("general", "passed")])
+def test_ours_is_what_runs_and_mosaiks_own_may_not(checkout: Path, scheduler: str, general: str) -> None:
+    found = outcomes(checkout, "tests/test_small.py", "tests/test_handed_over.py", scheduler=scheduler)
+    assert found[SMALL + "test_the_general_form_is_in_charge"] == general
     assert found[SMALL + "test_a_world_runs"] == found[SMALL + "test_in_this_process"] == "passed"
     assert "assert []" in found[SMALL + "test_mosaiks_scheduler"]
     assert found["tests/test_handed_over.py::test_sim_process"] == (

@@ -7,9 +7,11 @@ By hand, in a checkout of mosaik:
     PYTHONPATH=<this checkout>:<this checkout>/tests pytest -p support.mosaik_suite \\
         --scheduler direct --simulators remote tests/scenarios
 
-``--scheduler direct`` puts ours in the place of ``mosaik.scheduler.run``, and makes mosaik's own fail, so
-that nothing passes because ours has handed over to it (real time excepted). ``--simulators remote`` starts
-every simulator that a test would have in its own process in another one.
+``--scheduler direct`` and ``general`` put ours in the place of ``mosaik.scheduler.run``, and make mosaik's own
+fail, so that nothing passes because ours has handed over to it (real time excepted). Ours has two forms: the
+scenarios are watched by mosaik (``debug=True``), which only the general one takes part in; for ``direct``, the
+plugin watches in mosaik's stead. ``--simulators remote`` starts every simulator that a test would have in its
+own process in another one.
 
 The tests need not be those of the installed mosaik. So what counts is the difference: a test that passes with
 mosaik's scheduler passes with ours.
@@ -93,7 +95,9 @@ def _environment() -> dict[str, str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mosaik's own tests")
-    group.addoption("--scheduler", choices=["direct", "mosaik"], default="direct", help="who steps")
+    group.addoption(
+        "--scheduler", choices=["direct", "general", "mosaik"], default="direct", help="who steps"
+    )
     group.addoption(
         "--simulators",
         choices=["local", "remote"],
@@ -105,8 +109,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     _name_as_before()
-    if config.getoption("scheduler") == "direct":
-        _replace_scheduler()
+    if config.getoption("scheduler") != "mosaik":
+        _replace_scheduler(watched=config.getoption("scheduler") == "direct")
     if config.getoption("simulators") == "remote":
         _replace_starters()
     if config.getoption("written"):
@@ -131,7 +135,7 @@ def _name_as_before() -> None:
         tiered_time.TieredInterval = tiered_time.TieredDuration
 
 
-def _replace_scheduler() -> None:
+def _replace_scheduler(*, watched: bool) -> None:
     from mosaik import scheduler
 
     from palaestrai_mosaik.simulation.scheduler import run
@@ -143,8 +147,69 @@ def _replace_scheduler() -> None:
             raise AssertionError("mosaik's own scheduler has run")
         return await theirs(world, *arguments)
 
-    scheduler.run = run
+    scheduler.run = _run_watched if watched else run
     scheduler.sim_process = only_in_real_time
+
+
+async def _run_watched(
+    world: Any,
+    until: int,
+    rt_factor: float | None = None,
+    rt_strict: bool = False,
+    lazy_stepping: bool = True,
+) -> None:
+    """Run a world; if all of its simulators are in this process, without an event loop's help."""
+    from palaestrai_mosaik.simulation.scheduler import Schedule, run
+    from palaestrai_mosaik.simulation.scheduler.direct import local_simulator
+
+    local = all(local_simulator(proxy) for proxy in world._proxies.values())
+    if rt_factor is not None or not world._debug or not local:
+        await run(world, until, rt_factor, rt_strict, lazy_stepping)
+        return
+    world.until, world.rt_factor = until, None
+    schedule = Schedule(world, until)
+    for runner in schedule.runners:
+        _Watched(schedule, runner)
+    await schedule.run(among_others=True)
+
+
+class _Watched:
+    """A simulator whose steps become nodes of mosaik's execution graph, which its debugging makes otherwise."""
+
+    def __init__(self, schedule: Any, runner: Any):
+        self.schedule, self.runner, self.simulator = schedule, runner, runner.simulator
+        self.inputs = runner.inputs
+        runner.simulator, runner.inputs = self, self.get_inputs
+        if runner.steps:
+            self.step = self.asking_step  # type: ignore[method-assign]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.simulator, name)
+
+    def get_inputs(self, time: int) -> Any:
+        from mosaik import _debug
+
+        inputs = self.inputs(time)
+        for runner in self.schedule.runners:
+            self.schedule._show(runner)
+        _debug.pre_step(self.schedule.world, self.runner.origin, inputs)
+        return inputs
+
+    def step(self, *arguments: Any) -> Any:
+        return self.stepped(self.simulator.step(*arguments))
+
+    def asking_step(self, *arguments: Any) -> Any:
+        return self.stepped((yield from self.simulator.step(*arguments)))
+
+    def stepped(self, following: int | None) -> int | None:
+        from mosaik import _debug
+        from mosaik.tiered_time import TieredTime
+
+        origin, schedule = self.runner.origin, self.schedule
+        if following is not None and following < schedule.until:
+            origin.next_self_step = TieredTime(following) + origin.from_world_time
+        _debug.post_step(schedule.world, origin)
+        return following
 
 
 def _replace_starters() -> None:

@@ -514,9 +514,7 @@ class Schedule:
 
     def progress(self) -> float:
         """Return the mean progress of all simulators, in percent of the time, as mosaik counts it."""
-        until = self.until
-        times = [self._reached(runner) for runner in self.runners]
-        return sum(times) / len(times) * 100 / until
+        return mean_progress([self._reached(runner) for runner in self.runners], self.until)
 
     def _reached(self, runner: Runner) -> int:
         """Return the time before which ``runner`` has done all its work."""
@@ -552,6 +550,11 @@ class Schedule:
         for bar, runners in bars:
             times = [min(self.until, self._reached(runner) + (len(runners) > 1)) for runner in runners]
             bar.update(sum(times) // len(times) - bar.n)
+
+
+def mean_progress(times: Sequence[int], until: int) -> float:
+    """Return the mean of ``times`` in percent of ``until``; a world that ends at once makes no progress."""
+    return sum(times) / len(times) * 100 / until if until else 0.0
 
 
 def _copied(data: Any, levels: int) -> Any:
