@@ -171,8 +171,6 @@ def serve(connection: Connection, lifeline: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     for module in _ALWAYS:
         importlib.import_module(module)
-    with contextlib.suppress(ImportError):
-        importlib.import_module("uvloop")
     try:
         parts: Sequence[OwnClass] = connection.recv()
     except (EOFError, OSError):

@@ -196,6 +196,7 @@ def _phase(phase: PhaseSpec, later: _Later) -> dict[str, Any]:
             "bridge": simulation.bridge,
             "conditions": [canonical_class(condition) for condition in simulation.conditions],
             "name": simulation.controller,
+            **later.keys(scheduler=(simulation.scheduler, "direct")),
         },
     }
 

@@ -22,6 +22,7 @@ from .model import (
     EnvironmentSpec,
     PhaseSpec,
     Place,
+    Scheduler,
     SimulationSpec,
 )
 from .readers import (
@@ -40,7 +41,16 @@ from .readers import (
     parameters,
 )
 from .sources import points_before_the_first
-from .vocabulary import AGENT, AGENT_WITH_BODIES, BRIDGES, CONTROLLERS, MODES, RUN_CONFIG, SIMULATION
+from .vocabulary import (
+    AGENT,
+    AGENT_WITH_BODIES,
+    BRIDGES,
+    CONTROLLERS,
+    MODES,
+    RUN_CONFIG,
+    SCHEDULERS,
+    SIMULATION,
+)
 
 Spec = TypeVar("Spec")
 
@@ -174,12 +184,14 @@ class ModelBuilder:
                 f"unknown parameter {key!r}: a simulation controller takes none",
             )
         bridge = choice(found, parts.get("bridge"), "bridge", {name: name for name in BRIDGES}, "agents")
+        schedulers: dict[str, Scheduler] = {name: name for name in SCHEDULERS}
+        scheduler = choice(found, parts.get("scheduler"), "scheduler", schedulers, "direct")
         if "name" not in parts:
             if not faulty:
                 found.missing(place, parts, SIMULATION)
             return None
         controller = choice(found, parts["name"], "the simulation controller", CONTROLLERS, "vanilla")
-        return SimulationSpec(controller, str(parts["name"].value), conditions, bridge)
+        return SimulationSpec(controller, str(parts["name"].value), conditions, bridge, scheduler)
 
     def _phase_config(self, parts: Mapping[str, Located]) -> dict[str, Any]:
         """Return the fields of a phase that its ``phase_config`` gives."""

@@ -45,7 +45,8 @@ def _phase(phase: PhaseSpec) -> Iterator[str]:
         together = "each for itself" if phase.asynchronous else "all together"
         yield f"  workers hear from the brains every {_count(phase.sync_every, 'step', '')}, {together}"
     simulation = phase.simulation
-    yield f"  simulation {simulation.controller} ({simulation.name}), bridge {simulation.bridge}"
+    by = "" if simulation.scheduler == "direct" else f", scheduler {simulation.scheduler}"
+    yield f"  simulation {simulation.controller} ({simulation.name}), bridge {simulation.bridge}{by}"
     yield from _conditions("conditions", simulation.conditions, "    ")
     for environment in phase.environments:
         yield from _environment(environment)

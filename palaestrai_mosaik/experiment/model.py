@@ -25,6 +25,7 @@ MAX_BODIES = 1_000_000
 
 Controller = Literal["vanilla", "taking_turns"]
 Bridge = Literal["agents", "per_agent"]
+Scheduler = Literal["direct", "mosaik"]
 
 #: A way into a document or a model: keys and indices from the top.
 Place = tuple[Any, ...]
@@ -137,12 +138,16 @@ class AgentSpec:
 
 @dataclass(frozen=True, slots=True)
 class SimulationSpec:
-    """Who acts when (``controller``; ``name`` is how it was written) and how episodes end."""
+    """Who acts when (``controller``; ``name`` is how it was written) and how episodes end.
+
+    ``scheduler``: who executes mosaik's schedule, this package or mosaik itself; nothing else differs.
+    """
 
     controller: Controller
     name: str
     conditions: tuple[ClassSpec, ...] = ()
     bridge: Bridge = "agents"
+    scheduler: Scheduler = "direct"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from .vocabulary import (
     PHASE_CONFIG,
     REPLAY,
     RUN_CONFIG,
+    SCHEDULERS,
     SIMULATION,
     SNAPSHOTS,
     TOP,
@@ -130,6 +131,7 @@ def _simulation() -> Schema:
         "name": {"enum": list(CONTROLLERS)},
         "conditions": conditions,
         "bridge": {"enum": list(BRIDGES)},
+        "scheduler": {"enum": list(SCHEDULERS)},
         "params": {"type": ["object", "null"], "maxProperties": 0},
     }
     return section_schema(SIMULATION, properties)

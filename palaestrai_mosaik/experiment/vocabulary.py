@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .model import Bridge, Controller
+from .model import Bridge, Controller, Scheduler
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,10 @@ BODY = Section(
     ),
 )
 SIMULATION = Section(
-    "simulation", ("name", "conditions", "bridge", "params"), required=("name",), spellings=_PARAMS
+    "simulation",
+    ("name", "conditions", "bridge", "scheduler", "params"),
+    required=("name",),
+    spellings=_PARAMS,
 )
 PHASE_CONFIG = Section(
     "phase_config",
@@ -126,6 +129,7 @@ SNAPSHOTS = Section("snapshots", ("every", "best"))
 
 MODES: Mapping[str, str] = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 BRIDGES: tuple[Bridge, ...] = ("agents", "per_agent")
+SCHEDULERS: tuple[Scheduler, ...] = ("direct", "mosaik")
 
 _VANILLA = ("Vanilla", "VanillaSimController", "VanillaSimulationController")
 _TAKING_TURNS = ("TakingTurns", "TakingTurnsSimController", "TakingTurnsSimulationController")

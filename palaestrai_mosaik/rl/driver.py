@@ -173,7 +173,6 @@ class Driver:
         self.director = self.worker.director
         self.outside = Outside([body for body in self.worker.bodies if body.agent in outside])
         self.director.outside = self.outside
-        # uvloop is faster where it runs for long, but five times as slow to start and to stop
         self._loop = asyncio.new_event_loop()
         self._endings.append(self._loop.close)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pickle
@@ -24,7 +25,7 @@ from .messages import Answer, End, Go, Rebuild, Restore, Save, Start
 from .outbox import Batch, Outbox
 from .parts import all_conditions, make_ports
 from .process import read_frame, write_frame
-from .worker import EpisodeReport, Worker, event_loop
+from .worker import EpisodeReport, Worker
 
 #: seconds to let environments and muscles go once the main process is gone; it waits a little longer
 _GRACE = 1.5
@@ -80,7 +81,7 @@ class _Child:
         write_frame(self._out, frame)
 
     def run(self) -> None:
-        loop = event_loop()
+        loop = asyncio.new_event_loop()
         try:
             while True:
                 start = self._receive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import tempfile
 import time
@@ -28,7 +29,6 @@ from .progress import Progress
 from .resume import reopen, versions
 from .scalars import RunName, Scalars, check_sinks
 from .sessions import StoredSessions
-from .worker import event_loop
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
@@ -114,7 +114,7 @@ def execute(
             if recorder is not None and state is None:
                 for warning in result.warnings:
                     recorder.warning(warning)
-            loop = event_loop()
+            loop = asyncio.new_event_loop()
             stack.callback(loop.close)
             pool = Pool()
             stack.callback(pool.close)

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
 from palaestrai_mosaik.simulation.director import INTERRUPTED, AnyBody, Director
+from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.incarnation import Learning
 from palaestrai_mosaik.simulation.ports import AgentStream, EnvironmentPort, EnvironmentStream
-from palaestrai_mosaik.simulation.world import Episode
+from palaestrai_mosaik.simulation.world import WorldBuilder
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .interrupt import Interrupt
@@ -132,6 +133,8 @@ class Worker:
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
         self._interrupt = interrupt
         self._used = self._closed = False
+        #: the world of the last episode, if it can be used again
+        self._world: WorldBuilder | None = None
         try:
             self.bodies: list[AnyBody] = [
                 body
@@ -187,7 +190,10 @@ class Worker:
             (plan.phase.name, "worker", plan.index, kind, task.number),
             plan.phase.simulation.bridge,
             lambda: self._interrupt.requested,
+            plan.phase.simulation.scheduler,
+            self._world,
         )
+        self._world = None
         running = Running(episode)
         started = perf_counter()
         try:
@@ -203,6 +209,7 @@ class Worker:
         if not director.over:
             # the user asked for the end while a simulator was busy
             director.abandon(INTERRUPTED)
+        self._world = episode.world
         running.report = self._report(task, perf_counter() - started)
         self.on_report(running.report)
 
@@ -281,13 +288,3 @@ def _aggregate(values: npt.NDArray[np.float64]) -> dict[str, float]:
         "min": float(values.min()),
         "max": float(values.max()),
     }
-
-
-def event_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop, the fastest that there is."""
-    # uvloop makes mosaik's scheduler about an eighth faster; it does not exist on Windows
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

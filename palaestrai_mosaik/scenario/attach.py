@@ -23,7 +23,7 @@ from palaestrai_mosaik.run.team import deliver
 from palaestrai_mosaik.run.worker import EpisodeReport, EpisodeTask, Worker
 from palaestrai_mosaik.simulation.body import Body, Learner
 from palaestrai_mosaik.simulation.embody import embody
-from palaestrai_mosaik.simulation.outside import clean_up
+from palaestrai_mosaik.simulation.loops import clean_up
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 

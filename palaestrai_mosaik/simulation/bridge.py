@@ -100,6 +100,11 @@ class Shell(mosaik_api_v3.Simulator):
         self.outputs[eid] = {}
         return [{"eid": eid, "type": model}]
 
+    def begin(self) -> None:
+        """Go back to the state before the first step, for another episode."""
+        self.failures.clear()
+        self.outputs = {eid: {} for eid in self.outputs}
+
     def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
         data = self.outputs
         return {eid: {attr: data[eid][attr] for attr in attrs} for eid, attrs in outputs.items()}
@@ -113,7 +118,12 @@ class EnvironmentSimulator(Shell):
         self.port = port
         self.environment = environment
         self.director = director
-        self.setpoints = port.initial_setpoints()
+        self.begin()
+
+    def begin(self) -> None:
+        super().begin()
+        self.setpoints = self.port.initial_setpoints()
+        #: the time of the newest packet from each source
         self.accepted: dict[str, int] = {}
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
@@ -172,11 +182,15 @@ class BatchSimulator(Shell):
         )
         self.port = port
         self.director = director
-        self.stepper = BatchStepper(port.domain)
-        self.setpoints = self.initial = port.initial_setpoints()
-        self.accepted: dict[tuple[str, str], int] = {}
+        self.begin()
         #: the incarnations that are entities of their own, by entity id
         self.seats = {f"{port.uid}.{seat.number}": seat.number for seat in port.parts}
+
+    def begin(self) -> None:
+        super().begin()
+        self.stepper = BatchStepper(self.port.domain)
+        self.setpoints = self.initial = self.port.initial_setpoints()
+        self.accepted: dict[tuple[str, str], int] = {}
 
     def create(self, num: int, model: str, **params: Any) -> Any:
         (entity,) = super().create(num, model, **params)

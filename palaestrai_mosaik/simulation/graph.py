@@ -30,8 +30,9 @@ from .batch_port import open_port
 from .body import Body
 from .director import AnyBody, Director
 from .embody import embody
+from .episode import Episode
 from .ports import EnvironmentPort
-from .world import Episode, WorldBuilder
+from .world import WorldBuilder
 
 # Of one model in one simulator, more entities than this are shown as one group.
 _SINGLE = 8

@@ -24,6 +24,7 @@ from mosaik.async_scenario import AsyncWorld
 from palaestrai_mosaik.errors import SimulationError, SimulatorError
 
 from . import peers
+from .scheduler import GeneralSchedule, versions
 
 peers.guard()
 
@@ -129,8 +130,22 @@ def base_proxy(proxy: Any) -> Any:
     return proxy
 
 
+def compile_world(world: AsyncWorld) -> None:
+    """Let mosaik work out what the connections mean, for a schedule of our own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        versions.compile_world(world)
+    versions.show_progress_bars(world, FOREVER, False)
+    world.until, world.rt_factor = FOREVER, None
+
+
+def needs_no_shutdown(world: AsyncWorld) -> None:
+    """Keep mosaik from complaining that ``world`` was not shut down: it is used as long as its worker is there."""
+    world._shutdown_performed = True
+
+
 def stop(world: AsyncWorld) -> None:
-    """End a running world from within a step of the director.
+    """End a world that mosaik's scheduler runs, from within a step of the director.
 
     Nobody else makes another step. With :func:`keep_in_step`, each has made all that were due by then.
     """
@@ -230,14 +245,16 @@ async def _without_exit(request: Awaitable[Any]) -> Any:
 async def run(
     world: AsyncWorld,
     *,
+    schedule: GeneralSchedule | None,
     lazy_stepping: bool,
     over: Callable[[], bool],
     wants_end: Callable[[], bool],
     timeouts: Mapping[str, float],
     failures: Sequence[BaseException] = (),
 ) -> None:
-    """Run ``world`` until :func:`stop` ends it.
+    """Run ``world`` until its end is drawn nearer, or :func:`stop` ends it.
 
+    ``schedule``: who decides when each simulator steps; ``None``: mosaik's own scheduler.
     ``over``: whether the episode has ended as it should; ``wants_end``: whether the user
     asked for the end; ``timeouts``: seconds that an answer may take, for each remote
     simulator (by mosaik's id); ``failures``: where our own simulators keep what users'
@@ -247,10 +264,13 @@ async def run(
     remote simulator that raised, died, or did not answer in time. When it returns or
     raises, no task of the world is left.
     """
-    count_current_steps(world)
     if timeouts:
         _limit_setup(world, timeouts)
-    main = asyncio.ensure_future(world.run(until=FOREVER, lazy_stepping=lazy_stepping))
+    if schedule is None:
+        count_current_steps(world)
+        main = asyncio.ensure_future(world.run(until=FOREVER, lazy_stepping=lazy_stepping))
+    else:
+        main = asyncio.ensure_future(schedule.run())
     failure: BaseException | None = None
     try:
         if timeouts:
@@ -270,10 +290,15 @@ async def run(
         if not (wants_end() and isinstance(mended, SimulatorError)):
             raise mended
     if not over() and not wants_end():
-        raise SimulationError(
-            f"the world came to a standstill before the episode ended (simulators: "
-            f"{', '.join(r.sid for r in runners(world))}); is every environment still stepping?"
-        )
+        raise standstill(world)
+
+
+def standstill(world: AsyncWorld) -> SimulationError:
+    """Return the error for a world in which nobody steps any more."""
+    return SimulationError(
+        f"the world came to a standstill before the episode ended (simulators: "
+        f"{', '.join(r.sid for r in runners(world))}); is every environment still stepping?"
+    )
 
 
 def _limit_setup(world: AsyncWorld, timeouts: Mapping[str, float]) -> None:
@@ -425,7 +450,7 @@ async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
         pass
     finally:
         # silences the complaint of 3.6 that a world whose shutdown failed was not shut down
-        world._shutdown_performed = True
+        needs_no_shutdown(world)
     if failures:
         raise failures[0]
 

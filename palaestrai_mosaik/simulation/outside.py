@@ -1,20 +1,21 @@
-"""Worlds in which somebody outside decides for some bodies; mosaik waits while he thinks.
+"""Worlds in which somebody outside decides for some bodies; the world waits while he thinks.
 
-The agents' simulator hands mosaik a future to wait for, and stops the event loop. Whoever drives
-the loop finds out whose turn it is, decides, and lets it go on. So caller and world share a
-thread, and an exception of either reaches the other as it is.
+The agents' simulator asks the schedule a question, which stops there, and goes on with the answer. In an event
+loop (with simulators in other processes, or mosaik's scheduler) it hands out a future to wait for, and
+stops the loop. Whoever drives the world finds out whose turn it is, decides, and lets it go on. So caller and
+world share a thread, and an exception of either reaches the other as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any
-
-from palaestrai_mosaik.errors import SimulationError
 
 from .bridge import DIRECTOR, AgentsSimulator
 from .director import AnyBody
+from .loops import away, clean_up, complete
+from .scheduler import Question
 
 
 class Outside:
@@ -25,6 +26,7 @@ class Outside:
         #: those of them that act now, in order; none, where he is only told that some have ended
         self.acting: Sequence[AnyBody] = ()
         self._ended: set[AnyBody] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._decision: asyncio.Future[None] | None = None
 
     @property
@@ -32,8 +34,9 @@ class Outside:
         """Whether the world waits for a decision."""
         return self._decision is not None
 
-    def begin(self) -> None:
-        """Forget the last episode."""
+    def begin(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Forget the last episode. ``loop``: the event loop in which the world runs, if it runs in one."""
+        self._loop = loop
         self.acting = ()
         self._ended.clear()
         self._decision = None
@@ -49,11 +52,12 @@ class Outside:
         self._ended = ended
         return news or bool(self.acting)
 
-    def ask(self) -> asyncio.Future[None]:
-        """Stop the loop; return what the world has to wait for."""
-        loop = asyncio.get_running_loop()
-        self._decision = loop.create_future()
-        loop.stop()
+    def ask(self) -> Awaitable[Any]:
+        """Return what the world has to wait for."""
+        if self._loop is None:
+            return Question()
+        self._decision = self._loop.create_future()
+        self._loop.stop()
         return self._decision
 
     def decided(self) -> None:
@@ -66,7 +70,7 @@ class Outside:
 class OutsideAgentsSimulator(AgentsSimulator):
     """The director and all agents of a world, of which some are decided for outside of it."""
 
-    def step(  # type: ignore[override]  # mosaik runs generators, and waits for what they yield
+    def step(  # type: ignore[override]  # generators are run, and what they yield is awaited
         self, time: int, inputs: Mapping[str, Mapping[str, Mapping[str, Any]]], max_advance: int
     ) -> Generator[Any, Any, int | None]:
         director, outside = self.director, self.director.outside
@@ -86,42 +90,34 @@ class OutsideAgentsSimulator(AgentsSimulator):
         return self.answer(time)
 
 
-def turns(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], outside: Outside) -> Iterator[None]:
-    """Run ``loop`` until ``task`` is done; stop wherever ``outside`` is asked.
+def turns(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None], outside: Outside | None
+) -> Iterator[None]:
+    """Run ``coroutine`` in ``loop`` until it is done; stop wherever ``outside`` is asked.
 
-    Who goes on has decided. Closing the iterator ends the task, with all that it has begun.
+    Who goes on has decided. Closing the iterator ends the coroutine, with all that it has begun.
     """
+    if outside is None:
+        complete(loop, coroutine)
+        return
+    outside.begin(loop)
+    task = loop.create_task(coroutine)
 
     def stop(task: asyncio.Task[None]) -> None:
         loop.stop()
 
-    outside.begin()
     task.add_done_callback(stop)
     try:
         while True:
-            loop.run_forever()
+            away(loop.run_forever, loop)
             if task.done():
                 break
             if outside.asked:
                 yield
                 outside.decided()
         task.result()
-    except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
         # asyncio lets the first two out at once, and leaves everything else standing
         task.remove_done_callback(stop)
-        clean_up(loop, task)
-        if isinstance(error, SystemExit):
-            raise SimulationError(f"a simulator raised {error!r}") from error
+        away(lambda: clean_up(loop, task), loop)
         raise
-
-
-def clean_up(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    """Let ``task`` end what it has begun, after an exception that went past it."""
-    task.cancel()
-    while not task.done():
-        try:
-            loop.run_until_complete(task)
-        except (KeyboardInterrupt, SystemExit):
-            continue  # the same one again, from a task that waited for the one that raised it
-        except (Exception, asyncio.CancelledError):
-            return  # the caller raises what came first

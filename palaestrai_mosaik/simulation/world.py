@@ -1,23 +1,20 @@
-"""Builds a mosaik world for one episode, runs it, and shuts it down.
+"""Builds the mosaik world of an episode.
 
 The only owner of ``mosaik.AsyncWorld``. An episode is one run of a world: simulators
-start afresh, the domain objects (environments, muscles, brains) live on.
+start afresh, the domain objects (environments, muscles, brains) live on. A world of our own simulators alone
+is built once, and rewound for the next episode.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx
-import numpy as np
 from mosaik.async_scenario import AsyncWorld
 
-from palaestrai_mosaik import seeding
 from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.environment.cosimulation import (
     CoSimulation,
@@ -27,7 +24,7 @@ from palaestrai_mosaik.environment.cosimulation import (
 )
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.environment.mosaik_environment import WorldPlan
-from palaestrai_mosaik.errors import ContractError, SimulationError, did_you_mean
+from palaestrai_mosaik.errors import ContractError, did_you_mean
 
 from . import mosaik_internals as internals
 from .adopted import adopt, chain, conversion, setpoints_of
@@ -44,54 +41,15 @@ from .bridge import (
     Shell,
     guarded,
 )
-from .director import Director
-from .outside import OutsideAgentsSimulator, clean_up, turns
+from .outside import OutsideAgentsSimulator
+from .scheduler import GeneralSchedule, Schedule, schedule
 from .starters import LEAST_START, new_sid, starter
 from .wires import InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
 
+if TYPE_CHECKING:
+    from .episode import Episode
+
 _OURS = "ours"
-
-
-@dataclass
-class Episode:
-    """One episode of one worker, about to be run.
-
-    ``seed_path`` is the way in the tree of seeds to this worker's episode; environments
-    and agents hang below it by name.
-    """
-
-    director: Director
-    worker: int
-    number: int
-    seed: int
-    seed_path: tuple[str | int, ...]
-    bridge: str = "agents"
-    wants_end: Callable[[], bool] = lambda: False
-
-    def run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the episode to its end. The director then knows how it ended.
-
-        It does not if the user asked for the end while a remote simulator was busy.
-        """
-        task = loop.create_task(_run(self))
-        try:
-            loop.run_until_complete(task)
-        except (KeyboardInterrupt, SystemExit) as error:
-            # asyncio lets these two out at once, and leaves everything else standing
-            clean_up(loop, task)
-            if isinstance(error, SystemExit):
-                raise SimulationError(f"a simulator raised {error!r}") from error
-            raise
-
-    def turns(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Run the episode, and stop wherever somebody outside is asked (:attr:`Director.outside`)."""
-        outside = self.director.outside
-        assert outside is not None
-        return turns(loop, loop.create_task(_run(self)), outside)
-
-    def generator(self, *names: str | int) -> np.random.Generator:
-        """Return the generator of a part of this episode."""
-        return seeding.generator(self.seed, *self.seed_path, *names)
 
 
 class WorldBuilder:
@@ -123,6 +81,10 @@ class WorldBuilder:
         self.agents: list[str] = []
         #: whether some simulator has to be kept from running ahead
         self.lazy = False
+        #: our own simulators
+        self.shells: list[Shell] = []
+        #: who decides when each simulator steps; none where it is mosaik's scheduler
+        self.schedule: Schedule | GeneralSchedule | None = None
 
     async def build(self) -> None:
         """Start all simulators, create all entities and connect them."""
@@ -148,7 +110,36 @@ class WorldBuilder:
             else:
                 await self._build_cosimulation(e, plan)
         await self._build_agents(links, watching)
-        self.lazy = internals.keep_in_step(self.world, self.lead, self.agents)
+        distant = bool(self.timeouts)
+        if distant or self.episode.scheduler == "mosaik":
+            self.lazy = internals.keep_in_step(self.world, self.lead, self.agents)
+        if self.episode.scheduler != "mosaik":
+            internals.compile_world(self.world)
+            self.schedule = schedule(self.world, internals.FOREVER, lazy_stepping=self.lazy)
+        if self.rewinds:
+            internals.needs_no_shutdown(self.world)
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether the world can be used for another episode: there is nobody in it but our own simulators."""
+        return isinstance(self.schedule, Schedule) and len(self.shells) == len(self.schedule.runners)
+
+    def rewind(self, episode: Episode) -> None:
+        """Begin another episode of the same world."""
+        assert isinstance(self.schedule, Schedule)
+        self.episode = episode
+        guarded(self._prepare, "an environment or a muscle")
+        for shell in self.shells:
+            shell.begin()
+        self.schedule.until = internals.FOREVER
+        self.schedule.rewind()
+
+    def _stop(self, time: int) -> None:
+        """End the world after all steps at ``time``."""
+        if self.schedule is None:
+            internals.stop(self.world)
+        else:
+            self.schedule.until = time + 1
 
     def _prepare(self) -> tuple[list[Any], list[Link]]:
         """Begin the episode in all objects of ours; return the agents' and director's links."""
@@ -177,7 +168,7 @@ class WorldBuilder:
             body.begin(episode.worker, episode.number, rng)
         wires, watching = self._director_wires()
         director.begin(episode.worker, episode.number, wires)
-        for e, plan in enumerate(self.plans):
+        for e, plan in enumerate(self.plans if not self.sids else ()):
             for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
                 self.sids[e, uid] = new_sid(f"{e}-{self.ports[e].uid}", uid, self.sids.values())
         return links, watching
@@ -200,6 +191,7 @@ class WorldBuilder:
     async def _start_ours(self, sid: str, shell: Shell) -> Any:
         """Start one of our own simulators; return mosaik's factory."""
         shell.failures = self.failures
+        self.shells.append(shell)
         internals.hand_over(shell)
         factory = self.factories[sid] = await self.world.start(_OURS, sim_id=sid)
         return factory
@@ -305,19 +297,16 @@ class WorldBuilder:
         )
         sources = sorted({link.source for _, outward in links for link in outward})
 
-        def stop(time: int) -> None:
-            internals.stop(self.world)
-
         self.lead = "agents" if self.episode.bridge == "agents" else "director"
         if self.episode.bridge == "agents":
             kind = AgentsSimulator if director.outside is None else OutsideAgentsSimulator
-            simulator = kind(director, stop, sorted({*targets, *sources}))
+            simulator = kind(director, self._stop, sorted({*targets, *sources}))
             factory = await self._start_ours("agents", simulator)
             lead = await factory.Director(eid=DIRECTOR)
             for body in director.bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))
         else:
-            factory = await self._start_ours("director", DirectorSimulator(director, stop, targets))
+            factory = await self._start_ours("director", DirectorSimulator(director, self._stop, targets))
             lead = await factory.Director(eid=DIRECTOR)
             for i, (name, bodies) in enumerate(director.agents.items()):
                 shell = AgentSimulator(name, bodies, sorted({*targets, *sources}))
@@ -409,30 +398,3 @@ def loops_of(plan: CoSimulationPlan) -> Iterator[list[SimulatorSpec]]:
             loop = networkx.node_connected_component(joined, spec.uid)
             started |= loop
             yield [one for one in plan.simulators if one.uid in loop]
-
-
-async def _run(episode: Episode) -> None:
-    builder = WorldBuilder(episode)
-    director = episode.director
-    try:
-        await builder.build()
-        await internals.run(
-            builder.world,
-            lazy_stepping=builder.lazy,
-            over=lambda: director.over,
-            wants_end=episode.wants_end,
-            timeouts=builder.timeouts,
-            failures=builder.failures,
-        )
-    except internals.EndWanted:
-        pass  # the director's episode is not over, which tells the caller
-    finally:
-        if hasattr(builder, "world"):
-            hurried = bool(builder.failures) or not director.over or episode.wants_end()
-            await internals.shut_down(
-                builder.world,
-                builder.children,
-                hurried=hurried,
-                limits={sid: max(LEAST_START, limit) for sid, limit in builder.timeouts.items()},
-                wants_end=episode.wants_end,
-            )

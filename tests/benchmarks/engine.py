@@ -2,14 +2,14 @@
 
 Two agents (5 sensors and 5 actuators each) act in the dummy environment:
 
-* ``document``: the run document through the whole package, with and without the store,
-  vanilla, taking turns, and with one simulator per agent;
-* ``bare mosaik``: the same simulators, entities and connections, but empty ``step``, in
-  asyncio's event loop (mosaik's own choice) and in the one that runs use (uvloop);
+* ``vanilla``, ``taking turns``: the run document through the whole package, with and without the store,
+  with one simulator per agent, and with ``scheduler: mosaik``;
+* ``bare mosaik``: the same simulators, entities and connections, but empty ``step``, by mosaik's own scheduler
+  in asyncio's event loop;
 * ``bare loop``: the same environment, muscles, brains and objectives in a Python loop.
 
 All are run in this process, in turn, ``--repeat`` times; the table gives the median and
-the spread of steps per second of CPU time, and the ratio to bare mosaik.
+the spread of steps per second of CPU time, and the ratios to bare mosaik and to the bare loop.
 
     python tests/benchmarks/engine.py [--steps 4000] [--repeat 5]
 """
@@ -21,7 +21,6 @@ import asyncio
 import statistics
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from time import process_time
 
 import mosaik_api_v3
@@ -33,7 +32,6 @@ from palaestrai_mosaik.agent.library.dummy import DummyBrain, DummyMuscle, Dummy
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.worker import event_loop
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
@@ -42,7 +40,9 @@ AGENTS = {"mighty_defender": range(5), "evil_attacker": range(5, 10)}
 LIBRARY = "palaestrai_mosaik.agent.library.dummy"
 
 
-def document(steps: int, controller: str = "Vanilla", bridge: str = "agents") -> dict:
+def document(
+    steps: int, controller: str = "Vanilla", bridge: str = "agents", scheduler: str = "direct"
+) -> dict:
     """Return the dummy document with one episode of ``steps`` steps."""
     return {
         "uid": "benchmark",
@@ -74,6 +74,7 @@ def document(steps: int, controller: str = "Vanilla", bridge: str = "agents") ->
                     "simulation": {
                         "name": f"palaestrai_mosaik.simulation:{controller}",
                         "bridge": bridge,
+                        "scheduler": scheduler,
                         "conditions": [
                             {
                                 "name": "palaestrai_mosaik.simulation.conditions:EnvironmentTerminationCondition",
@@ -133,9 +134,7 @@ class Last(Empty):
         return None
 
 
-def bare_mosaik(
-    steps: int, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-) -> None:
+def bare_mosaik(steps: int) -> None:
     """Run the document's world with empty simulators."""
 
     async def run() -> None:
@@ -155,13 +154,11 @@ def bare_mosaik(
                 agent, environment, "b", "b", time_shifted=1, initial_data=(), transform=lambda x: x
             )
         await internals.run(
-            world, lazy_stepping=False, over=lambda: True, wants_end=lambda: False, timeouts={}
+            world, schedule=None, lazy_stepping=False, over=lambda: True, wants_end=lambda: False, timeouts={}
         )
         await internals.shut_down(world, ())
 
-    loop = new_loop()
-    loop.run_until_complete(run())
-    loop.close()
+    asyncio.run(run())
 
 
 def bare_loop(steps: int) -> None:
@@ -198,11 +195,13 @@ def bare_loop(steps: int) -> None:
                 muscle.update(update)
 
 
-def through_document(controller: str, bridge: str, stored: bool) -> Callable[[int], None]:
+def through_document(
+    controller: str, bridge: str, stored: bool, scheduler: str = "direct"
+) -> Callable[[int], None]:
     """Return a function that runs the document for a number of steps."""
 
     def run(steps: int) -> None:
-        found = from_mapping(document(steps, controller, bridge))
+        found = from_mapping(document(steps, controller, bridge, scheduler))
         if not stored:
             execute(found)
             return
@@ -214,13 +213,13 @@ def through_document(controller: str, bridge: str, stored: bool) -> Callable[[in
 
 CASES: dict[str, Callable[[int], None]] = {
     "bare mosaik": bare_mosaik,
-    "bare mosaik, our loop": partial(bare_mosaik, new_loop=event_loop),
     "bare loop": bare_loop,
     "vanilla": through_document("Vanilla", "agents", False),
     "vanilla, store": through_document("Vanilla", "agents", True),
     "taking turns": through_document("TakingTurns", "agents", False),
     "taking turns, store": through_document("TakingTurns", "agents", True),
     "vanilla, per_agent": through_document("Vanilla", "per_agent", False),
+    "vanilla, store, scheduler: mosaik": through_document("Vanilla", "agents", True, "mosaik"),
 }
 
 
@@ -237,10 +236,16 @@ def main() -> None:
             started = process_time()
             run(arguments.steps)
             rates[name].append(arguments.steps / (process_time() - started))
-    print(f"{'steps/s of CPU time':24}{'median':>9}{'min':>9}{'max':>9}{'of bare mosaik':>16}")
+    print(
+        f"{'steps/s of CPU time':34}{'median':>9}{'min':>9}{'max':>9}{'of bare mosaik':>16}{'of bare loop':>14}"
+    )
     for name, found in rates.items():
-        ratio = statistics.median(r / b for r, b in zip(found, rates["bare mosaik"], strict=True))
-        print(f"{name:24}{statistics.median(found):9.0f}{min(found):9.0f}{max(found):9.0f}{ratio:16.2f}")
+        ratios = (
+            statistics.median(r / b for r, b in zip(found, rates[bound], strict=True))
+            for bound in ("bare mosaik", "bare loop")
+        )
+        figures = f"{statistics.median(found):9.0f}{min(found):9.0f}{max(found):9.0f}"
+        print(f"{name:34}{figures}{next(ratios):16.2f}{next(ratios):14.2f}")
 
 
 if __name__ == "__main__":

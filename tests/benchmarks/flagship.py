@@ -66,8 +66,8 @@ from palaestrai_mosaik.run.inspect import Inspection
 from palaestrai_mosaik.run.parts import WorkerPlan, make_bodies
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import AgentsSimulator
+from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.graph import world_graph
-from palaestrai_mosaik.simulation.world import Episode
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.recorder import InstanceRecorder, PhaseRecorder
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
@@ -285,22 +285,11 @@ def bare_mosaik(steps: int, graph: nx.MultiDiGraph) -> None:
             ends = entities[source], entities[target], data["source"], data["target"]
             world.connect_one(*ends, transform=lambda value: value, **shifted)
         await internals.run(
-            world, lazy_stepping=False, over=lambda: True, wants_end=lambda: False, timeouts={}
+            world, schedule=None, lazy_stepping=False, over=lambda: True, wants_end=lambda: False, timeouts={}
         )
         await internals.shut_down(world, ())
 
-    loop = new_event_loop()
-    loop.run_until_complete(run())
-    loop.close()
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the kind of loop that a run uses."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    asyncio.run(run())
 
 
 class Account:

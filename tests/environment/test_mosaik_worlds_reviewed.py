@@ -30,7 +30,7 @@ from palaestrai_mosaik.environment.cosimulation import (
 )
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import ContractError, SimulationError, SimulatorError, SpaceError
-from palaestrai_mosaik.simulation.world import Episode
+from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation, Space
 
 #: what the simulators got and were told; who was finalized; what `get_world` and `describe` do

@@ -14,9 +14,9 @@ from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.director import Director
+from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.incarnation import Identity
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
-from palaestrai_mosaik.simulation.world import Episode
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 
 ANY = Box(-np.inf, np.inf, shape=())

@@ -12,7 +12,7 @@ import heapq
 import itertools
 import time as clock
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from inspect import isgeneratorfunction
 from operator import attrgetter
 from types import FunctionType
@@ -603,5 +603,5 @@ class Question:
     :meth:`Schedule.advance` returns it, and its next call brings the answer.
     """
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         return (yield self)
