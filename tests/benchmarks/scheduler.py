@@ -86,7 +86,7 @@ class Part(mosaik_api_v3.Simulator):
     def get_data(self, outputs: Any) -> Any:
         if self.loop and self.answered >= self.loop:
             return {}
-        data: dict[str, Any] = {eid: dict.fromkeys(attrs, self.time) for eid, attrs in outputs.items()}
+        data: dict[str, Any] = {eid: {"out": self.time} for eid in outputs}
         if self.next_event:
             data["time"] = self.time + self.next_event
         return data
