@@ -19,6 +19,7 @@ from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.lookup import INSTANCES
 from palaestrai_mosaik.store.merge import DAMAGE_NOTE, instance_uids, is_damage, marked_status
 from palaestrai_mosaik.store.models import Instance, utc_now
+from palaestrai_mosaik.store.recorder import put_marker
 
 from .instances import instances_of, resumable
 
@@ -113,4 +114,7 @@ def earlier_attempts(store: Store, hash: str) -> Earlier:
             ended = {"status": "interrupted", "ended": utc_now()}
             session.execute(update(Instance).where(Instance.status == "running").values(ended))
     finished = next((one.uid for one in known if one.status == "finished"), None)
+    if finished is not None:
+        # its process may have been killed right before
+        put_marker(store.instance_directory(finished))
     return Earlier(finished, resumable(store, [one._replace(status="interrupted") for one in known]))

@@ -25,6 +25,7 @@ from palaestrai_mosaik.simulation.body import Body, Learner
 from palaestrai_mosaik.simulation.embody import embody
 from palaestrai_mosaik.simulation.loops import clean_up
 from palaestrai_mosaik.simulation.ports import EnvironmentPort
+from palaestrai_mosaik.simulation.scheduler import run_method
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .agent import Agent, Sensors
@@ -147,12 +148,12 @@ class Agents:
         used = {name: known[name] for name, _, _ in self._scenario.wanted}
         if "run" in vars(inner):
             raise ContractError("agents are attached to this world already: attach all of them at once")
-        run = inner.run
 
         async def with_agents(until: int, *args: Any, **options: Any) -> None:
             self._check_open()
             # mosaik runs a world once
             del inner.run
+            run = run_method(inner)
             self._running = asyncio.current_task()
             try:
                 await self._run(inner, used, evaluation, until, lambda: run(until, *args, **options))

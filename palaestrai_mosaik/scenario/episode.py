@@ -79,7 +79,7 @@ class GuestBuilder(WorldBuilder):
         """End the world, unless it ends by itself: others may still have something to do at ``time``."""
         if self.ports[0].terminated:
             self.ended_early = True
-            internals.stop(self.world)
+            internals.stop(self.world, time)
 
 
 async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any], run: Run) -> None:
@@ -98,7 +98,7 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
         if builder.failures:
             raise builder.failures[0]
         if not builder.ended_early:
-            main.result()
+            _raise_failure(main)
         patience = _PATIENCE
     finally:
         await _settle(main, world, patience)
@@ -106,12 +106,20 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
         raise _cause(world)
 
 
+def _raise_failure(main: asyncio.Future[Any]) -> None:
+    error = main.exception()
+    if error is not None:
+        # what a simulator in another process has raised, which mosaik's own run would only log
+        sid = getattr(error, "source", None)
+        raise error if sid is None else internals.explain(sid, error, remote=True)
+
+
 async def _settle(main: asyncio.Future[Any], world: Any, patience: float) -> None:
     """Let simulators end their step, and no more."""
     tasks = [runner.task for runner in internals.runners(world) if runner.task is not None]
     waited = 0.0
     while not all(task.done() for task in tasks) and waited < patience:
-        internals.stop(world)
+        internals.cancel_idle(world)
         await asyncio.wait(tasks, timeout=_POLL)
         waited += _POLL
     for task in (*tasks, main):

@@ -24,7 +24,7 @@ from mosaik.async_scenario import AsyncWorld
 from palaestrai_mosaik.errors import SimulationError, SimulatorError
 
 from . import peers
-from .scheduler import GeneralSchedule, versions
+from .scheduler import GeneralSchedule, end_after, versions
 
 peers.guard()
 
@@ -144,17 +144,20 @@ def needs_no_shutdown(world: AsyncWorld) -> None:
     world._shutdown_performed = True
 
 
-def stop(world: AsyncWorld) -> None:
-    """End a world that mosaik's scheduler runs, from within a step of the director.
+def stop(world: AsyncWorld, time: int) -> None:
+    """End a running world from within a step of the director, at ``time``.
 
     Nobody else makes another step. With :func:`keep_in_step`, each has made all that were due by then.
     """
-    _cancel_idle(world)
+    if end_after(world, time):
+        return
+    cancel_idle(world)
     # the director itself, once its step has ended
-    asyncio.get_running_loop().call_soon(_cancel_idle, world)
+    asyncio.get_running_loop().call_soon(cancel_idle, world)
 
 
-def _cancel_idle(world: AsyncWorld) -> None:
+def cancel_idle(world: AsyncWorld) -> None:
+    """End the tasks of mosaik's scheduler for simulators that are not in a step."""
     for runner in runners(world):
         if runner.current_step is None and runner.task is not None:
             runner.task.cancel()
@@ -346,7 +349,7 @@ async def _settle(main: asyncio.Future[Any], world: AsyncWorld, patience: float)
     while patience > 0 and not all(t.done() for t in tasks):
         # a remote simulator may still be computing; it ends its step, and no more
         await asyncio.wait(tasks, timeout=POLL)
-        _cancel_idle(world)
+        cancel_idle(world)
         patience -= POLL
     for task in (*tasks, main):
         task.cancel()

@@ -137,7 +137,7 @@ class WorldBuilder:
     def _stop(self, time: int) -> None:
         """End the world after all steps at ``time``."""
         if self.schedule is None:
-            internals.stop(self.world)
+            internals.stop(self.world, time)
         else:
             self.schedule.until = time + 1
 

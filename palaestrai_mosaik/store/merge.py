@@ -29,7 +29,7 @@ from .lookup import INSTANCES, inside
 from .models import Base, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
 from .phase_recorder import digests_of
-from .recorder import MARKER
+from .recorder import MARKER, PENDING_MARKER
 from .store import Store, document_id, experiment_id
 from .verify import marker_damage
 
@@ -352,9 +352,9 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
         if isinstance(error, DBAPIError) and not is_damage(error):
             raise StoreError(f"the rows of {directory} cannot be read: {error.orig}") from error
         raise DamagedStore(f"the rows of {directory} are damaged: {error}") from error
-    # one that was killed right before it had its marker has all of the run
-    if row["status"] == "finished" and (directory / MARKER).exists():
-        damage = marker_damage(directory / MARKER, uid, digests_of(streams))
+    # (in older releases, one that was killed right before it had its marker has all of the run)
+    if row["status"] == "finished" and any((directory / name).exists() for name in (MARKER, PENDING_MARKER)):
+        damage = marker_damage(directory, uid, digests_of(streams))
         if damage is not None:
             raise DamagedStore(damage)
 

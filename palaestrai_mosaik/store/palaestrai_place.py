@@ -26,7 +26,7 @@ from .lookup import INSTANCES
 from .merge import StoreReader, copy_rows, lock, remove_rows
 from .models import Instance, Phase, Stream
 from .phase_recorder import digests_of
-from .recorder import MARKER
+from .recorder import read_marker
 from .store import Store
 
 _STAGING = ".import-"
@@ -121,7 +121,7 @@ def _are_of(session: Session, uid: str, directory: Path) -> bool:
     question = question.join(Instance, Instance.id == Phase.instance_id).where(Instance.uid == uid)
     told = {row.folder: {"rows": row.rows, "digest": row.digest} for row in session.execute(question)}
     try:
-        marker = json.loads(files.read_text(directory / MARKER))
+        marker = json.loads(read_marker(directory))
         found: tuple[str, dict[str, str]] = (marker["status"], marker["digests"])
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import traceback as tracebacks
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .database import reads
@@ -33,6 +35,27 @@ def wait_for_others(session: Session, instance: int) -> None:
 
 #: the file that an instance's directory holds once the run has ended, whatever its status
 MARKER = "complete.json"
+#: its name until the database has the end: a process that is killed in between leaves it so. It counts where
+#: the database says how the run ended, and nowhere else.
+PENDING_MARKER = f"{MARKER}.pending"
+
+
+def read_marker(directory: Path) -> str:
+    """Return the marker of an instance that has ended, as the database says. Raises ``OSError``."""
+    try:
+        return files.read_text(directory / MARKER)
+    except FileNotFoundError:
+        return files.read_text(directory / PENDING_MARKER)
+
+
+def put_marker(directory: Path) -> None:
+    """Give the pending marker its name, if there is one: the database has the end. Raises :class:`StoreError`."""
+    try:
+        with suppress(FileNotFoundError):
+            files.move(directory / PENDING_MARKER, directory / MARKER)
+    except OSError as error:
+        raise StoreError(f"cannot write {directory / MARKER}: {error}") from error
+
 
 Status = Literal["finished", "failed", "interrupted", "lost"]
 
@@ -149,8 +172,9 @@ class InstanceRecorder:
         self.database.write(write, written)
 
     def finish(self, status: Status, error: BaseException | None = None) -> None:
-        """Write what is still in memory, the status, the error, and at last the marker.
+        """Write what is still in memory, the marker under another name, the status and the error; then rename it.
 
+        Whenever the process is killed, the marker of a run that has ended in the database is there.
         Raises :class:`StoreError` if the data cannot be written; the run is then recorded
         as failed, with both errors, as far as the database still takes it.
         """
@@ -166,16 +190,25 @@ class InstanceRecorder:
             except StoreError as write_error:
                 problem, status = write_error, "failed"
                 failures.append(write_error)
+        if problem is None:
+            try:
+                self._write_marker(status)
+            except StoreError as write_error:
+                problem, status = write_error, "failed"
+                failures.append(write_error)
         self._end(status, failures, failed_in)
         if problem is not None:
             raise problem
+        put_marker(self.directory)
+
+    def _write_marker(self, status: Status) -> None:
         digests: dict[str, str] = {}
         for marked in self._marked.values():
             digests |= digests_of(marked["streams"])
         for phase in self._phases:
             digests |= phase.digests()
         marker = {"uid": self.uid, "hash": self._hash, "status": status, "digests": digests}
-        write_text(self.directory / MARKER, to_json(marker) + "\n")
+        write_text(self.directory / PENDING_MARKER, to_json(marker) + "\n")
 
     def _end(self, status: Status, failures: Sequence[BaseException], phase: int | None) -> None:
         ended = utc_now()

@@ -40,7 +40,7 @@ from .models import (
 from .parts import part_files, part_number, wall_folder
 from .process import process_started
 from .query import status_of
-from .recorder import MARKER, InstanceRecorder, wait_for_others
+from .recorder import MARKER, PENDING_MARKER, InstanceRecorder, wait_for_others
 from .stream_set import EVALUATION, TRAJECTORIES
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def resume(store: Store, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
         for phase in mark["phases"]
         for folder, told in phase["streams"].items()
     }
-    files.remove(directory / MARKER, missing_ok=True)
+    for name in (MARKER, PENDING_MARKER):
+        files.remove(directory / name, missing_ok=True)
 
     def set_back(session: Session) -> bool:
         _take_over(session, instance)

@@ -47,7 +47,7 @@ from .part_reading import UnreadableError, columns_of, read_parts, whole_parts
 from .parts import wall_folder, write_text
 from .phase_recorder import digests_of
 from .query import status_of
-from .recorder import MARKER
+from .recorder import MARKER, put_marker, read_marker
 
 if TYPE_CHECKING:
     from .store import Store
@@ -108,8 +108,8 @@ def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
     unread: list[str] = []
     told: dict[str, dict[str, Any]] = {}
     for folder, kind, rows, parts, digest in streams.itertuples(index=False):
-        told[folder] = {"rows": rows, "digest": digest}
         ended = hasattr(rows, "__index__")
+        told[folder] = {"rows": rows if ended else None, "digest": digest}
         if not ended and status == "running":
             continue
         try:
@@ -120,7 +120,7 @@ def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
             damage.append(str(error))
     if status == "finished":
         try:
-            wrong = marker_damage(directory / MARKER, uid, digests_of(told))
+            wrong = marker_damage(directory, uid, digests_of(told))
             damage += [] if wrong is None else [wrong]
         except UnreadableError as error:
             unread.append(str(error))
@@ -160,13 +160,14 @@ def _read(folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None)
     return kept.rows
 
 
-def marker_damage(path: Path, uid: str, digests: dict[str, str]) -> str | None:
-    """Return what is wrong with the marker of the finished instance ``uid``, if anything.
+def marker_damage(directory: Path, uid: str, digests: dict[str, str]) -> str | None:
+    """Return what is wrong with the marker of the finished instance ``uid`` in ``directory``, if anything.
 
     ``digests`` are those of its streams in the database. Raises :class:`UnreadableError` where nobody can tell.
     """
+    path = directory / MARKER
     try:
-        found = json.loads(files.read_text(path))
+        found = json.loads(read_marker(directory))
         as_written = (found["uid"], found["status"]) == (uid, "finished")
         if as_written and found["digests"] == digests:
             return None
@@ -313,13 +314,20 @@ def mark_failed(store: Store, verified: Verified) -> bool:
         mine = select(Failure.id).join(Instance).where(Instance.uid == verified.run, Failure.time == time)
         return True if session.scalar(mine) is not None else None
 
-    if not store.database.write(write, written):
+    if verified.status != "finished":
         return False
-    marker = store.instance_directory(verified.run) / MARKER
+    # the file comes first: where this is killed in between, the damage is found and marked again, and whoever
+    # collects the run does not take the damaged files for those of a whole one
+    _mark_file(store.instance_directory(verified.run))
+    return store.database.write(write, written)
+
+
+def _mark_file(directory: Path) -> None:
+    """Note in the marker of a finished instance, if it can be read, that it has failed."""
+    put_marker(directory)
     try:
-        found = json.loads(files.read_text(marker))
+        found = json.loads(files.read_text(directory / MARKER))
     except (OSError, ValueError):
-        return True
+        return
     if isinstance(found, dict):
-        write_text(marker, to_json(found | {"status": "failed"}) + "\n")
-    return True
+        write_text(directory / MARKER, to_json(found | {"status": "failed"}) + "\n")

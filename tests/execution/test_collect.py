@@ -24,9 +24,10 @@ from palaestrai_mosaik.execution.cluster import collect
 from palaestrai_mosaik.execution.cluster.collect import collect_folder
 from palaestrai_mosaik.execution.cluster.submission import own_store
 from palaestrai_mosaik.execution.job import Job, JobRecord, Marker
-from palaestrai_mosaik.execution.own import is_whole, open_own
+from palaestrai_mosaik.execution.own import earlier_attempts, is_whole, open_own
 from palaestrai_mosaik.execution.status import job_path
-from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store
+from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store, recorder
+from palaestrai_mosaik.store import verify as verifying
 from palaestrai_mosaik.store.merge import has_finished
 from palaestrai_mosaik.store.verify import mark_failed, verify
 from tests.support import postgresql
@@ -284,6 +285,94 @@ def test_a_damaged_copy_is_replaced_by_a_whole_one_only(root, location):
     bad.record("finished")
     found = collected(root, location)
     assert (found.damaged, found.before) == ({}, 2)
+
+
+class Ended(BaseException):
+    """What a process meets that is killed."""
+
+
+def end_here(*_):
+    raise Ended
+
+
+@pytest.mark.parametrize("moment", ["file", "database"])
+def test_marking_damage_can_be_killed_and_done_again(root, location, monkeypatch, moment):
+    run = Run(root, "run").begin().step(0).end("finished")
+    collected(root, location)
+    with location.open() as store:
+        flip(next(store.instance_directory(run.instance.uid).glob("trajectories/phase-0/agent-a/part-*")))
+        with monkeypatch.context() as patch, pytest.raises(Ended):
+            where = {"file": (verifying, "write_text"), "database": (store.database, "write")}
+            patch.setattr(*where[moment], end_here)
+            mark_failed(store, verify(store, run.instance.uid))
+        assert mark_failed(store, verify(store, run.instance.uid))
+        assert store.runs()["status"].tolist() == ["failed"]
+    # the whole files take the place of the damaged ones
+    assert collected(root, location).runs == Counter(finished=1)
+    with location.open() as store:
+        assert verify(store, run.instance.uid, outcomes=False).damage == ()
+
+
+def test_only_what_has_finished_is_marked(root, location):
+    run = Run(root, "run").begin().step(0).end("interrupted")
+    collected(root, location)
+    with location.open() as store:
+        directory = store.instance_directory(run.instance.uid)
+        before = (directory / "complete.json").read_text()
+        flip(next(directory.glob("trajectories/phase-0/agent-a/part-*")))
+        found = verify(store, run.instance.uid)
+        assert found.damage and not mark_failed(store, found)
+        assert store.runs()["status"].tolist() == ["interrupted"]
+    assert (directory / "complete.json").read_text() == before
+
+
+def test_a_run_that_was_killed_right_after_its_end_is_collected_and_removed(root, location, monkeypatch):
+    """The database of its own store has the end, and the marker its pending name."""
+    run = Run(root, "run").begin().step(0)
+    with monkeypatch.context() as patch, pytest.raises(Ended):
+        patch.setattr(recorder, "put_marker", end_here)
+        run.end("finished")
+    run.record("failed")  # by who waited for its process
+    directory = run.path / "instances" / run.instance.uid
+    assert [path.name for path in directory.glob("complete.json*")] == ["complete.json.pending"]
+    assert not is_whole(run.path, run.instance.uid)
+    assert collected(root, location).runs == Counter(finished=1)
+    with location.open() as store:
+        assert verify(store, run.instance.uid, outcomes=False).damage == ()
+    assert collected(root, location).before == 1
+    # who executes it again finds that it has finished, and ends what was left
+    with open_own(own_store(root, "run")) as store:
+        assert earlier_attempts(store, run.record("finished")._hash).finished == run.instance.uid
+    assert is_whole(run.path, run.instance.uid)
+    assert [path.name for path in directory.glob("complete.json*")] == ["complete.json"]
+    found = collected(root, location, remove=True)
+    assert (found.removed, found.kept, found.damaged) == (1, {}, {})
+    with location.open() as store:
+        assert verify(store, run.instance.uid, outcomes=False).damage == ()
+
+
+def test_the_store_of_a_run_that_was_killed_right_after_its_end_can_be_removed(root, monkeypatch):
+    run = Run(root, "run").begin().step(0)
+    with monkeypatch.context() as patch, pytest.raises(Ended):
+        patch.setattr(recorder, "put_marker", end_here)
+        run.end("finished")
+    run.record("failed")
+    # its record says otherwise, so it stays
+    assert collected(root, remove=True).removed == 0
+    run.record("finished")
+    found = collected(root, remove=True)
+    assert (found.removed, found.kept) == (1, {})
+
+
+def test_a_pending_marker_of_other_digests_is_damage(root, monkeypatch):
+    run = Run(root, "run").begin().step(0)
+    with monkeypatch.context() as patch, pytest.raises(Ended):
+        patch.setattr(recorder, "put_marker", end_here)
+        run.end("finished")
+    run.record("finished")
+    (marker,) = (run.path / "instances" / run.instance.uid).glob("complete.json*")
+    marker.write_text(marker.read_text().replace('"digests":{"', '"digests":{"x'))
+    assert "other digests than the database" in collected(root).damaged[run.path]
 
 
 @pytest.mark.parametrize("harm", ["garbage", "cut", "empty", "missing", "phases", "marker"])

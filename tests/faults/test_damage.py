@@ -167,6 +167,7 @@ def test_more_than_steps_is_read(folder, capsys):
         ),
         ("DELETE FROM outcomes WHERE kind = 'objective' AND episode = 0", "has the sum nan"),
         ("DELETE FROM episodes WHERE episode = 0", "and not the episode itself"),
+        ("UPDATE streams SET rows = NULL WHERE kind = 'agent'", "names other digests than the database"),
     ],
 )
 def test_rows_that_differ_from_the_steps_are_told(folder, capsys, statement, message):

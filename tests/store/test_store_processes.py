@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.verify import verify
 
 HERE = Path(__file__).parent
 PREAMBLE = f"""
@@ -34,6 +40,31 @@ while True:
     step += 1
     if stream.parts >= 3 and step % 1000 == 0:
         print(run.uid, flush=True)
+"""
+)
+
+#: ends a run, and is killed right before or right after the database has its end
+ENDING = (
+    PREAMBLE
+    + """
+import os, signal
+from palaestrai_mosaik.store.recorder import InstanceRecorder
+store = Store(sys.argv[1])
+run = conftest.begin(store)
+phase = conftest.begin_phase(run)
+phase.agent("a").append(0, 0, 0, 0, [0, 1], [2], [0], 0.0, False, False, 0.0)
+results = {"objective": conftest.moments(0.0), "rewards": {"count": conftest.moments(0.0)}}
+phase.episode(0, 0, steps=1, ticks=1, ended_by="x", flow="RESET", duration=0.0, agents={"a": results})
+print(repr(run.mark()), flush=True)
+end = InstanceRecorder._end
+
+def killed(*arguments):
+    if sys.argv[3] == "after":
+        end(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+InstanceRecorder._end = killed
+run.finish(sys.argv[2])
 """
 )
 
@@ -65,6 +96,61 @@ def test_a_killed_run_is_lost_but_readable(tmp_path):
         assert (frame["setpoint.myenv.0"] == 2 * frame["reading.myenv.0"]).all()
         assert frame.iloc[: len(during)].equals(during)
         assert not (store.instance_directory(uid) / "complete.json").exists()
+
+
+def killed_at_its_end(folder: Path, status: str, when: str) -> dict[str, Any]:
+    """Let a process be killed while it records how its run ended; return the mark of the run."""
+    with start(ENDING, str(folder), status, when) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, err
+    return ast.literal_eval(out)
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "interrupted"])
+def test_a_run_that_is_killed_once_the_database_has_its_end_is_whole(tmp_path, status):
+    mark = killed_at_its_end(tmp_path / "store", status, "after")
+    with Store(tmp_path / "store", create=False) as store:
+        assert store.runs()["status"].tolist() == [status]
+        found = verify(store, mark["instance"])
+        assert (found.damage, found.unread, found.rows) == ((), (), 1)
+        # what it has left is read, and its loss is damage of a run that finished
+        (left,) = store.instance_directory(mark["instance"]).glob("complete.json*")
+        good = left.read_text()
+        for harm, said in (
+            (lambda: left.write_text(good.replace('"digests":{"', '"digests":{"x')), "names other digests"),
+            (left.unlink, "is missing"),
+        ):
+            harm()
+            damage = verify(store, mark["instance"]).damage
+            assert len(damage) == (status == "finished") and all(said in one for one in damage)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_that_is_killed_at_its_end_goes_on_and_leaves_one_marker(tmp_path, helpers, when):
+    mark = killed_at_its_end(tmp_path / "store", "interrupted", when)
+    uid = mark["instance"]
+    with Store(tmp_path / "store", create=False) as store:
+        assert store.runs()["status"].tolist() == ["lost" if when == "before" else "interrupted"]
+        assert verify(store, uid).damage == ()
+        records = helpers("begin_phase")(helpers("begin")(store, "like it"))
+        run = store.resume_run(uid, mark)
+        run.reopen_phase(0, records._environment_records, records._agent_records)
+        assert list(run.directory.glob("complete.json*")) == []
+        run.finish("finished")
+        assert [path.name for path in run.directory.glob("complete.json*")] == ["complete.json"]
+        assert verify(store, uid).damage == ()
+
+
+def test_a_marker_that_cannot_be_written_fails_the_run(tmp_path, helpers):
+    with Store(tmp_path / "store") as store:
+        run = helpers("begin")(store)
+        helpers("begin_phase")(run).finish("done")
+        # nothing can take the place of a pipe
+        os.mkfifo(run.directory / "complete.json.pending")
+        with pytest.raises(StoreError, match=r"cannot write .*complete\.json"):
+            run.finish("finished")
+        assert store.runs()["status"].tolist() == ["failed"]
+        assert store.errors(run.uid)["kind"].tolist() == ["StoreError"]
 
 
 def test_a_process_with_the_same_number_is_not_the_run(tmp_path, helpers):

@@ -15,15 +15,17 @@ of this project.
 
 from .direct import Question, Schedule
 from .general import GeneralSchedule
-from .run import SCHEDULERS, run, run_async_world, run_world, schedule
+from .run import SCHEDULERS, end_after, run, run_async_world, run_method, run_world, schedule
 
 __all__ = [
     "SCHEDULERS",
     "GeneralSchedule",
     "Question",
     "Schedule",
+    "end_after",
     "run",
     "run_async_world",
+    "run_method",
     "run_world",
     "schedule",
 ]

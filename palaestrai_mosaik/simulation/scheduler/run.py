@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from mosaik import scheduler as mosaik_scheduler
 from mosaik.async_scenario import AsyncWorld
@@ -21,6 +23,16 @@ SCHEDULERS = ("direct", "mosaik")
 
 _mosaik_run = mosaik_scheduler.run
 
+_LIVES_IN_A_LOOP = (
+    "this AsyncWorld has simulators in other processes, or such as ask mosaik for something, or agents, and lives "
+    "in an event loop: await run_async_world(world, until=...) there"
+)
+
+#: the schedulers that were asked for, of worlds that somebody else runs
+_chosen: WeakKeyDictionary[AsyncWorld, str] = WeakKeyDictionary()
+#: the schedules of the worlds that run
+_running: WeakKeyDictionary[AsyncWorld, Schedule | GeneralSchedule] = WeakKeyDictionary()
+
 
 def schedule(world: AsyncWorld, until: int, *, lazy_stepping: bool = True) -> Schedule | GeneralSchedule:
     """Return the schedule of a built world, compiled by mosaik (``AsyncWorld.compile``), that ends at ``until``.
@@ -34,6 +46,17 @@ def schedule(world: AsyncWorld, until: int, *, lazy_stepping: bool = True) -> Sc
         except NoOrder:
             pass
     return GeneralSchedule(world, until, lazy_stepping=lazy_stepping)
+
+
+def end_after(world: AsyncWorld, time: int) -> bool:
+    """Let a running world end once all that is due at ``time`` is done, and nothing later.
+
+    Returns whether this was possible: not where mosaik's own scheduler runs.
+    """
+    found = _running.get(world)
+    if found is not None:
+        found.until = min(found.until, time + 1)
+    return found is not None
 
 
 async def run(
@@ -52,7 +75,7 @@ async def run(
         return
     world.until = until
     world.rt_factor = None
-    found = schedule(world, until, lazy_stepping=lazy_stepping)
+    found = _running[world] = schedule(world, until, lazy_stepping=lazy_stepping)
     if isinstance(found, Schedule):
         await found.run(among_others=True)
     else:
@@ -114,6 +137,13 @@ def run_world(  # noqa: PLR0913 - mosaik's own arguments
     inner = world._async_world if isinstance(world, World) else world
     if isinstance(world, World) and world.loop.is_closed():
         raise RuntimeError("Simulation has already been run and can only be run once for a World instance.")
+    if "run" in vars(inner):
+        # agents are attached, who join the world when its run is called
+        if not isinstance(world, World):
+            raise RuntimeError(_LIVES_IN_A_LOOP)
+        _chosen[inner] = scheduler
+        world.run(until, rt_factor, rt_strict, print_progress, lazy_stepping, shutdown=shutdown)
+        return
     with _prepared(inner, until, print_progress):
         if scheduler == "direct" and rt_factor is None:
             inner.until, inner.rt_factor = until, None
@@ -155,10 +185,7 @@ def _loop_of(world: World | AsyncWorld) -> asyncio.AbstractEventLoop:
     if isinstance(world, World):
         loop: asyncio.AbstractEventLoop = world.loop
         return loop
-    raise RuntimeError(
-        "this world has simulators in other processes, or such as ask mosaik for something, and lives in an event "
-        "loop: await run_async_world(world, until=...) there"
-    )
+    raise RuntimeError(_LIVES_IN_A_LOOP)
 
 
 async def run_async_world(
@@ -173,10 +200,39 @@ async def run_async_world(
 ) -> None:
     """Run an ``AsyncWorld`` to its end, as ``await world.run(until)`` does; see :func:`run_world`."""
     known(scheduler)
+    if "run" in vars(world):
+        _chosen[world] = scheduler
+        await world.run(until, rt_factor, rt_strict, print_progress, lazy_stepping)
+        return
+    await _run_async(world, until, rt_factor, rt_strict, print_progress, lazy_stepping, scheduler=scheduler)
+
+
+async def _run_async(
+    world: AsyncWorld,
+    until: int,
+    rt_factor: float | None = None,
+    rt_strict: bool = False,
+    print_progress: bool | Literal["individual"] = False,
+    lazy_stepping: bool = True,
+    *,
+    scheduler: str,
+) -> None:
     with _prepared(world, until, print_progress):
         await (run if scheduler == "direct" else _mosaik_run)(
             world, until, rt_factor, rt_strict, lazy_stepping
         )
+
+
+def run_method(world: AsyncWorld) -> Callable[..., Awaitable[None]]:
+    """Return what runs ``world``, with the arguments of ``AsyncWorld.run``: for who has put himself in its place.
+
+    mosaik's method, or that of the scheduler for which :func:`run_world` was called.
+    """
+    chosen = _chosen.get(world)
+    if chosen is None:
+        method: Callable[..., Awaitable[None]] = AsyncWorld.run.__get__(world)
+        return method
+    return partial(_run_async, world, scheduler=chosen)
 
 
 def known(scheduler: str) -> str:
