@@ -48,6 +48,7 @@ docs: .venv/ready-docs
 
 bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/engine.py
+	$(THREADS) $(BIN)/python tests/benchmarks/scheduler.py
 	$(THREADS) $(BIN)/python tests/benchmarks/grid_solver.py
 	$(THREADS) $(BIN)/python tests/benchmarks/flagship.py
 	$(THREADS) $(BIN)/python tests/benchmarks/memory.py
