@@ -1,7 +1,7 @@
 """Random worlds under mosaik's scheduler and ours.
 
 **What is compared.** mosaik promises no order among simulators that may step at the same moment, and some of what
-they see depends on it (:mod:`scheduler.test_orders`). So two things are demanded of a run of ours:
+they see depends on it (the last of :mod:`scheduler.test_stories`). So two things are demanded of a run of ours:
 
 * Its order is one that mosaik could take, and all else follows from it: when mosaik's own scheduler is made to
   choose ours among all that may step, every call is the same, with the same arguments (also the order of the keys
@@ -9,7 +9,13 @@ they see depends on it (:mod:`scheduler.test_orders`). So two things are demande
   with the same exception. mosaik gets stuck where it would not let the next one step.
 * It is the same each time.
 
-Where mosaik's own order cannot matter, each simulator's calls are also compared with a plain run of mosaik.
+Where mosaik's own order cannot matter, each simulator's calls are also compared with a plain run of mosaik. Measured
+over 1,500 random worlds, in some orders each: step times, inputs and outputs are the same in all orders where no
+connection is weak and no simulator changes its outputs in place; max_advance where, beyond that, none is shifted
+and stepping is lazy.
+
+Stated differences (:mod:`scheduler.test_stories` shows them): mosaik here never forgets an output, and ends where by
+itself it would wait for an event after the end; a TypeError of a simulator is not hidden.
 
 After an error two things are left open: how many simulators are set up beside one that fails in its
 ``setup_done``, and the rest of mosaik's tasks, which go on until the event loop ends.
@@ -17,11 +23,13 @@ After an error two things are left open: how many simulators are set up beside o
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, Phase, event, given, note, settings
 from scheduler.random_worlds import scenarios
 from scheduler.running import by_direct, by_general, differences, execute, in_the_order_of
-from scheduler.worlds import Scenario
+from scheduler.worlds import Call, Scenario
 
 RUNNERS = {"direct": by_direct, "general": by_general}
 
@@ -52,13 +60,21 @@ def check(scenario: Scenario, by: str) -> None:
     assert not found
 
 
-def check_plain(scenario: Scenario) -> None:
+def check_ordered(scenario: Scenario) -> None:
     """Compare each simulator's calls with a plain run of mosaik."""
     ours, its = execute(scenario, by_direct), execute(scenario)
-    note("\n".join(["ours", *ours.lines(), "mosaik's", *its.lines()]))
-    assert ours.error == its.error
+    note("\n".join([repr(scenario), "ours", *ours.lines(), "mosaik's", *its.lines()]))
+    assert (ours.error, its.error) == (None, None)
+    exact = scenario.lazy and not any(link.shift for link in scenario.links)
     for sim in scenario.sims:
-        assert ours.of(sim.name) == its.of(sim.name)
+        one, other = ours.of(sim.name), its.of(sim.name)
+        if not exact:
+            one, other = map(_without_max_advance, (one, other))
+        assert one == other
+
+
+def _without_max_advance(calls: list[Call]) -> list[Call]:
+    return [replace(call, arguments=call.arguments[:2]) for call in calls]
 
 
 @pytest.mark.parametrize("by", RUNNERS)
@@ -69,9 +85,9 @@ def test_a_world_is_executed_as_mosaik_does_in_our_order(by, scenario):
 
 
 @fast
-@given(scenarios(faults=False, asking=False, ordered=True))
-def test_a_world_without_choice_is_executed_as_mosaik_does(scenario):
-    check_plain(scenario)
+@given(scenarios(ordered=True))
+def test_an_ordered_world_is_executed_as_mosaik_does(scenario):
+    check_ordered(scenario)
 
 
 @pytest.mark.slow
@@ -92,6 +108,6 @@ def test_many_same_time_loops_are_executed_as_mosaik_does_in_our_order(by, scena
 
 @pytest.mark.slow
 @slow
-@given(scenarios(faults=False, asking=False, ordered=True))
-def test_many_worlds_without_choice_are_executed_as_mosaik_does(scenario):
-    check_plain(scenario)
+@given(scenarios(ordered=True))
+def test_many_ordered_worlds_are_executed_as_mosaik_does(scenario):
+    check_ordered(scenario)
