@@ -11,6 +11,7 @@ What is said of ``m``, ``e``, ``p`` and ``n``: :mod:`scheduler.worlds`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import mosaik
 import pytest
@@ -18,21 +19,31 @@ from scheduler.running import (
     StuckError,
     Trace,
     by_direct,
-    by_forgetful_mosaik,
     by_general,
     by_mosaik_at_random,
+    by_mosaik_choosing,
     execute,
+    first_name,
 )
 from scheduler.worlds import Link, Scenario, Sim
 
-from palaestrai_mosaik.simulation.scheduler import run_world
+from palaestrai_mosaik.simulation.scheduler import run, run_world
 
 
 def by_mosaik(world: mosaik.World, scenario: Scenario) -> None:
     run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy, scheduler="mosaik")
 
 
-SCHEDULERS = {"mosaik": by_mosaik, "direct": by_direct, "general": by_general}
+def in_its_stead(world: mosaik.World, scenario: Scenario) -> None:
+    """Run the world as mosaik does, in its event loop, with our schedule in the stead of its scheduler."""
+    with patch("mosaik.scheduler.run", run):
+        world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
+
+
+#: mosaik's own scheduler as it is; of those that may step, the first by the alphabet steps
+mosaik_as_it_is = by_mosaik_choosing(first_name, mended=False)
+
+SCHEDULERS = {"mosaik": by_mosaik, "direct": by_direct, "general": by_general, "in its stead": in_its_stead}
 
 
 @dataclass(frozen=True)
@@ -309,6 +320,60 @@ loop_in_a_loop = Story(
     },
 )
 
+OUT_OF_A_LOOP = """
+    t       0:0   0:1   0:2
+    A       n1    n2    -
+            | '.  | '.
+            v ^ | v ^ |                               (A and B are a loop, as above)
+    B       n1' | n2' |
+                '-----+--.--> C   in another group
+                          '-> D   in none           both step when the loop has settled, once
+"""
+out_of_a_loop = Story(
+    Scenario(
+        (
+            event_sim("C", group=(1,)),
+            event_sim("D"),
+            Sim("A", "hybrid", (None,), rounds=2, group=(0,)),
+            event_sim("B", group=(0,)),
+        ),
+        (
+            Link("A", "B", "n", "e"),
+            Link("B", "A", "n", "e", weak=True),
+            Link("A", "C", "n", "e"),
+            Link("A", "D", "n", "e"),
+        ),
+        until=2,
+    ),
+    {"A": ["0", "0 e=n1", "0 e=n2"], "B": ["0 e=n1", "0 e=n2"], "C": ["0 e=n2"], "D": ["0 e=n2"]},
+)
+
+LOOP_INTO_THE_FUTURE = """
+    t       0:0   0:1               2:0   2:1
+    A       n1    n2 (time: 2)-.          -
+            |  ^               |      ^
+            v  '               v      '
+    B       n1                 n2 ---'      a later time begins with its first repetition:
+            ^                  ^            B gets both at once
+    C       n1                 n2
+"""
+loop_into_the_future = Story(
+    Scenario(
+        (
+            Sim("A", "hybrid", (None,), emits=("n", "n+2", ""), group=(0,)),
+            event_sim("B", group=(0,)),
+            Sim("C", "hybrid", (2,), group=(0,)),
+        ),
+        (Link("A", "B", "n", "e"), Link("B", "A", "n", "e", weak=True), Link("C", "B", "n", "e")),
+        until=4,
+    ),
+    {
+        "A": ["0", "0 e=n1", "2 e=n2"],
+        "B": ["0 e=n1 e=n1", "2 e=n2 e=n2"],
+        "C": ["0", "2"],
+    },
+)
+
 INITIAL_EVENTS = """
     t       0      1      2      3
     A              p1     p2     p3      begins at 1 instead of 0
@@ -345,17 +410,22 @@ many_sources = Story(
 
 SET_DATA = """
     t       0      1      2
-    A       p1 .-> p2 .-> p3      gets with its next step what B has set
+    C       p1     p2     p3
+            |      |      |
+    A       p1 .-> p2 .-> p3      gets with its next step what B has set, before what is fetched
             | /    | /    |
     B       .'     .'     .
 """
 set_data = Story(
     Scenario(
-        (Sim("A"), Sim("B", requests=("set_data A",))),
-        (Link("A", "B", "p", "m"), Link("A", "B", requests=True)),
+        (Sim("A"), Sim("B", requests=("set_data A",)), Sim("C")),
+        (Link("A", "B", "p", "m"), Link("A", "B", requests=True), Link("C", "A", "p", "m")),
         until=3,
     ),
-    {"A": ["0", "1 m=set1", "2 m=set2"], "B": ["0 m=p1", "1 m=p2", "2 m=p3"]},
+    {
+        "A": ["0 m=p1", "1 m=set1 m=p2", "2 m=set2 m=p3"],
+        "B": ["0 m=p1", "1 m=p2", "2 m=p3"],
+    },
 )
 
 STORIES = {name: story for name, story in globals().items() if isinstance(story, Story)}
@@ -397,6 +467,15 @@ def test_simulators_get_what_they_ask_for(scheduler):
         [{"A.0": {"p": "p1", "n": "n2"}}, related],
         [{"A.0": {"p": "p2", "n": "n3"}}, related],
     ]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_simulators_ask_for_the_progress(scheduler):
+    """It is that of the world when the last step was over, in percent."""
+    scenario = Scenario((Sim("A", steps=(2,), requests=("get_progress",)),), until=8)
+    trace = execute(scenario, SCHEDULERS[scheduler])
+    answers = [call.answers for call in trace.of("A") if call.method == "step"]
+    assert answers == [[0.0], [25.0], [50.0], [75.0]]
 
 
 # -- what goes wrong
@@ -503,12 +582,12 @@ def test_mosaik_forgets_what_is_needed():
         trace = execute(scenario, scheduler)
         assert told(trace, "B") == right
         assert trace.warnings == []
-    forgetful = execute(scenario, by_forgetful_mosaik)
+    forgetful = execute(scenario, mosaik_as_it_is)
     assert told(forgetful, "B") == [f"{time} m=None" for time in range(5)]
     assert "did not produce output on its persistent attribute p" in forgetful.warnings[0]
     # where outputs are sent, nothing is forgotten
     sent = Scenario(scenario.sims, scenario.links, until=5, cache=False)
-    assert told(execute(sent, by_forgetful_mosaik), "B") == right
+    assert told(execute(sent, mosaik_as_it_is), "B") == right
 
 
 def test_mosaik_forgets_depending_on_who_goes_first():
@@ -526,11 +605,46 @@ def test_mosaik_forgets_depending_on_who_goes_first():
     for scheduler in (by_direct, by_general):
         assert told(execute(scenario, scheduler), "B") == right
     forgetful = ["0 m=i", "1 m=p1", "2 m=p1", "3 m=None", "4 m=p2", "5 m=p2", "6 m=None"]
-    assert told(execute(scenario, by_forgetful_mosaik), "B") == forgetful
+    assert told(execute(scenario, mosaik_as_it_is), "B") == forgetful
+
+
+def test_initial_data_of_mosaik_hide_each_other():
+    """Data that are given to begin with belong to a time shift; those for another one are not there.
+
+    t           0          1          2          3
+    A           p1 n1      p2 n2      p3 n3
+                  '--.-----------.---- p one tick, n two ticks later
+    B           i j        p1 j       p2 n1      p3 n2
+    in mosaik   None ...   (if nobody has stepped before it)
+    """
+    links = (Link("A", "B", "p", "m", shift=1, initial="i"), Link("A", "B", "n", "e", shift=2, initial="j"))
+    scenario = Scenario((Sim("B"), Sim("A")), links)
+    right = ["0 m=i e=j", "1 m=p1 e=j", "2 m=p2 e=n1", "3 m=p3 e=n2"]
+    for scheduler in (by_direct, by_general):
+        assert told(execute(scenario, scheduler), "B") == right
+    by_alphabet_backwards = by_mosaik_choosing(
+        lambda waiting: max(waiting, key=lambda sim: sim.sid, default=None), mended=False
+    )
+    assert told(execute(scenario, by_alphabet_backwards), "B")[0] == "0 m=None e=j"
+
+
+def test_an_output_that_is_written_again_comes_last():
+    """A speaks of time 2 first, of 1 then, and of 2 again; mosaik takes what it wrote at its second step for newer.
+
+    t           0            1         2         3
+    A           p1 (2)       p2        p3        p4 (5)
+    B           (nothing)    p2        p3        p3
+    in mosaik   (nothing)    p2        p2        p3
+    """
+    scenario = Scenario((Sim("A", emits=("p+2", "p", "p")), Sim("B")), (Link("A", "B", "p", "m"),))
+    right = ["0 m=None", "1 m=p2", "2 m=p3", "3 m=p3"]
+    for scheduler in (by_direct, by_general):
+        assert told(execute(scenario, scheduler), "B") == right
+    assert told(execute(scenario, mosaik_as_it_is), "B") == ["0 m=None", "1 m=p2", "2 m=p2", "3 m=p3"]
 
 
 def test_mosaik_waits_for_an_event_after_the_end():
-    """B is triggered for a time after the end; mosaik 3.6 and before wait for it for ever.
+    """B is triggered for a time after the end; mosaik waits for it for ever.
 
     t       0      1      2      3 (end)     ...    9
     A       n1 (time: 9) --------------------------.
@@ -543,11 +657,7 @@ def test_mosaik_waits_for_an_event_after_the_end():
     for scheduler in (by_direct, by_general):
         trace = execute(scenario, scheduler)
         assert (trace.error, trace.order) == (None, ["A", "A", "A"])
-
-    def as_it_is(world: mosaik.World, scenario: Scenario) -> None:
-        world.run(scenario.until, print_progress=False)
-
-    error = execute(scenario, as_it_is).error
+    error = execute(scenario, mosaik_as_it_is).error
     assert error is not None
     assert error[0] == StuckError.__name__
 
@@ -610,3 +720,37 @@ def test_how_far_ahead_one_may_look_depends_on_who_goes_first():
     for scheduler in (by_direct, by_general):
         assert first((a, b), scheduler) == "0 to 1"
         assert first((b, a), scheduler) == "0 to 0"
+
+
+# -- memory
+
+
+@pytest.mark.parametrize("scheduler", [by_direct, by_general])
+@pytest.mark.parametrize(
+    "scenario",
+    {
+        "slow": Scenario(
+            (Sim("A", steps=(3,)), Sim("B")), (Link("A", "B", "p", "m", shift=3, initial="i"),), until=300
+        ),
+        "some ahead": Scenario(
+            (Sim("A", emits=("p+1", "p", "p+3")), Sim("B")),
+            (Link("A", "B", "p", "m", shift=3, initial="i"),),
+            until=300,
+        ),
+        "asked for": Scenario(
+            (Sim("A"), Sim("B", requests=("get_data A",))),
+            (Link("A", "B", "p", "m"), Link("A", "B", requests=True)),
+            until=300,
+        ),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_outputs_that_nobody_needs_are_forgotten(scenario, scheduler):
+    kept = []
+
+    def counting(world: mosaik.World, scenario: Scenario) -> None:
+        scheduler(world, scenario)
+        kept.append(len(world._get_sim_runners()["A"].outputs))
+
+    assert execute(scenario[1], counting).error is None
+    assert kept[0] < 20

@@ -333,7 +333,8 @@ def _start(
             continue
         if len(sim.group) > depth:
             mates = tuple(one for one in sims if one.group[: depth + 1] == sim.group[: depth + 1])
-            with world.group():
+            # groups of one name (or of none) are one group to mosaik if the same group holds them
+            with world.group(str(sim.group[: depth + 1])):
                 _start(world, mates, log, entities, depth + 1)
         else:
             starter = PythonStarter(_actor(sim), args=(sim, log), api_version=sim.api)
