@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import mosaik
 import mosaik.scheduler
+from mosaik.adapters import Adapter
 from mosaik.exceptions import NonSerializableOutputsError
 from scheduler.worlds import Call, Scenario, build
 
@@ -273,6 +274,32 @@ def by_general(world: mosaik.World, scenario: Scenario) -> None:
     module = importlib.import_module(f"{OURS}.run")
     with patch.object(module, "schedule", schedule), patch(f"{OURS}.general.KEPT", SOON):
         run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
+
+
+class Apart(Adapter):
+    """Stands for a simulator in another process: it takes its time to answer."""
+
+    def __init__(self, out: Any, chance: random.Random):
+        super().__init__(out)
+        self.chance = chance
+
+    async def send(self, request: Any) -> Any:
+        for _ in range(self.chance.randrange(6)):
+            await asyncio.sleep(0)
+        return await self._out.send(request)
+
+
+def apart(run: Runner, seed: int) -> Runner:
+    """Return a runner that runs worlds as ``run``, with some of the simulators in other processes, as it were."""
+    chance = random.Random(seed)
+
+    def run_apart(world: mosaik.World, scenario: Scenario) -> None:
+        for runner in world.compile(use_cache=True).values():
+            if chance.random() < 0.6:
+                runner._proxy = Apart(runner._proxy, chance)
+        run(world, scenario)
+
+    return run_apart
 
 
 def in_the_order_of(ours: Trace, scenario: Scenario) -> Trace:

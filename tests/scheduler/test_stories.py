@@ -471,11 +471,11 @@ def test_simulators_get_what_they_ask_for(scheduler):
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_simulators_ask_for_the_progress(scheduler):
-    """It is that of the world when the last step was over, in percent."""
-    scenario = Scenario((Sim("A", steps=(2,), requests=("get_progress",)),), until=8)
+    """It is the mean of all when the last step was over, in percent; B has nothing to do up to the end."""
+    scenario = Scenario((Sim("A", steps=(2,), requests=("get_progress",)), event_sim("B")), until=8)
     trace = execute(scenario, SCHEDULERS[scheduler])
     answers = [call.answers for call in trace.of("A") if call.method == "step"]
-    assert answers == [[0.0], [25.0], [50.0], [75.0]]
+    assert answers == [[0.0], [62.5], [75.0], [87.5]]
 
 
 # -- what goes wrong
