@@ -22,6 +22,7 @@ from scheduler.worlds import Call, Scenario, build
 
 from palaestrai_mosaik.simulation.scheduler import GeneralSchedule, run_world
 from palaestrai_mosaik.simulation.scheduler.direct import accumulate
+from palaestrai_mosaik.simulation.scheduler.versions import runners
 
 
 class StuckError(Exception):
@@ -92,7 +93,7 @@ def _mended(world: mosaik.World) -> Iterator[None]:
             sim.outputs.pop(time, None)
             sim.outputs[time] = data
 
-    for runner in world.compile(use_cache=True).values():
+    for runner in runners(world._async_world):
         accumulate(runner.outputs or {})
     with (
         patch("mosaik.scheduler.prune_dataflow_cache", lambda world: None),
@@ -113,9 +114,9 @@ def _choosing_if_idle(
     def idle() -> None:
         if go_on():
             return
-        runners = world._get_sim_runners().values()
-        forgotten = [runner for runner in runners if not runner.task.done()]
-        if not ends or not forgotten or any(runner.progress.time.time < scenario.until for runner in runners):
+        there = runners(world._async_world)
+        forgotten = [runner for runner in there if not runner.task.done()]
+        if not ends or not forgotten or any(runner.progress.time.time < scenario.until for runner in there):
             raise StuckError(f"{[runner.sid for runner in forgotten]} wait for each other")
         for runner in forgotten:
             runner.newer_step.set()
@@ -294,7 +295,7 @@ def apart(run: Runner, seed: int) -> Runner:
     chance = random.Random(seed)
 
     def run_apart(world: mosaik.World, scenario: Scenario) -> None:
-        for runner in world.compile(use_cache=True).values():
+        for runner in runners(world._async_world):
             if chance.random() < 0.6:
                 runner._proxy = Apart(runner._proxy, chance)
         run(world, scenario)

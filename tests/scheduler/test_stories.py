@@ -28,6 +28,7 @@ from scheduler.running import (
 from scheduler.worlds import Link, Scenario, Sim
 
 from palaestrai_mosaik.simulation.scheduler import run, run_world
+from palaestrai_mosaik.simulation.scheduler.versions import runners
 
 
 def by_mosaik(world: mosaik.World, scenario: Scenario) -> None:
@@ -750,7 +751,7 @@ def test_outputs_that_nobody_needs_are_forgotten(scenario, scheduler):
 
     def counting(world: mosaik.World, scenario: Scenario) -> None:
         scheduler(world, scenario)
-        kept.append(len(world._get_sim_runners()["A"].outputs))
+        kept.append(len(runners(world._async_world)[0].outputs))
 
     assert execute(scenario[1], counting).error is None
     assert kept[0] < 20
