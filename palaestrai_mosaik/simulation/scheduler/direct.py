@@ -293,10 +293,11 @@ class Schedule:
         """Return the newest output of ``source`` up to ``time``; ``last``: the last step of who asks."""
         for written, data in reversed(source.outputs.items()):
             if written <= time:
-                # mosaik forgets what is older than the last step of each simulator of the world
-                if written >= last or written >= min(runner.last for runner in self.runners):
+                if written >= last:
                     return data
-                return {}
+                # after every step, mosaik forgets what is older than the last step of each simulator of the world
+                steps = {runner.last for runner in self.runners}
+                return data if written >= min(steps) or steps == {-1} else {}
         return {}
 
     # -- planning
