@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import time as clock
 import warnings
 from bisect import bisect_right
@@ -32,7 +33,7 @@ _PLAIN = 1
 #: seconds after which others in an event loop get their turn
 _TURN = 0.005
 #: outputs that a simulator keeps before those that nobody can ask for any more are dropped
-_KEPT = 32
+KEPT = 32
 
 #: of an input that waits
 _TIME = itemgetter(0)
@@ -144,7 +145,7 @@ class Runner:
         self.latest_time, self.latest = next(reversed(self.outputs.items()), (-1, {}))
         #: whether outputs have been written in the order of their times so far
         self.monotone = list(self.outputs) == sorted(self.outputs)
-        self.trim_at = _KEPT
+        self.trim_at = KEPT
         #: the longest delay with which others fetch them
         self.reach = 0
 
@@ -184,8 +185,11 @@ class Schedule:
         #: (time, rank, [tier, rank, ...] runner)
         self._heap: list[Any] = []
         self._count = itertools.count().__next__
-        #: whether mosaik's code answers requests for outputs, which must find what it would find with mosaik
-        self._exact = any(origin.successors_to_wait_for for origin in origins)
+        #: who may ask mosaik's code for outputs of others
+        asking = {target.sid for origin in origins for target in origin.successors_to_wait_for}
+        self._askers = [runner for runner in self.runners if runner.origin.sid in asking]
+        #: whether mosaik's objects must show what they would show with mosaik
+        self._exact = bool(asking)
         #: whether some simulator may ask mosaik for something
         self.asks = any(runner.asks for runner in self.runners)
         for runner in self.runners:
@@ -251,7 +255,7 @@ class Schedule:
                 if source.monotone and source.latest_time + delay <= time:
                     outputs = source.latest
                 else:
-                    outputs = self._output_for(source, time - delay, runner.last)
+                    outputs = self._output_for(source, time - delay)
                 for src_eid, src_attr, transform, port, full_id in wires:
                     try:
                         value = outputs[src_eid][src_attr]
@@ -283,21 +287,16 @@ class Schedule:
     def _inputs_with_set_data(self, runner: Runner, time: int) -> Inputs:
         origin = runner.origin
         self._show(runner)
-        self._forget()
         data: Inputs = mosaik_scheduler.get_input_data(self.world, origin)
         # what is left is a heap
         runner.queue.sort()
         return data
 
-    def _output_for(self, source: Runner, time: int, last: int) -> Mapping[str, Any]:
-        """Return the newest output of ``source`` up to ``time``; ``last``: the last step of who asks."""
+    def _output_for(self, source: Runner, time: int) -> Mapping[str, Any]:
+        """Return the output of ``source`` up to ``time`` that was written last."""
         for written, data in reversed(source.outputs.items()):
             if written <= time:
-                if written >= last:
-                    return data
-                # after every step, mosaik forgets what is older than the last step of each simulator of the world
-                steps = {runner.last for runner in self.runners}
-                return data if written >= min(steps) or steps == {-1} else {}
+                return data
         return {}
 
     # -- planning
@@ -333,7 +332,7 @@ class Schedule:
             runner.outputs.update(_copied(outputs, 3))
             runner.latest_time, runner.latest = next(reversed(runner.outputs.items()), (-1, {}))
             runner.monotone = list(outputs) == sorted(outputs)
-            runner.moment, runner.last, runner.trim_at = None, -1, _KEPT
+            runner.moment, runner.last, runner.trim_at = None, -1, KEPT
         self._plan_first()
 
     def _plan(self, runner: Runner, moment: tuple[int, ...]) -> None:
@@ -358,8 +357,15 @@ class Schedule:
         ``among_others``: in an event loop, in which others get a turn from time to time, and somebody may
         pause the world (``world.running``).
         """
-        heap, world = self._heap, self.world
         await self._set_up()
+        try:
+            await self._run(among_others)
+        except ConnectionError as error:
+            (runner,) = (runner for runner in self.runners if runner.moment is not None)
+            raise versions.connection_lost(runner.origin.sid, error) from error
+
+    async def _run(self, among_others: bool) -> None:
+        heap, world = self._heap, self.world
         bars = _bars(world, self.runners)
         limit = world.max_loop_iterations
         while heap and heap[0][0] < self.until:
@@ -393,7 +399,6 @@ class Schedule:
             runner.moment = None
             if self._exact:
                 self._show(runner)
-                self._forget()
             if self.asks:
                 world.sim_progress = self.progress()
         for runner in self.runners:
@@ -406,11 +411,17 @@ class Schedule:
         """Tell every simulator that the world has been built, unless they know."""
         setting_up = [] if self._is_set_up else self.runners
         self._is_set_up = True
+        failures = []
         for runner in setting_up:
             if runner.sets_up:
-                done = runner.simulator.setup_done()
-                if isgeneratorfunction(runner.simulator.setup_done):
-                    await _answered(done)
+                try:
+                    done = runner.simulator.setup_done()
+                    if isgeneratorfunction(runner.simulator.setup_done):
+                        await _answered(done)
+                except Exception as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     async def _asked_step(self, runner: Runner, inputs: Inputs, advance: int) -> Any:
         """Let a simulator step that asks mosaik, or somebody outside, for something meanwhile."""
@@ -494,21 +505,12 @@ class Schedule:
         outputs[written] = runner.latest = data
         runner.latest_time = written
         if len(outputs) > runner.trim_at:
-            if runner.monotone:
-                # of those before, only the newest can still be fetched
-                reach = self.time - runner.reach
-                for time in [time for time in outputs if time <= reach][:-1]:
-                    del outputs[time]
-            else:
-                self._forget()
-            runner.trim_at = max(_KEPT, 2 * len(outputs))
-
-    def _forget(self) -> None:
-        """Forget the outputs that mosaik forgets: older than the last step of each simulator of the world."""
-        oldest = min(runner.last for runner in self.runners)
-        for runner in self.runners:
-            for time in [time for time in runner.outputs if time < oldest]:
-                del runner.outputs[time]
+            oldest = self.time - runner.reach
+            if self._askers:
+                # mosaik answers them with what was there at their last step
+                oldest = min(oldest, *(asker.last for asker in self._askers))
+            forget(outputs, oldest, self.time)
+            runner.trim_at = max(KEPT, 2 * len(outputs))
 
     def advance(self, answer: Any = None) -> Any:
         """Run on, up to the next moment at which a simulator awaits an answer from outside, or to the end.
@@ -568,6 +570,23 @@ class Schedule:
         for bar, runners in bars:
             times = [min(self.until, self._reached(runner) + (len(runners) > 1)) for runner in runners]
             bar.update(sum(times) // len(times) - bar.n)
+
+
+def forget(outputs: dict[int, Any], oldest: int, now: int) -> None:
+    """Drop the outputs that nobody can fetch any more who asks for ``oldest`` or later.
+
+    What is fetched for a time is the output up to it that was written last. Those of ``now`` or later stay: if
+    they are written again, they keep their place.
+
+    mosaik forgets all that is older than the last step of every simulator; but a connection with a time shift, and
+    one to a simulator that has not caught up (without lazy stepping), still need some of it.
+    """
+    least: float = math.inf
+    for time in reversed(list(outputs)):
+        if time < now and least <= max(time, oldest):
+            del outputs[time]
+        else:
+            least = min(least, time)
 
 
 def mean_progress(times: Sequence[int], until: int) -> float:

@@ -19,7 +19,7 @@ from mosaik.exceptions import SimulationError
 from mosaik.tiered_time import TieredTime
 
 from . import versions
-from .direct import local_simulator, mean_progress
+from .direct import KEPT, forget, local_simulator, mean_progress
 from .order import NoOrder, ranks
 
 
@@ -73,7 +73,8 @@ class GeneralSchedule:
             while True:
                 for runner in self.runners:
                     self._advance_progress(runner)
-                self._tell_progress()
+                if any(runner.last_step.time >= 0 for runner in self.runners):
+                    self._tell_progress()
                 if self._futures_wait():
                     await asyncio.sleep(0)
                 await self.world.running.wait()
@@ -176,8 +177,19 @@ class GeneralSchedule:
             raise versions.connection_lost(runner.sid, error) from error
         runner.current_step = None
         mosaik_scheduler.trigger_successors(runner)
-        if world.use_cache:
-            mosaik_scheduler.prune_dataflow_cache(world)
+        if runner.outputs is not None and len(runner.outputs) > KEPT:
+            self._forget(runner)
+
+    def _forget(self, source: Any) -> None:
+        """Drop outputs of ``source`` that nobody can fetch any more."""
+        oldest = source.progress.time.time
+        for target in self.runners:
+            for fetched_from, delay in target.pulled_inputs:
+                if fetched_from is source:
+                    oldest = min(oldest, target.progress.time.time - delay.tiers[0])
+            if target in source.successors_to_wait_for:
+                oldest = min(oldest, target.last_step.time)
+        forget(source.outputs, oldest, source.progress.time.time)
 
     def _pass_on(self, runner: Any, outputs: Any, place: tuple[Any, ...]) -> None:
         time = versions.take_time(outputs, runner.last_step.time)
