@@ -300,7 +300,11 @@ def test_one_in_this_process_that_raises_ends_those_in_others(scenario, schedule
 
 
 @both
-def test_ctrl_c_ends_a_world_whose_remote_simulator_hangs(scenario, scheduler: str) -> None:
+def test_ctrl_c_ends_a_world_whose_remote_simulator_hangs(
+    scenario, scheduler: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gc.collect()  # what mosaik has left behind in other tests
+    caplog.clear()
     one = scenario()
     one.connect(one.start("R", at=2, how="hangs"), one.start("L", "local"))
 
@@ -318,6 +322,9 @@ def test_ctrl_c_ends_a_world_whose_remote_simulator_hangs(scenario, scheduler: s
     thread.join()
     assert time.monotonic() - started < 30
     assert one.times("L") == [0, 1]
+    # nothing is left that asyncio would complain of
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 @both
