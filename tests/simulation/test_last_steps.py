@@ -173,7 +173,7 @@ def test_a_simulator_that_never_ends_by_itself_is_ended_with_a_warning(tmp_path,
     into = folders(tmp_path / "ours")
     serving = described(into, ("free", "events"), free={"serves": 1000.0})
     serving["environment"]["params"]["simulators"]["free"]["timeout"] = 1.0
-    monkeypatch.setattr("palaestrai_mosaik.simulation.world.LEAST_START", 1.0)
+    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", 1.0)
     started = time.monotonic()
     with pytest.warns(UserWarning, match="'0-co-free' has not ended by itself within 1 s") as warned:
         result = execute(document(phase([serving], [watching()], episodes=2)))
