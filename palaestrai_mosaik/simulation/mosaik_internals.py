@@ -39,6 +39,8 @@ _GRACE = 2.0
 _SHUTDOWN, _SHUTDOWN_HURRIED = 10.0, 2.0
 #: seconds from one look at whether a process has ended to the next
 _LOOK = 0.01
+#: seconds for a process to end that was told or forced to, and for who has started it to notice
+_TERMINATION, _REAPED = 2.0, 0.05
 
 
 class EndWanted(Exception):
@@ -542,16 +544,40 @@ async def shut_down(
                 process.terminate()
             except psutil.NoSuchProcess:
                 continue
-    _, stubborn = psutil.wait_procs(alive, timeout=2.0)
+    stubborn = await _ends(alive)
     for child in stubborn:
         child.kill()
-    psutil.wait_procs(stubborn, timeout=2.0)
+    await _ends(stubborn)
     leftovers = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
     for task in leftovers:
         task.cancel()
     await asyncio.gather(*leftovers, return_exceptions=True)
     if failure is not None and not hurried:
         raise failure
+
+
+async def _ends(children: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Wait until ``children`` have ended; return those that have not after some seconds.
+
+    Each is waited for by who has started it: since 3.7 that is asyncio, while its loop runs. It complains where somebody
+    else was first. For whom nobody waits, this does.
+    """
+    waited, left = 0.0, list(children)
+    while left and waited < _TERMINATION:
+        await asyncio.sleep(_LOOK)
+        waited += _LOOK
+        left = [child for child in left if child.is_running()]
+        if left and all(map(_is_zombie, left)):
+            await asyncio.sleep(_REAPED)
+            break
+    return list(psutil.wait_procs(left, timeout=0)[1])
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

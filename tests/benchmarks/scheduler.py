@@ -242,13 +242,12 @@ def traced(shape: Shape, scheduler: str, ticks: int) -> dict[str, list[Any]]:
 
 
 def enough(shape: Shape, scheduler: str, seconds: float) -> int:
-    """Return a number of ticks that takes about this long."""
-    ticks, taken = 3, run(shape, scheduler, 3)
-    # (what is not proportional to the ticks must be small)
-    while taken < seconds / 4:
+    """Return a number of ticks that takes about this long, beside what happens once."""
+    few, ticks = 3, 6
+    once = run(shape, scheduler, few)
+    while (more := run(shape, scheduler, ticks) - once) < seconds / 4:
         ticks *= 4
-        taken = run(shape, scheduler, ticks)
-    return max(3, int(ticks * seconds / taken)) if taken else ticks
+    return max(few, int((ticks - few) * seconds / more)) if more > 0 else few
 
 
 def measure(shape: Shape, seconds: float, repeat: int) -> dict[str, list[float]]:

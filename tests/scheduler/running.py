@@ -16,10 +16,13 @@ from unittest.mock import patch
 
 import mosaik
 import mosaik.scheduler
+from mosaik.adapters import Adapter
 from mosaik.exceptions import NonSerializableOutputsError
 from scheduler.worlds import Call, Scenario, build
 
 from palaestrai_mosaik.simulation.scheduler import GeneralSchedule, run_world
+from palaestrai_mosaik.simulation.scheduler.direct import accumulate
+from palaestrai_mosaik.simulation.scheduler.versions import runners
 
 
 class StuckError(Exception):
@@ -73,35 +76,47 @@ Runner = Callable[[mosaik.World, Scenario], None]
 
 
 def by_mosaik(world: mosaik.World, scenario: Scenario) -> None:
-    """Run the world with mosaik's own scheduler, in the order that asyncio happens to give.
-
-    But it never forgets an output: by itself it forgets such as are still needed
-    (:func:`scheduler.test_stories.test_mosaik_forgets_what_is_needed`).
-    """
-    with patch("mosaik.scheduler.prune_dataflow_cache", lambda world: None):
-        by_forgetful_mosaik(world, scenario)
-
-
-def by_forgetful_mosaik(world: mosaik.World, scenario: Scenario) -> None:
-    """Run the world with mosaik's own scheduler as it is."""
-    with _choosing_if_idle(world, scenario, lambda: False):
+    """Run the world with mosaik's own scheduler, in the order that asyncio happens to give, mended a little."""
+    with _mended(world), _choosing_if_idle(world, scenario, lambda: False, ends=True):
         world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
 
 @contextlib.contextmanager
-def _choosing_if_idle(world: mosaik.World, scenario: Scenario, go_on: Callable[[], bool]) -> Iterator[None]:
-    """Where mosaik can do nothing else: let ``go_on`` wake somebody, or end what mosaik forgets to end.
+def _mended(world: mosaik.World) -> Iterator[None]:
+    """Mend what of mosaik's memory of outputs ours does differently (shown in :mod:`scheduler.test_stories`).
 
-    A simulator that a weak connection triggers at the end of the world waits for ever in mosaik 3.6: for
-    something after the end.
+    It never forgets one; those that are written last come last; and initial data do not hide each other.
+    """
+
+    def cache(sim: Any, data: Any, time: int) -> None:
+        if sim.outputs is not None:
+            sim.outputs.pop(time, None)
+            sim.outputs[time] = data
+
+    for runner in runners(world._async_world):
+        accumulate(runner.outputs or {})
+    with (
+        patch("mosaik.scheduler.prune_dataflow_cache", lambda world: None),
+        patch("mosaik.scheduler.cache_output_data", cache),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _choosing_if_idle(
+    world: mosaik.World, scenario: Scenario, go_on: Callable[[], bool], *, ends: bool
+) -> Iterator[None]:
+    """Where mosaik can do nothing else: let ``go_on`` wake somebody, or end what mosaik forgets to (``ends``).
+
+    A simulator that is triggered for a time after the end of the world waits for it for ever.
     """
 
     def idle() -> None:
         if go_on():
             return
-        runners = world._get_sim_runners().values()
-        forgotten = [runner for runner in runners if not runner.task.done()]
-        if not forgotten or any(runner.progress.time.time < scenario.until for runner in runners):
+        there = runners(world._async_world)
+        forgotten = [runner for runner in there if not runner.task.done()]
+        if not ends or not forgotten or any(runner.progress.time.time < scenario.until for runner in there):
             raise StuckError(f"{[runner.sid for runner in forgotten]} wait for each other")
         for runner in forgotten:
             runner.newer_step.set()
@@ -176,11 +191,11 @@ def _shut_down(world: mosaik.World, trace: Trace) -> None:
 Choice = Callable[[list[Any]], Any]
 
 
-def by_mosaik_choosing(choose: Choice) -> Runner:
+def by_mosaik_choosing(choose: Choice, *, mended: bool = True) -> Runner:
     """Return mosaik's scheduler where ``choose`` picks the next of all that may step, if mosaik can do nothing else.
 
     In one process, what follows from there to the simulator's next wait is not interrupted. So these are all
-    orders that mosaik can take.
+    orders that mosaik can take. ``mended``: as in :func:`by_mosaik`; else it is mosaik's as it is.
     """
     original = mosaik.scheduler.wait_for_dependencies
 
@@ -202,8 +217,8 @@ def by_mosaik_choosing(choose: Choice) -> Runner:
 
         with (
             patch("mosaik.scheduler.wait_for_dependencies", wait_for_dependencies),
-            patch("mosaik.scheduler.prune_dataflow_cache", lambda world: None),
-            _choosing_if_idle(world, scenario, go_on),
+            _mended(world) if mended else contextlib.nullcontext(),
+            _choosing_if_idle(world, scenario, go_on, ends=mended),
         ):
             world.run(scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
 
@@ -223,6 +238,11 @@ def by_mosaik_in(order: list[str]) -> Runner:
         return next((sim for sim in waiting if sim.sid == sid), None)
 
     return by_mosaik_choosing(choose)
+
+
+def first_name(waiting: list[Any]) -> Any:
+    """Choose by the alphabet."""
+    return min(waiting, key=lambda sim: sim.sid, default=None)
 
 
 def by_mosaik_at_random(seed: int) -> Runner:
@@ -255,6 +275,32 @@ def by_general(world: mosaik.World, scenario: Scenario) -> None:
     module = importlib.import_module(f"{OURS}.run")
     with patch.object(module, "schedule", schedule), patch(f"{OURS}.general.KEPT", SOON):
         run_world(world, scenario.until, print_progress=False, lazy_stepping=scenario.lazy)
+
+
+class Apart(Adapter):
+    """Stands for a simulator in another process: it takes its time to answer."""
+
+    def __init__(self, out: Any, chance: random.Random):
+        super().__init__(out)
+        self.chance = chance
+
+    async def send(self, request: Any) -> Any:
+        for _ in range(self.chance.randrange(6)):
+            await asyncio.sleep(0)
+        return await self._out.send(request)
+
+
+def apart(run: Runner, seed: int) -> Runner:
+    """Return a runner that runs worlds as ``run``, with some of the simulators in other processes, as it were."""
+    chance = random.Random(seed)
+
+    def run_apart(world: mosaik.World, scenario: Scenario) -> None:
+        for runner in runners(world._async_world):
+            if chance.random() < 0.6:
+                runner._proxy = Apart(runner._proxy, chance)
+        run(world, scenario)
+
+    return run_apart
 
 
 def in_the_order_of(ours: Trace, scenario: Scenario) -> Trace:

@@ -5,6 +5,7 @@ What mosaik's own scheduler does is the measure, so every test runs with it, too
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import json
@@ -16,10 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import mosaik
+import mosaik.exceptions
 import psutil
 import pytest
 from loguru import logger
@@ -32,6 +35,8 @@ SIMULATORS = Path(__file__).parents[1] / "simulators"
 PROGRAM = SIMULATORS / "remote_part.py"
 REMOTE = {"cmd": f'%(python)s "{PROGRAM}" %(addr)s', "posix": True}
 LOCAL = {"python": "remote_part:Part"}
+
+VERSION = tuple(map(int, version("mosaik").split(".")[:2]))
 
 both = pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
 
@@ -176,7 +181,7 @@ def test_an_event_of_a_remote_step_comes_before_later_steps(scenario, scheduler:
     """While a remote one is in its step, nobody knows yet whom it triggers.
 
     ``C`` has a step of its own at 3. Meanwhile ``R``, whose step of time 0 takes until ``L`` is at 3, triggers
-    it at 0. (mosaik's own scheduler fails here: it has let ``C`` go on, and cannot go back.)
+    it at 0. (mosaik before 3.7 fails here: it has let ``C`` go on, and cannot go back.)
     """
     one = scenario()
     remote = one.start("R", awaits=("L", 3), kind="event-based", step_size=0)
@@ -185,7 +190,7 @@ def test_an_event_of_a_remote_step_comes_before_later_steps(scenario, scheduler:
     one.connect(remote, reader)
     one.world.set_initial_event("R", 0)
     one.world.set_initial_event("C", 3)
-    if scheduler == "mosaik":
+    if scheduler == "mosaik" and VERSION < (3, 7):
         with pytest.raises(AssertionError, match="cannot progress backwards"):
             one.run(scheduler)
         return
@@ -270,20 +275,25 @@ def test_what_a_remote_simulator_raises_is_raised(scenario, scheduler: str) -> N
     one.connect(one.start("R", at=2, how="raises"), one.start("L", "local"))
     with pytest.raises(RemoteException) as caught:
         one.run(scheduler)
-    assert (caught.value.source, caught.value.remote_type) == ("R", "ValueError")
+    # (mosaik 3.5 has the name of the starter)
+    assert caught.value.source == ("R" if VERSION > (3, 5) else "remote")
+    assert caught.value.remote_type == "ValueError"
     assert caught.value.remote_msg == "R raises at 2"
     assert one.times("R") == [0, 1, 2]
     assert one.times("L") == [0, 1]
     assert one.calls("L")[-1] == one.calls("R")[-1] == ["finalize"]
 
 
+#: what mosaik raises where the other end of a connection is gone
+LOST = getattr(mosaik.exceptions, "ConnectionClosedError", asyncio.IncompleteReadError)
+
+
 @both
 def test_a_remote_simulator_that_dies_is_an_error(scenario, scheduler: str) -> None:
     one = scenario()
     one.connect(one.start("R", at=2, how="exits"), one.start("L", "local"))
-    with pytest.raises(Exception, match="connection to simulator 'R' was broken") as caught:
+    with pytest.raises(LOST):
         one.run(scheduler)
-    assert type(caught.value).__name__ == "ConnectionClosedError"
     assert one.times("L") == [0, 1]
     assert one.calls("L")[-1] == ["finalize"]
 
@@ -300,7 +310,11 @@ def test_one_in_this_process_that_raises_ends_those_in_others(scenario, schedule
 
 
 @both
-def test_ctrl_c_ends_a_world_whose_remote_simulator_hangs(scenario, scheduler: str) -> None:
+def test_ctrl_c_ends_a_world_whose_remote_simulator_hangs(
+    scenario, scheduler: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gc.collect()  # what mosaik has left behind in other tests
+    caplog.clear()
     one = scenario()
     one.connect(one.start("R", at=2, how="hangs"), one.start("L", "local"))
 
@@ -318,6 +332,9 @@ def test_ctrl_c_ends_a_world_whose_remote_simulator_hangs(scenario, scheduler: s
     thread.join()
     assert time.monotonic() - started < 30
     assert one.times("L") == [0, 1]
+    # nothing is left that asyncio would complain of
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 @both

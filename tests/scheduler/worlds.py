@@ -27,7 +27,8 @@ from typing import Any
 
 import mosaik
 import mosaik_api_v3
-from mosaik.starters import PythonStarter
+
+from palaestrai_mosaik.simulation.scheduler.versions import compile_world
 
 
 class _Short:
@@ -165,19 +166,22 @@ _META: dict[str, dict[str, Any]] = {
 class Actor(mosaik_api_v3.Simulator):
     """Acts out a :class:`Sim` and notes every call in a log that it shares with the others."""
 
-    def __init__(self, sim: Sim, log: list[Call]):
-        meta = {"api_version": sim.api, "models": {"Model": _META[sim.kind]}}
-        if sim.api.startswith("3"):
-            meta["type"] = sim.kind
-        super().__init__(meta)
-        self.it, self.log = sim, log
+    def __init__(self) -> None:
+        super().__init__({})
         self.calls: dict[str, int] = {}
         self.time = -1
         self.round = 0
         self.shared: dict[str, Any] = {}
 
-    def init(self, sid: str, time_resolution: float = 1.0, **params: Any) -> Any:
+    def play(self, sim: Sim, log: list[Call]) -> Any:
+        self.it, self.log = sim, log
+        self.meta = {"api_version": sim.api, "models": {"Model": _META[sim.kind]}}
+        if sim.api.startswith("3"):
+            self.meta["type"] = sim.kind
         return self.meta
+
+    def init(self, sid: str, time_resolution: float = 1.0, **params: Any) -> Any:
+        return self.play(**params)
 
     def create(self, num: int, model: str, **params: Any) -> list[dict[str, Any]]:
         return [{"eid": f"{number}", "type": model} for number in range(num)]
@@ -286,8 +290,8 @@ class AskingActor(Actor):
 class OldActor(Actor):
     """As simulators were before version 3: without time_resolution and max_advance."""
 
-    def init(self, sid: str, **params: Any) -> Any:
-        return self.meta
+    def init(self, sid: str, sim: Sim, log: list[Call]) -> Any:
+        return self.play(sim, log)
 
     def step(self, time: int, inputs: Any) -> Any:  # type: ignore[override]
         call = self.before(time, inputs, time)
@@ -302,7 +306,12 @@ def _actor(sim: Sim) -> type[Actor]:
 
 def build(scenario: Scenario, log: list[Call], **world_arguments: Any) -> mosaik.World:
     """Make the world that a scenario describes; raises what mosaik raises where it refuses it."""
+    starters = {
+        sim.name: {"python": f"{__name__}:{_actor(sim).__name__}", "api_version": sim.api}
+        for sim in scenario.sims
+    }
     world = mosaik.World(
+        starters,
         cache=scenario.cache,
         debug=scenario.debug,
         max_loop_iterations=scenario.max_loop_iterations,
@@ -317,7 +326,7 @@ def build(scenario: Scenario, log: list[Call], **world_arguments: Any) -> mosaik
             _connect(world, link, entities)
         for name, time in scenario.initial_events:
             world.set_initial_event(name, time)
-        world.compile(use_cache=True)
+        compile_world(world._async_world)
     except BaseException:
         world.shutdown()
         raise
@@ -333,12 +342,13 @@ def _start(
             continue
         if len(sim.group) > depth:
             mates = tuple(one for one in sims if one.group[: depth + 1] == sim.group[: depth + 1])
-            with world.group():
+            # groups of one name (or of none) are one group to mosaik if the same group holds them
+            with world.group(str(sim.group[: depth + 1])):
                 _start(world, mates, log, entities, depth + 1)
         else:
-            starter = PythonStarter(_actor(sim), args=(sim, log), api_version=sim.api)
             with contextlib.redirect_stdout(io.StringIO()):  # of what is printed about old simulators
-                entities[sim.name] = world.start(starter, sim.name).Model.create(sim.entities)
+                factory = world.start(sim.name, sim.name, sim=sim, log=log)
+            entities[sim.name] = factory.Model.create(sim.entities)
 
 
 def _connect(world: mosaik.World, link: Link, entities: dict[str, Any]) -> None:

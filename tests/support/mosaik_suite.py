@@ -159,11 +159,14 @@ async def _run_watched(
     lazy_stepping: bool = True,
 ) -> None:
     """Run a world; if all of its simulators are in this process, without an event loop's help."""
-    from palaestrai_mosaik.simulation.scheduler import Schedule, run
+    from palaestrai_mosaik.simulation.scheduler import Schedule, run, versions
     from palaestrai_mosaik.simulation.scheduler.direct import local_simulator
 
-    local = all(local_simulator(proxy) for proxy in world._proxies.values())
-    if rt_factor is not None or not world._debug or not local:
+    if (
+        rt_factor is not None
+        or not world._debug
+        or not all(local_simulator(runner._proxy) for runner in versions.runners(world))
+    ):
         await run(world, until, rt_factor, rt_strict, lazy_stepping)
         return
     world.until, world.rt_factor = until, None

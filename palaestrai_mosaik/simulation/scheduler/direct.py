@@ -86,7 +86,6 @@ class Runner:
         "latest",
         "latest_time",
         "moment",
-        "monotone",
         "must_step",
         "number",
         "origin",
@@ -140,11 +139,10 @@ class Runner:
         #: its outputs by time, if others fetch them; the one that was written last, and its time
         self.cached = origin.outputs is not None
         self.outputs: dict[int, Any] = origin.outputs if self.cached else {}
+        accumulate(self.outputs)
         self.latest_time: int
         self.latest: Mapping[str, Any]
         self.latest_time, self.latest = next(reversed(self.outputs.items()), (-1, {}))
-        #: whether outputs have been written in the order of their times so far
-        self.monotone = list(self.outputs) == sorted(self.outputs)
         self.trim_at = KEPT
         #: the longest delay with which others fetch them
         self.reach = 0
@@ -252,7 +250,7 @@ class Schedule:
                 return data
             fetched: list[dict[str, Any]] = [{} for _ in ports]
             for source, delay, wires in pulls:
-                if source.monotone and source.latest_time + delay <= time:
+                if source.latest_time + delay <= time:
                     outputs = source.latest
                 else:
                     outputs = self._output_for(source, time - delay)
@@ -331,7 +329,6 @@ class Schedule:
             runner.outputs.clear()
             runner.outputs.update(_copied(outputs, 3))
             runner.latest_time, runner.latest = next(reversed(runner.outputs.items()), (-1, {}))
-            runner.monotone = list(outputs) == sorted(outputs)
             runner.moment, runner.last, runner.trim_at = None, -1, KEPT
         self._plan_first()
 
@@ -500,8 +497,9 @@ class Schedule:
     def _keep(self, runner: Runner, written: int, data: Any) -> None:
         """Keep outputs for those who fetch them."""
         outputs = runner.outputs
-        if written < runner.latest_time:
-            runner.monotone = False
+        if written in outputs and written != runner.latest_time:
+            # the one that is written last comes last
+            del outputs[written]
         outputs[written] = runner.latest = data
         runner.latest_time = written
         if len(outputs) > runner.trim_at:
@@ -509,7 +507,7 @@ class Schedule:
             if self._askers:
                 # mosaik answers them with what was there at their last step
                 oldest = min(oldest, *(asker.last for asker in self._askers))
-            forget(outputs, oldest, self.time)
+            forget(outputs, oldest)
             runner.trim_at = max(KEPT, 2 * len(outputs))
 
     def advance(self, answer: Any = None) -> Any:
@@ -572,21 +570,33 @@ class Schedule:
             bar.update(sum(times) // len(times) - bar.n)
 
 
-def forget(outputs: dict[int, Any], oldest: int, now: int) -> None:
+def accumulate(initial: dict[int, Any]) -> None:
+    """Order initial data by their times, and let them hold what was given for the times before.
+
+    mosaik keeps those of one time shift apart from those of another, so they would hide each other.
+    """
+    before: dict[str, dict[str, Any]] = {}
+    for time in sorted(initial):
+        data = initial.pop(time)
+        for eid, attrs in before.items():
+            data[eid] = {**attrs, **data.get(eid, {})}
+        initial[time] = before = data
+
+
+def forget(outputs: dict[int, Any], oldest: int) -> None:
     """Drop the outputs that nobody can fetch any more who asks for ``oldest`` or later.
 
-    What is fetched for a time is the output up to it that was written last. Those of ``now`` or later stay: if
-    they are written again, they keep their place.
+    What is fetched for a time is the output up to it that was written last.
 
     mosaik forgets all that is older than the last step of every simulator; but a connection with a time shift, and
     one to a simulator that has not caught up (without lazy stepping), still need some of it.
     """
     least: float = math.inf
     for time in reversed(list(outputs)):
-        if time < now and least <= max(time, oldest):
+        if least <= max(time, oldest):
             del outputs[time]
         else:
-            least = min(least, time)
+            least = time
 
 
 def mean_progress(times: Sequence[int], until: int) -> float:

@@ -19,7 +19,7 @@ from mosaik.exceptions import SimulationError
 from mosaik.tiered_time import TieredTime
 
 from . import versions
-from .direct import KEPT, forget, local_simulator, mean_progress
+from .direct import KEPT, accumulate, forget, local_simulator, mean_progress
 from .order import NoOrder, ranks
 
 
@@ -59,6 +59,7 @@ class GeneralSchedule:
         self._sender = _Sender()
         for runner in self.runners:
             runner.timed_input_buffer.counter = self._sender
+            accumulate(runner.outputs or {})
 
     async def run(self) -> None:
         """Run the world until its end, or raise what the first simulator raises, in the order of events.
@@ -189,13 +190,16 @@ class GeneralSchedule:
                     oldest = min(oldest, target.progress.time.time - delay.tiers[0])
             if target in source.successors_to_wait_for:
                 oldest = min(oldest, target.last_step.time)
-        forget(source.outputs, oldest, source.progress.time.time)
+        forget(source.outputs, oldest)
 
     def _pass_on(self, runner: Any, outputs: Any, place: tuple[Any, ...]) -> None:
         time = versions.take_time(outputs, runner.last_step.time)
         mosaik_scheduler.validate_output_time(runner, time)
         runner.output_time = mosaik_scheduler.determine_output_tiered_time(runner, time)
-        mosaik_scheduler.cache_output_data(runner, outputs, time)
+        if runner.outputs is not None:
+            # the one that is written last comes last
+            runner.outputs.pop(time, None)
+            runner.outputs[time] = outputs
         runner.check_outputs(outputs)
         self._sender.place = place
         mosaik_scheduler.push_output_data(runner, outputs, time)

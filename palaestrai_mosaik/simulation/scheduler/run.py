@@ -102,7 +102,7 @@ def _prepared(world: AsyncWorld, until: int, print_progress: bool | Literal["ind
             _debug.disable()
 
 
-def run_world(  # noqa: PLR0913 - mosaik's own arguments
+def run_world(  # noqa: PLR0913 (mosaik's own arguments)
     world: World | AsyncWorld,
     until: int,
     rt_factor: float | None = None,
