@@ -24,6 +24,8 @@ from palaestrai_mosaik.simulation.scheduler import GeneralSchedule, run_world
 from palaestrai_mosaik.simulation.scheduler.direct import accumulate
 from palaestrai_mosaik.simulation.scheduler.versions import runners
 
+WAITING = "wait for each other"
+
 
 class StuckError(Exception):
     """Nothing can happen any more: all simulators wait for each other."""
@@ -36,7 +38,7 @@ class WatchedLoop(asyncio.SelectorEventLoop):
     """
 
     def idle(self) -> None:
-        raise StuckError("all simulators wait for each other")
+        raise StuckError(f"all simulators {WAITING}")
 
     def _run_once(self) -> None:
         if not self._ready and not self._scheduled:  # type: ignore[attr-defined]
@@ -117,7 +119,7 @@ def _choosing_if_idle(
         there = runners(world._async_world)
         forgotten = [runner for runner in there if not runner.task.done()]
         if not ends or not forgotten or any(runner.progress.time.time < scenario.until for runner in there):
-            raise StuckError(f"{[runner.sid for runner in forgotten]} wait for each other")
+            raise StuckError(f"{[runner.sid for runner in forgotten]} {WAITING}")
         for runner in forgotten:
             runner.newer_step.set()
 
@@ -303,6 +305,19 @@ def apart(run: Runner, seed: int) -> Runner:
     return run_apart
 
 
+#: what both end with where all simulators wait for each other, which mosaik does for ever
+STANDSTILL = ("SimulationError", "the world came to a standstill")
+
+
+def _ended_with(trace: Trace) -> tuple[str, str] | None:
+    if trace.error is None:
+        return None
+    kind, message = trace.error
+    if message.startswith(STANDSTILL[1]) or (kind == StuckError.__name__ and message.endswith(WAITING)):
+        return STANDSTILL
+    return kind, message
+
+
 def in_the_order_of(ours: Trace, scenario: Scenario) -> Trace:
     """Return what mosaik does if its simulators step in the order of ours.
 
@@ -310,7 +325,7 @@ def in_the_order_of(ours: Trace, scenario: Scenario) -> Trace:
     may choose any.
     """
     found = execute(scenario, by_mosaik_in(ours.order))
-    if ours.error is not None and found.error != ours.error:
+    if ours.error is not None and _ended_with(found) != _ended_with(ours):
         for sim in scenario.sims:
             other = execute(scenario, by_mosaik_in([*ours.order, sim.name]))
             if other.error == ours.error:

@@ -10,7 +10,7 @@ What is said of ``m``, ``e``, ``p`` and ``n``: :mod:`scheduler.worlds`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import mosaik
@@ -661,6 +661,49 @@ def test_mosaik_waits_for_an_event_after_the_end():
     error = execute(scenario, mosaik_as_it_is).error
     assert error is not None
     assert error[0] == StuckError.__name__
+
+
+def test_a_standstill_is_an_error():
+    """A and D are a loop. E, in their group, gets values of A and what B, outside of it, makes of them.
+
+    t       0:0   0:1
+    A       n1    (waits for E: no simulator runs ahead of those that it feeds)
+            |  ^
+    D       n1-'
+    B       (waits for A to have done all of 0)
+    E       (waits for B)
+
+    mosaik waits for ever. Without lazy stepping A does not wait.
+    """
+    scenario = Scenario(
+        (
+            Sim("A", "hybrid", (None,), rounds=1, group=(1,)),
+            Sim("B"),
+            event_sim("D", group=(1,)),
+            Sim("E", group=(1,)),
+        ),
+        (
+            Link("A", "D", "n", "e"),
+            Link("D", "A", "n", "e", weak=True),
+            Link("A", "B", "p", "m"),
+            Link("A", "E", "p", "m"),
+            Link("B", "E", "p", "m"),
+        ),
+        until=1,
+    )
+    for scheduler in (by_direct, by_general):
+        trace = execute(scenario, scheduler)
+        assert trace.error == (
+            "SimulationError",
+            "the world came to a standstill, because simulators wait for each other: A (at time 0:1), E (at time 0:0), "
+            "B (at time 0)",
+        )
+    error = execute(scenario, mosaik_as_it_is).error
+    assert error is not None
+    assert error[0] == StuckError.__name__
+    for scheduler in (by_direct, by_general, mosaik_as_it_is):
+        trace = execute(replace(scenario, lazy=False), scheduler)
+        assert (trace.error, trace.order) == (None, ["A", "D", "A", "B", "E"])
 
 
 def test_an_exception_of_a_simulator_is_not_hidden():
