@@ -11,7 +11,7 @@ BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: run test test-slow test-peer mutation lint docs bench race clean
+.PHONY: run test test-slow test-newer test-peer mutation lint docs bench race clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -24,6 +24,11 @@ test: .venv/ready-test
 
 test-slow: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
+
+# with mosaik 3.7, which needs Python 3.12 or newer: what runs worlds
+NEWER := simulation scheduler environment scenario scenarios run rl simulators_ours
+test-newer: .venv-newer/ready
+	$(THREADS) .venv-newer/bin/python -m pytest -q -n 2 $(wildcard $(NEWER:%=tests/%))
 
 # small faults in the core (simulation, memory, replay, store, statistics): how many the tests find; SAMPLE of them, drawn with SEED
 SAMPLE ?= 150
@@ -48,6 +53,7 @@ docs: .venv/ready-docs
 
 bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/engine.py
+	$(THREADS) $(BIN)/python tests/benchmarks/scheduler.py
 	$(THREADS) $(BIN)/python tests/benchmarks/grid_solver.py
 	$(THREADS) $(BIN)/python tests/benchmarks/flagship.py
 	$(THREADS) $(BIN)/python tests/benchmarks/memory.py
@@ -63,7 +69,7 @@ race: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/race/__main__.py
 
 clean:
-	rm -rf .venv .venv-peer docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-newer .venv-peer docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
 
 # One environment; each stamp says that its extras are installed as pyproject.toml has them.
 .venv/ready-run: EXTRAS := grid
@@ -81,6 +87,14 @@ clean:
 	        "Try: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
 	    echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+
+# NEWER_PYTHON=/path/to/python3.12 chooses its interpreter
+.venv-newer/ready: pyproject.toml
+	test -x .venv-newer/bin/pip || { \
+	    python=$${NEWER_PYTHON:-$$(tests/services/python.sh 3.13 3.12)} && "$$python" -m venv .venv-newer; }
+	.venv-newer/bin/pip install --disable-pip-version-check --quiet --editable '.[grid,test]' 'mosaik==3.7.*' \
+	    gymnasium pettingzoo
+	touch $@
 
 .venv-peer/ready: pyproject.toml tests/peer/requirements.txt
 	test -x .venv-peer/bin/pip || $(PYTHON) -m venv .venv-peer

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ import numpy as np
 def _spawn_key(path: tuple[str | int, ...]) -> tuple[int, ...]:
     # Each name is hashed on its own with its type, so that ("a", "b") and ("ab",), or
     # 1 and "1", lead to different places.
-    key: list[int] = []
-    for name in path:
-        digest = hashlib.sha256(f"{type(name).__name__}:{name}".encode()).digest()
-        key.extend(int.from_bytes(digest[i : i + 4], "little") for i in (0, 4, 8, 12))
-    return tuple(key)
+    return tuple(word for name in path for word in _words(f"{type(name).__name__}:{name}"))
+
+
+@lru_cache(maxsize=1024)
+def _words(name: str) -> tuple[int, ...]:
+    digest = hashlib.sha256(name.encode()).digest()
+    return tuple(int.from_bytes(digest[i : i + 4], "little") for i in (0, 4, 8, 12))
 
 
 def seed_sequence(seed: int, *path: str | int) -> np.random.SeedSequence:

@@ -39,6 +39,7 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("memory.py", "--sizes 10 --repeat 1 --steps 2000 --limit 500", "with a limit of 500 rows", ()),
     ("rl.py", "curves cartpole-ppo --seeds 1 --scale 0.001", "parts: ", RL),
     ("rl.py", "speed --steps 64 --repeat 1", "document, store", RL),
+    ("scheduler.py", "--hub 2 --entities 2 --sleep 0 --seconds 0 --repeat 1", "| same-time-loop |", ()),
     ("session_pool.py", "--sessions 8 --ticks 4 --numbers 2 --batch 2 --repeat 1", "peak RSS", ()),
     ("store_rows.py", "--rows 1000", "append_rows", ()),
     ("store_writers.py", "--runs 2 --rows 5 --writers 2", "SQLite", ()),

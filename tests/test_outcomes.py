@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import outcomes
+from support.mosaik_suite import needs_checkout
 
 TESTS = Path(__file__).parent
 
@@ -92,3 +93,26 @@ def test_where_nothing_ran_something_is_wrong(tmp_path: Path) -> None:
 
 def test_what_ran_before_must_be_known(tmp_path: Path) -> None:
     assert "--unrun needs --outcomes FILE" in run(tmp_path, "--unrun")
+
+
+def test_what_no_environment_can_have_is_named_and_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (reason,) = outcomes.UNAVAILABLE
+    skipped = {"test_a.py::test_theirs": f"Skipped: {reason}", "test_a.py::test_ours": "Skipped: no part"}
+    file = tmp_path / "outcomes.jsonl"
+    outcomes.Outcomes({"test_b.py::test_ran"}, skipped).append_to(file)
+    assert outcomes.main(str(file)) == 1
+    outcomes.Outcomes({"test_a.py::test_ours"}).append_to(file)
+    assert outcomes.main(str(file)) == 0
+    first, second = capsys.readouterr().out.split("1 tests have run")
+    assert "cannot run here: test_a.py::test_theirs: mosaik's own tests" in first
+    assert "skipped everywhere: test_a.py::test_ours" in first
+    assert second.startswith(", 1 were skipped everywhere, 1 cannot run here")
+    assert second.endswith("2 tests have run, 0 were skipped everywhere, 1 cannot run here\n")
+
+
+def test_every_excuse_is_the_reason_of_a_test() -> None:
+    """An excuse that nothing gives any more would excuse what comes later."""
+    reasons = {mark.kwargs["reason"] for mark in (needs_checkout.mark,)}
+    assert reasons == set(outcomes.UNAVAILABLE)

@@ -7,10 +7,8 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -104,8 +102,7 @@ class Driver:
 
     ``outside`` gives the muscle that stands for the caller in each agent that is his; the agent's own brain
     and muscle are not even imported. :meth:`begin` and :meth:`go` return when it is the turn of a body of
-    theirs, when one of these has ended, or when the episode is over. If an event loop runs in this thread
-    already (as it does in notebooks), the world runs in a thread of its own while the caller waits.
+    theirs, when one of these has ended, or when the episode is over.
 
     A process that was forked must not use what it has inherited.
 
@@ -121,7 +118,6 @@ class Driver:
     ):
         self._process = os.getpid()
         self._turns: Iterator[None] | None = None
-        self._helper: ThreadPoolExecutor | None = None
         self._endings: list[Callable[[], None]] = []
         self.closed = False
         options = Options() if options is None else options
@@ -136,7 +132,7 @@ class Driver:
         simulation = replace(phase.simulation, bridge="agents")
         phase = replace(phase, agents=tuple(agents), simulation=simulation, workers=1)
         try:
-            self._call(self._set_up, document, phase, options, frozenset(outside))
+            self._set_up(document, phase, options, frozenset(outside))
         except BaseException:
             self.close()
             raise
@@ -209,7 +205,7 @@ class Driver:
         if turns is None:
             raise ContractError("the episode is over, or was never begun: reset first")
         try:
-            over = self._call(next, turns, True)
+            over = next(turns, True)
         except BaseException:
             self._turns = None
             raise
@@ -226,7 +222,7 @@ class Driver:
         turns, self._turns = self._turns, None
         if turns is not None:
             # a generator
-            self._call(turns.close)  # type: ignore[attr-defined]
+            turns.close()  # type: ignore[attr-defined]
 
     def forget(self) -> None:
         """Forget, between two episodes, what muscles and objectives remember of earlier ones."""
@@ -239,44 +235,13 @@ class Driver:
         if self.closed or os.getpid() != self._process:
             return
         self.closed = True
-        endings: list[Callable[[], None]] = [self.end]
-        endings += [partial(self._call, ending) for ending in reversed(self._endings)]
-        try:
-            all_of(endings)
-        finally:
-            if self._helper is not None:
-                self._helper.shutdown()
+        all_of([self.end, *reversed(self._endings)])
 
     def _check(self) -> None:
         if self.closed:
             raise ContractError("it is closed: make another one")
         if os.getpid() != self._process:
             raise ContractError("it was made in another process, before this one was forked: make it here")
-
-    def _call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call ``function``, which may run our event loop; from another thread if a loop runs in this one."""
-        if not _below_a_loop():
-            return function(*arguments)
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(1, thread_name_prefix="palaestrai-mosaik")
-        answer = self._helper.submit(function, *arguments)
-        try:
-            return answer.result()
-        except KeyboardInterrupt:
-            # it has reached this thread only: the world ends between two steps
-            self.interrupt.request()
-            with suppress(Exception):
-                answer.result()
-            self.interrupt.requested = False
-            raise
-
-
-def _below_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _taken(spec: AgentSpec, muscle: ClassSpec) -> AgentSpec:

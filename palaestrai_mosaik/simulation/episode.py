@@ -98,7 +98,10 @@ def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> It
             try:
                 asked = schedule.advance()
             except BaseException as error:
-                raise _cause(error, builder, schedule) from error.__cause__
+                cause = _cause(error, builder, schedule)
+                if cause is error:
+                    raise
+                raise cause from cause.__cause__
             if asked is None:
                 break
             yield

@@ -1,4 +1,4 @@
-"""Everything that leans on undocumented parts of mosaik; tested on 3.5 and 3.6.
+"""Everything that leans on undocumented parts of mosaik; tested on 3.5, 3.6 and 3.7.
 
 mosaik has no way to end a run early, swallows the exception of a remote simulator, has
 no time-out for a simulator that hangs, may leave child processes behind, and takes whoever
@@ -19,6 +19,7 @@ from typing import Any
 import mosaik_api_v3
 import numpy as np
 import psutil
+from mosaik import exceptions as mosaiks
 from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik.errors import SimulationError, SimulatorError
@@ -38,6 +39,8 @@ _GRACE = 2.0
 _SHUTDOWN, _SHUTDOWN_HURRIED = 10.0, 2.0
 #: seconds from one look at whether a process has ended to the next
 _LOOK = 0.01
+#: seconds for a process to end that was told or forced to, and for who has started it to notice
+_TERMINATION, _REAPED = 2.0, 0.05
 
 
 class EndWanted(Exception):
@@ -193,7 +196,7 @@ def keep_in_step(world: AsyncWorld, lead: str, agents: Collection[str] = ()) -> 
 def count_current_steps(world: AsyncWorld) -> None:
     """Let no simulator go past a time for which a step in progress may still trigger it.
 
-    mosaik looks at the steps that are planned, not at one that another process is just making. It then
+    Until 3.6, mosaik looks at the steps that are planned, not at one that another process is just making. It then
     takes a simulator that waits for the outcome to be done: it loses events, or fails ("cannot progress
     backwards").
     """
@@ -373,12 +376,11 @@ def explain(sid: str, error: BaseException, *, remote: bool) -> BaseException:
     in this process raised is taken out of them.
     """
     name, context = type(error).__name__, error.__context__
-    of_mosaik = type(error).__module__.startswith("mosaik.")
-    if not remote and of_mosaik:
+    if not remote:
         # mosaik takes a TypeError for one of JSON, a ConnectionError for one of its sockets
-        if name == "NonSerializableOutputsError" and isinstance(context, TypeError):
+        if isinstance(error, mosaiks.NonSerializableOutputsError) and isinstance(context, TypeError):
             return context
-        if name == "SimulationError" and isinstance(context, ConnectionError):
+        if isinstance(error, mosaiks.SimulationError) and isinstance(context, ConnectionError):
             return context
     if name == "RemoteException":
         said = getattr(error, "remote_msg", error)
@@ -387,11 +389,9 @@ def explain(sid: str, error: BaseException, *, remote: bool) -> BaseException:
         mended = SimulatorError(f"simulator {sid!r} raised {kind}: {said}{details}")
     elif name == "ConnectionClosedError" or (remote and isinstance(error, ConnectionError | EOFError)):
         mended = SimulatorError(f"simulator {sid!r} closed its connection: {error}")
-    elif name == "NonSerializableOutputsError" and of_mosaik:
+    elif isinstance(error, mosaiks.SimulationError):
+        # since 3.7 by classes of their own, all below this one
         mended = SimulatorError(str(error))
-    elif name == "SimulationError" and of_mosaik:
-        cause = error.args[1] if len(error.args) > 1 else None
-        mended = SimulatorError(str(error.args[0]) if cause is None else f"{error.args[0]} ({cause!r})")
     else:
         return error
     mended.__cause__ = error
@@ -475,9 +475,16 @@ def _take_processes(world: AsyncWorld) -> dict[str, Any]:
     taken = {}
     for sid, proxy in _remote(world):
         if proxy._process is not None:
-            taken[sid] = proxy._process[0]
-            proxy._process = taken[sid], False
+            taken[sid], _ = proxy._process
+            proxy._process = None
     return taken
+
+
+def _exit_status(process: Any) -> int | None:
+    """Return the exit status of a process that mosaik has started, ``None`` while it runs."""
+    # until 3.6 it is one of subprocess, then one of asyncio, which notices the end while its loop runs
+    status: int | None = process.poll() if hasattr(process, "poll") else process.returncode
+    return status
 
 
 async def _ended(
@@ -490,21 +497,22 @@ async def _ended(
     waited = 0.0
     for sid, process in processes.items():
         limit = limits.get(sid, _SHUTDOWN)
-        while process.poll() is None and waited < limit:
+        while _exit_status(process) is None and waited < limit:
             if wants_end():
                 return
             await asyncio.sleep(_LOOK)
             waited += _LOOK
-        if process.poll() is None:
+        status = _exit_status(process)
+        if status is None:
             warnings.warn(
                 f"simulator {sid!r} has not ended by itself within {limit:g} s after the episode: its process is "
                 "ended now, and what its finalize has not written by then is lost",
                 UserWarning,
                 stacklevel=2,
             )
-        elif process.returncode and not wants_end():
+        elif status and not wants_end():
             raise SimulatorError(
-                f"simulator {sid!r} ended with exit status {process.returncode} after the episode; did its finalize fail?"
+                f"simulator {sid!r} ended with exit status {status} after the episode; did its finalize fail?"
             )
 
 
@@ -536,16 +544,40 @@ async def shut_down(
                 process.terminate()
             except psutil.NoSuchProcess:
                 continue
-    _, stubborn = psutil.wait_procs(alive, timeout=2.0)
+    stubborn = await _ends(alive)
     for child in stubborn:
         child.kill()
-    psutil.wait_procs(stubborn, timeout=2.0)
+    await _ends(stubborn)
     leftovers = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
     for task in leftovers:
         task.cancel()
     await asyncio.gather(*leftovers, return_exceptions=True)
     if failure is not None and not hurried:
         raise failure
+
+
+async def _ends(children: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Wait until ``children`` have ended; return those that have not after some seconds.
+
+    Each is waited for by who has started it: since 3.7 that is asyncio, while its loop runs. It complains where somebody
+    else was first. For whom nobody waits, this does.
+    """
+    waited, left = 0.0, list(children)
+    while left and waited < _TERMINATION:
+        await asyncio.sleep(_LOOK)
+        waited += _LOOK
+        left = [child for child in left if child.is_running()]
+        if left and all(map(_is_zombie, left)):
+            await asyncio.sleep(_REAPED)
+            break
+    return list(psutil.wait_procs(left, timeout=0)[1])
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

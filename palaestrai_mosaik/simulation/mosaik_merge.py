@@ -1,4 +1,4 @@
-"""Taking a mosaik world that somebody else has built into another one; tested on 3.5 and 3.6.
+"""Taking a mosaik world that somebody else has built into another one; tested on 3.5, 3.6 and 3.7.
 
 mosaik knows no worlds of several parts. What this does leans on undocumented parts of it, as
 :mod:`.mosaik_internals` does.

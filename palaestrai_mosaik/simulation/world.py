@@ -81,6 +81,8 @@ class WorldBuilder:
         self.agents: list[str] = []
         #: whether some simulator has to be kept from running ahead
         self.lazy = False
+        #: for each environment, the inputs of the director
+        self.watched: list[Sequence[InputWire]] = []
         #: our own simulators
         self.shells: list[Shell] = []
         #: who decides when each simulator steps; none where it is mosaik's scheduler
@@ -128,7 +130,7 @@ class WorldBuilder:
         """Begin another episode of the same world."""
         assert isinstance(self.schedule, Schedule)
         self.episode = episode
-        guarded(self._prepare, "an environment or a muscle")
+        guarded(self._begin, "an environment or a muscle")
         for shell in self.shells:
             shell.begin()
         self.schedule.until = internals.FOREVER
@@ -143,7 +145,29 @@ class WorldBuilder:
 
     def _prepare(self) -> tuple[list[Any], list[Link]]:
         """Begin the episode in all objects of ours; return the agents' and director's links."""
-        episode, director = self.episode, self.episode.director
+        director = self.episode.director
+        self._begin_environments()
+        self.plans = plans_of(self.ports)
+        for problem in shared_actuators(
+            self.ports, [(repr(b.name), b.actuators.uids) for b in director.bodies]
+        ):
+            raise ContractError(problem[1])
+        sockets = Sockets(self.ports, self.plans)
+        links = [body.wire(sockets) for body in director.bodies]
+        self.watched, watching = self._director_wires()
+        self._begin_agents()
+        for e, plan in enumerate(self.plans):
+            for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
+                self.sids[e, uid] = new_sid(f"{e}-{self.ports[e].uid}", uid, self.sids.values())
+        return links, watching
+
+    def _begin(self) -> None:
+        """Begin an episode in all objects of ours, which are wired already."""
+        self._begin_environments()
+        self._begin_agents()
+
+    def _begin_environments(self) -> None:
+        episode = self.episode
         for port in self.ports:
             port.begin()
             port.domain.worker, port.domain.episode = episode.worker, episode.number
@@ -155,23 +179,13 @@ class WorldBuilder:
                 port.domain.rngs = [
                     episode.generator("environment", port.uid, first + k) for k in range(port.domain.batch)
                 ]
-        self.plans = plans_of(self.ports)
-        for problem in shared_actuators(
-            self.ports, [(repr(b.name), b.actuators.uids) for b in director.bodies]
-        ):
-            raise ContractError(problem[1])
-        links = []
-        sockets = Sockets(self.ports, self.plans)
-        for body in director.bodies:
-            links.append(body.wire(sockets))
+
+    def _begin_agents(self) -> None:
+        episode = self.episode
+        for body in episode.director.bodies:
             rng = partial(episode.generator, "agent", body.agent)
             body.begin(episode.worker, episode.number, rng)
-        wires, watching = self._director_wires()
-        director.begin(episode.worker, episode.number, wires)
-        for e, plan in enumerate(self.plans if not self.sids else ()):
-            for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
-                self.sids[e, uid] = new_sid(f"{e}-{self.ports[e].uid}", uid, self.sids.values())
-        return links, watching
+        episode.director.begin(episode.worker, episode.number, self.watched)
 
     def _director_wires(self) -> tuple[list[Sequence[InputWire]], list[Link]]:
         wires: list[Sequence[InputWire]] = []

@@ -2,7 +2,8 @@
 
 Counted are the calls of this package's functions between the return of an environment's
 ``step`` and the call of a muscle's ``propose_actions``, and the files that they are in.
-Not counted: mosaik and other libraries; what plays the user's part (the dummy environment
+Not counted: mosaik, what executes its schedule in its stead (``simulation/scheduler``), and other libraries;
+what plays the user's part (the dummy environment
 and agent) and what only that calls; comprehensions, which are no functions from Python
 3.12 on.
 
@@ -34,6 +35,7 @@ from palaestrai_mosaik.simulation.director import Director
 ROOT = str(Path(palaestrai_mosaik.__file__).parent) + "/"
 USERS = ("environment/dummy.py", "agent/library/dummy.py")
 CONDITIONS = "simulation/conditions.py"
+SCHEDULER = "simulation/scheduler/"
 #: comprehensions, and the transform that mosaik 3.5 calls for each value, and later releases do not
 NOT_COUNTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", internals._same.__name__)
 
@@ -64,7 +66,8 @@ class Way:
 
 def _file(frame: FrameType) -> str | None:
     name = frame.f_code.co_filename
-    return name.removeprefix(ROOT) if name.startswith(ROOT) else None
+    file = name.removeprefix(ROOT)
+    return file if name.startswith(ROOT) and not file.startswith(SCHEDULER) else None
 
 
 def _stack(frame: FrameType) -> Iterator[FrameType]:

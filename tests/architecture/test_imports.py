@@ -26,7 +26,7 @@ LEAVES = {"errors", "files", "importing", "types", "seeding"}
 #: package (or module) of the top level -> what it may import of the others. "" is
 #: ``palaestrai_mosaik/__init__.py``: everybody may import its version, and it knows where names are.
 ALLOWED: dict[str, set[str]] = {
-    "": {"environment", "rl", "scenario"},
+    "": {"environment", "rl", "scenario", "simulation"},
     "__main__": {"cli"},
     "errors": set(),
     "files": set(),
@@ -154,6 +154,18 @@ def graph_of(root: Path) -> dict[str, set[str]]:
         if one.ours not in {None, "", one.source}:
             others.add(str(one.ours))
     return graph
+
+
+def test_the_scheduler_knows_mosaik_and_nothing_else_of_this_package() -> None:
+    """It could be offered to mosaik as it is."""
+    files = sorted((ROOT / "simulation" / "scheduler").glob("*.py"))
+    assert len(files) > 4
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level < 2 and NAME not in (node.module or ""), f"{file}:{node.lineno}"
+            elif isinstance(node, ast.Import):
+                assert all(not alias.name.startswith(NAME) for alias in node.names), f"{file}:{node.lineno}"
 
 
 def test_imports_follow_the_rules() -> None:

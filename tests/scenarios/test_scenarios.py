@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.learning import digests
 
-from palaestrai_mosaik.experiment import loads
+from palaestrai_mosaik.experiment import RunDocument, loads
 from palaestrai_mosaik.run import execute, inspect
 from palaestrai_mosaik.store import Store
 
@@ -29,6 +31,14 @@ def shortened(text: str) -> str:
     return re.sub(r"\bepisodes: \d\d+", "episodes: 2", text)
 
 
+def by_mosaik(document: RunDocument) -> RunDocument:
+    """Return the document with mosaik's own scheduler in all phases."""
+    phases = (
+        replace(phase, simulation=replace(phase.simulation, scheduler="mosaik")) for phase in document.phases
+    )
+    return replace(document, phases=tuple(phases))
+
+
 def outside(store: Store, phase: str) -> float:
     """Return the share of states in which some bus is outside of 0.95 to 1.05."""
     states = store.environment_states("latest", phase=phase)
@@ -41,7 +51,7 @@ def test_there_are_scenarios():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_scenario_runs(name, tmp_path):
+def test_a_scenario_runs_alike_with_both_schedulers(name, tmp_path):
     if ".grid." in text_of(name):
         pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
     if ".sb3:" in text_of(name):
@@ -54,6 +64,9 @@ def test_a_scenario_runs(name, tmp_path):
         assert not result.warnings
         assert len(result.phases) == len(document.phases)
         assert all(phase.steps >= 10 for phase in result.phases)
+        direct = digests(store)
+        execute(by_mosaik(document), store=store)
+        assert digests(store) == direct
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("_year")])

@@ -151,10 +151,11 @@ def test_where_the_kernel_does_not_tell_a_process_of_ours_is_asked_for(monkeypat
 
 def test_the_first_that_is_trusted_is_taken_and_no_other(monkeypatch) -> None:
     async def story() -> list[bytes]:
-        taken: list[asyncio.StreamReader] = []
+        taken: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            taken.append(reader)
+            # since Python 3.13, a writer that nobody keeps closes its connection
+            taken.append((reader, writer))
 
         answers = iter([False, True, True])
         monkeypatch.setattr(peers, "is_trusted", lambda peer, here: next(answers))
@@ -172,7 +173,10 @@ def test_the_first_that_is_trusted_is_taken_and_no_other(monkeypatch) -> None:
         for writer in ends:
             writer.close()
         server.close()
-        return [await reader.read() for reader in taken]
+        words = [await reader.read() for reader, _ in taken]
+        for _, writer in taken:
+            writer.close()
+        return words
 
     assert asyncio.run(story()) == [b"simulator"]
 

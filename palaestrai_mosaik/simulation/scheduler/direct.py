@@ -13,9 +13,10 @@ import itertools
 import math
 import time as clock
 import warnings
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from inspect import isgeneratorfunction
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import FunctionType
 from typing import Any
 
@@ -33,6 +34,9 @@ _PLAIN = 1
 _TURN = 0.005
 #: outputs that a simulator keeps before those that nobody can ask for any more are dropped
 KEPT = 32
+
+#: of an input that waits
+_TIME = itemgetter(0)
 
 Inputs = dict[str, dict[str, dict[str, Any]]]
 
@@ -121,15 +125,17 @@ class Runner:
         self.ancestors: list[tuple[Runner, int]] = []
         #: makes its inputs for a time
         self.inputs: Callable[[int], Inputs]
-        #: mosaik's heap of inputs that have been sent to it: (time, number, source, entity, attribute, value)
+        #: inputs that have been sent to it, in order: (time, number, source, entity, attribute, value). This is
+        #: mosaik's heap; a sorted list is one, too.
         self.queue: list[Any] = origin.timed_input_buffer.input_queue
         self.request = origin.output_request
         #: by entity, the attributes that are asked for
         self.known = {eid: frozenset(attrs) for eid, attrs in self.request.items()}
-        #: what it sends: entity, attribute, and for each target its queue, delay, entity, attribute, transform
-        self.pushes: list[tuple[str, str, list[tuple[list[Any], int, str, str, Any]]]] = []
-        #: whom it triggers: entity, attribute, targets with the delays
-        self.triggers: list[tuple[str, str, list[tuple[Runner, Any]]]] = []
+        #: to whose queue it sends with which delay, and what: entity, attribute, name of the source, entity and
+        #: attribute of the target, transform
+        self.pushes: list[tuple[list[Any], int, list[tuple[str, str, str, str, str, Any]]]] = []
+        #: whom it triggers with which delay, and by what: any of these entities and attributes
+        self.triggers: list[tuple[Runner, Any, list[tuple[str, str]]]] = []
         #: its outputs by time, if others fetch them; the one that was written last, and its time
         self.cached = origin.outputs is not None
         self.outputs: dict[int, Any] = origin.outputs if self.cached else {}
@@ -197,20 +203,23 @@ class Schedule:
         origin, of = runner.origin, self._runner_of
         for ancestor, delays in origin.triggering_ancestors.items():
             runner.ancestors.append((of[ancestor.sid], min(delay.tiers[0] for delay in delays.durations)))
+        pushes: dict[tuple[Runner, int], list[Any]] = {}
         for (eid, attr), descriptions in origin.output_to_push.items():
-            targets = []
             for d in descriptions:
                 transform = d.transform if _changes(d.transform) else None
-                targets.append((of[d.dest_sim.sid].queue, d.delay.tiers[0], *d.dest_port, transform))
-            runner.pushes.append((eid, attr, targets))
-        for (eid, attr), triggered in origin.triggers.items():
-            runner.triggers.append((eid, attr, [(of[target.sid], delay) for target, delay in triggered]))
+                wire = (eid, attr, f"{origin.sid}.{eid}", *d.dest_port, transform)
+                pushes.setdefault((of[d.dest_sim.sid], d.delay.tiers[0]), []).append(wire)
+        runner.pushes = [(target.queue, delay, wires) for (target, delay), wires in pushes.items()]
+        triggers: dict[tuple[Runner, Any], list[tuple[str, str]]] = {}
+        for port, triggered in origin.triggers.items():
+            for target, delay in triggered:
+                triggers.setdefault((of[target.sid], delay), []).append(port)
+        runner.triggers = [(target, delay, ports) for (target, delay), ports in triggers.items()]
         runner.inputs = self._inputs_of(runner)
 
     def _inputs_of(self, runner: Runner) -> Callable[[int], Inputs]:
         """Return what makes the inputs of ``runner`` for a time, as mosaik's ``get_input_data`` does."""
         origin, queue, persistent = runner.origin, runner.queue, runner.origin.persistent_inputs
-        pop = heapq.heappop
         ports: dict[tuple[str, str], int] = {}
         pulls = []
         for (source, delay), descriptions in origin.pulled_inputs.items():
@@ -222,19 +231,21 @@ class Schedule:
             fetched_from = self._runner_of[source.sid]
             fetched_from.reach = max(fetched_from.reach, delay.tiers[0])
             pulls.append((fetched_from, delay.tiers[0], wires))
-        shape: dict[str, list[tuple[str, int]]] = {}
+        # the first attribute of each entity, and the others
+        firsts: list[tuple[str, str, int]] = []
+        others: list[tuple[str, str, int]] = []
+        entities: set[str] = set()
         for (eid, attr), port in ports.items():
-            shape.setdefault(eid, []).append((attr, port))
-        entities = list(shape.items())
+            (others if eid in entities else firsts).append((eid, attr, port))
+            entities.add(eid)
 
         def inputs(time: int) -> Inputs:
             if origin.inputs_from_set_data:
                 return self._inputs_with_set_data(runner, time)
             # mosaik passes the dictionaries of persistent inputs on, so that what is sent stays in them
             data: Inputs = dict(persistent)
-            while queue and queue[0][0] <= time:
-                _, _, full_id, eid, attr, value = pop(queue)
-                data.setdefault(eid, {}).setdefault(attr, {})[full_id] = value
+            if queue:
+                _take_due(queue, time, data)
             if not pulls:
                 return data
             fetched: list[dict[str, Any]] = [{} for _ in ports]
@@ -253,20 +264,20 @@ class Schedule:
                         value = transform(value)
                     fetched[port][full_id] = value
             if data:
-                for eid, attrs in entities:
-                    there = data.setdefault(eid, {})
-                    for attr, port in attrs:
-                        there.setdefault(attr, {}).update(fetched[port])
+                for (eid, attr), values in zip(ports, fetched, strict=True):
+                    data.setdefault(eid, {}).setdefault(attr, {}).update(values)
                 return data
-            return {eid: {attr: fetched[port] for attr, port in attrs} for eid, attrs in entities}
+            data = {eid: {attr: fetched[port]} for eid, attr, port in firsts}
+            for eid, attr, port in others:
+                data[eid][attr] = fetched[port]
+            return data
 
         def sent(time: int) -> Inputs:
             if origin.inputs_from_set_data:
                 return self._inputs_with_set_data(runner, time)
             data: Inputs = {}
-            while queue and queue[0][0] <= time:
-                _, _, full_id, eid, attr, value = pop(queue)
-                data.setdefault(eid, {}).setdefault(attr, {})[full_id] = value
+            if queue:
+                _take_due(queue, time, data)
             return data
 
         return inputs if pulls or persistent else sent
@@ -275,6 +286,8 @@ class Schedule:
         origin = runner.origin
         self._show(runner)
         data: Inputs = mosaik_scheduler.get_input_data(self.world, origin)
+        # what is left is a heap
+        runner.queue.sort()
         return data
 
     def _output_for(self, source: Runner, time: int) -> Mapping[str, Any]:
@@ -449,7 +462,7 @@ class Schedule:
 
     def _pass_on(self, runner: Runner, data: Any) -> None:
         """Keep, send and trigger what a simulator's outputs demand."""
-        sid, moment = runner.origin.sid, runner.moment
+        sid, moment, count = runner.origin.sid, runner.moment, self._count
         assert moment is not None
         written = versions.take_time(data, moment[0])
         if written == moment[0]:
@@ -465,17 +478,21 @@ class Schedule:
             if wanted is None or not wanted.issuperset(attributes):
                 runner.origin.check_outputs(data)
                 break
-        for eid, attr, targets in runner.pushes:
-            if eid in data and attr in data[eid]:
-                value = data[eid][attr]
-                for queue, delay, to_eid, to_attr, transform in targets:
-                    sent = value if transform is None else transform(value)
-                    place = written + delay, self._count()
-                    heapq.heappush(queue, (*place, f"{sid}.{eid}", to_eid, to_attr, sent))
-        for eid, attr, triggered in runner.triggers:
-            if eid in data and attr in data[eid]:
-                for target, delay in triggered:
+        for queue, delay, wires in runner.pushes:
+            place, sent = written + delay, []
+            for eid, attr, source, to_eid, to_attr, transform in wires:
+                if eid in data and attr in data[eid]:
+                    value = data[eid][attr]
+                    if transform is not None:
+                        value = transform(value)
+                    sent.append((place, count(), source, to_eid, to_attr, value))
+            following = bisect_right(queue, place, key=_TIME)
+            queue[following:following] = sent
+        for target, delay, ports in runner.triggers:
+            for eid, attr in ports:
+                if eid in data and attr in data[eid]:
                     self._plan(target, _after(out, delay))
+                    break
 
     def _keep(self, runner: Runner, written: int, data: Any) -> None:
         """Keep outputs for those who fetch them."""
@@ -515,9 +532,7 @@ class Schedule:
 
     def progress(self) -> float:
         """Return the mean progress of all simulators, in percent of the time, as mosaik counts it."""
-        until = self.until
-        times = [self._reached(runner) for runner in self.runners]
-        return sum(times) / len(times) * 100 / until
+        return mean_progress([self._reached(runner) for runner in self.runners], self.until)
 
     def _reached(self, runner: Runner) -> int:
         """Return the time before which ``runner`` has done all its work."""
@@ -584,9 +599,28 @@ def forget(outputs: dict[int, Any], oldest: int) -> None:
             least = time
 
 
+def mean_progress(times: Sequence[int], until: int) -> float:
+    """Return the mean of ``times`` in percent of ``until``; a world that ends at once makes no progress."""
+    return sum(times) / len(times) * 100 / until if until else 0.0
+
+
 def _copied(data: Any, levels: int) -> Any:
     """Return a copy of dictionaries in dictionaries, ``levels`` deep; what is below is shared."""
     return {key: _copied(value, levels - 1) for key, value in data.items()} if levels else data
+
+
+def _take_due(queue: list[Any], time: int, data: Inputs) -> None:
+    """Move the inputs up to a time from those that wait to ``data``."""
+    count = bisect_right(queue, time, key=_TIME)
+    for _, _, full_id, eid, attr, value in queue[:count]:
+        attributes = data.get(eid)
+        if attributes is None:
+            data[eid] = {attr: {full_id: value}}
+        elif attr in attributes:
+            attributes[attr][full_id] = value
+        else:
+            attributes[attr] = {full_id: value}
+    del queue[:count]
 
 
 def _after(moment: tuple[int, ...], delay: Any) -> tuple[int, ...]:

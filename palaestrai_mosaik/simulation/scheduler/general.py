@@ -19,7 +19,7 @@ from mosaik.exceptions import SimulationError
 from mosaik.tiered_time import TieredTime
 
 from . import versions
-from .direct import KEPT, accumulate, forget, local_simulator
+from .direct import KEPT, accumulate, forget, local_simulator, mean_progress
 from .order import NoOrder, ranks
 
 
@@ -212,7 +212,7 @@ class GeneralSchedule:
 
     def _tell_progress(self) -> None:
         times = [runner.progress.time.time for runner in self.runners]
-        self.world.sim_progress = sum(times) / len(times) * 100 / self.until
+        self.world.sim_progress = mean_progress(times, self.until)
         bar = self.world.tqdm
         if not bar.disable:
             bar.update(sum(min(self.until, time + 1) for time in times) // len(times) - bar.n)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import networkx
@@ -59,9 +60,8 @@ def _edges(runners: Sequence[Any]) -> Iterator[_Edge]:
             for delay in delays.durations:
                 yield _Edge(number[id(source)], here, delay.tiers, delay.cutoff)
         # mosaik keeps the least delays of data only
-        for triggered in runner.triggers.values():
-            for target, delay in triggered:
-                yield _Edge(here, number[id(target)], delay.tiers, delay.cutoff)
+        for target, delay in dict.fromkeys(chain.from_iterable(runner.triggers.values())):
+            yield _Edge(here, number[id(target)], delay.tiers, delay.cutoff)
 
 
 def _rank(

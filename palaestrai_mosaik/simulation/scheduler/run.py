@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -102,7 +102,7 @@ def _prepared(world: AsyncWorld, until: int, print_progress: bool | Literal["ind
             _debug.disable()
 
 
-def run_world(  # noqa: PLR0913 - mosaik's own arguments
+def run_world(  # noqa: PLR0913 (mosaik's own arguments)
     world: World | AsyncWorld,
     until: int,
     rt_factor: float | None = None,
@@ -151,9 +151,9 @@ def run_world(  # noqa: PLR0913 - mosaik's own arguments
             if isinstance(found, Schedule) and not found.asks:
                 _drive(found.run())
             else:
-                _loop_of(world).run_until_complete(found.run())
+                _run_in(_loop_of(world), found.run())
         else:
-            _loop_of(world).run_until_complete(_mosaik_run(inner, until, rt_factor, rt_strict, lazy_stepping))
+            _run_in(_loop_of(world), _mosaik_run(inner, until, rt_factor, rt_strict, lazy_stepping))
     if isinstance(world, World) and shutdown and not world._no_shutdown_in_run:
         world.shutdown()
 
@@ -166,6 +166,18 @@ def _drive(coroutine: Coroutine[Any, Any, None]) -> None:
         return
     coroutine.close()
     raise AssertionError("a schedule without requests awaits something")
+
+
+def _run_in(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end, or until Ctrl-C, which leaves nothing behind that still runs."""
+    task = loop.create_task(coroutine)
+    try:
+        loop.run_until_complete(task)
+    except BaseException:
+        if task.cancel():
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(task)
+        raise
 
 
 def _loop_of(world: World | AsyncWorld) -> asyncio.AbstractEventLoop:

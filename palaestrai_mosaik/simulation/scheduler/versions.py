@@ -33,10 +33,30 @@ def compile_world(world: Any) -> list[Any]:
     return found
 
 
+class NoBar:
+    """Stands in for a progress bar that is not shown (tqdm starts a thread even for those)."""
+
+    disable = True
+    n = 0
+
+    def update(self, n: float = 1) -> None:
+        """Show nothing."""
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+        """Show nothing."""
+
+    def close(self) -> None:
+        """Leave nothing."""
+
+
 def show_progress_bars(world: Any, until: int, shown: bool | Literal["individual"]) -> list[Any]:
     """Give an ``AsyncWorld`` and its simulators the progress bars that mosaik's code expects; return them."""
     found = runners(world)
-    if hasattr(world, "_init_progress_bars"):
+    if not shown:
+        world.tqdm = NoBar()
+        for runner in found:
+            runner.tqdm = NoBar()
+    elif hasattr(world, "_init_progress_bars"):
         world._init_progress_bars(until, shown)
     else:
         world.tqdm = tqdm(total=until, disable=not shown, unit="steps", colour="green")
