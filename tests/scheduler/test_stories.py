@@ -632,16 +632,22 @@ def test_initial_data_of_mosaik_hide_each_other():
 def test_an_output_that_is_written_again_comes_last():
     """A speaks of time 2 first, of 1 then, and of 2 again; mosaik takes what it wrote at its second step for newer.
 
-    t           0            1         2         3
-    A           p1 (2)       p2        p3        p4 (5)
-    B           (nothing)    p2        p3        p3
-    in mosaik   (nothing)    p2        p2        p3
+    t             0         1         2         3
+    A             p1 (2)    p2        p3        p4 (5)
+    B             i         p2        p3        p3
+    C             i         i         p2        p3        the same, a tick later; i is given for it, and B finds it
+    B in mosaik   nothing   p2        p2        p3        (without C)
     """
-    scenario = Scenario((Sim("A", emits=("p+2", "p", "p")), Sim("B")), (Link("A", "B", "p", "m"),))
-    right = ["0 m=None", "1 m=p2", "2 m=p3", "3 m=p3"]
+    scenario = Scenario(
+        (Sim("A", emits=("p+2", "p", "p")), Sim("B"), Sim("C")),
+        (Link("A", "B", "p", "m"), Link("A", "C", "p", "m", shift=1, initial="i")),
+    )
     for scheduler in (by_direct, by_general):
-        assert told(execute(scenario, scheduler), "B") == right
-    assert told(execute(scenario, mosaik_as_it_is), "B") == ["0 m=None", "1 m=p2", "2 m=p2", "3 m=p3"]
+        trace = execute(scenario, scheduler)
+        assert told(trace, "B") == ["0 m=i", "1 m=p2", "2 m=p3", "3 m=p3"]
+        assert told(trace, "C") == ["0 m=i", "1 m=i", "2 m=p2", "3 m=p3"]
+    its = told(execute(Scenario(scenario.sims[:2], scenario.links[:1]), mosaik_as_it_is), "B")
+    assert its == ["0 m=None", "1 m=p2", "2 m=p2", "3 m=p3"]
 
 
 def test_mosaik_waits_for_an_event_after_the_end():
