@@ -282,12 +282,12 @@ def by_general(world: mosaik.World, scenario: Scenario) -> None:
 class Apart(Adapter):
     """Stands for a simulator in another process: it takes its time to answer."""
 
-    def __init__(self, out: Any, chance: random.Random):
+    def __init__(self, out: Any, turns: Callable[[], int]):
         super().__init__(out)
-        self.chance = chance
+        self.turns = turns
 
     async def send(self, request: Any) -> Any:
-        for _ in range(self.chance.randrange(6)):
+        for _ in range(self.turns()):
             await asyncio.sleep(0)
         return await self._out.send(request)
 
@@ -299,10 +299,22 @@ def apart(run: Runner, seed: int) -> Runner:
     def run_apart(world: mosaik.World, scenario: Scenario) -> None:
         for runner in runners(world._async_world):
             if chance.random() < 0.6:
-                runner._proxy = Apart(runner._proxy, chance)
+                runner._proxy = Apart(runner._proxy, lambda: chance.randrange(6))
         run(world, scenario)
 
     return run_apart
+
+
+def slow(run: Runner, turns: dict[str, int]) -> Runner:
+    """Return a runner that runs worlds as ``run``, where some simulators take so many turns of the event loop."""
+
+    def run_slow(world: mosaik.World, scenario: Scenario) -> None:
+        for runner in runners(world._async_world):
+            if runner.sid in turns:
+                runner._proxy = Apart(runner._proxy, lambda sid=runner.sid: turns[sid])
+        run(world, scenario)
+
+    return run_slow
 
 
 #: what both end with where all simulators wait for each other, which mosaik does for ever

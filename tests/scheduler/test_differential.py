@@ -55,7 +55,7 @@ common = settings(
 fast = settings(common, max_examples=80)
 #: other worlds on each run
 slow = settings(
-    common, max_examples=1200, derandomize=False, phases=[Phase.explicit, Phase.generate, Phase.shrink]
+    common, max_examples=800, derandomize=False, phases=[Phase.explicit, Phase.generate, Phase.shrink]
 )
 
 
