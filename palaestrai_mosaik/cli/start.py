@@ -256,7 +256,7 @@ def _print_traceback(error: Exception, *, whole: bool) -> None:
 
 
 def _is_engine(filename: str) -> bool:
-    # compiled modules (an event loop, say) have frames whose files are not on this machine
+    # compiled modules have frames whose files are not on this machine
     path = Path(filename)
     return not path.is_absolute() or any(path.is_relative_to(folder) for folder in _ENGINE)
 

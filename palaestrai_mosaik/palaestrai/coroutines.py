@@ -1,4 +1,4 @@
-"""Runs coroutines of users' code from code that itself runs in an event loop."""
+"""Runs coroutines of users' code from code that may itself run in an event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Coroutines:
     """One event loop in a thread of its own, started with the first coroutine.
 
-    mosaik's loop waits meanwhile, so that nothing runs at once. What belongs to the loop (a
+    The world waits meanwhile, so that nothing runs at once. What belongs to the loop (a
     connection, say) may live from call to call.
     """
 

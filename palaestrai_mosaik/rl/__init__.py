@@ -1,4 +1,4 @@
-"""Run documents as environments of Gymnasium and PettingZoo; mosaik schedules inside.
+"""Run documents as environments of Gymnasium and PettingZoo, with a mosaik world inside.
 
 Needs the extra ``rl`` (or Gymnasium and PettingZoo alone): ``pip install palaestrai-mosaik[rl]``. Importing
 it registers ``palaestrai_mosaik/Run-v0`` with Gymnasium, which from version 1.0 on reads no entry points of

@@ -82,7 +82,7 @@ def _showing(player: Player) -> GymnasiumEnvironment | None:
 
 
 class RunEnv(Env[Any, Any], EzPickle):
-    """One agent of a phase of a run document is the caller's; mosaik schedules inside.
+    """One agent of a phase of a run document is the caller's; inside is a mosaik world.
 
     ``document``: a file, plain data, or a document that was read. ``agent``: whose part the caller takes
     (``None``: the only one, or the only one that has a brain). ``phase``: name or number (``None``: the

@@ -177,7 +177,7 @@ def reward_column(reward: str, names: Sequence[str], who: str) -> int | None:
 
 
 class Session:
-    """Runs the episodes of one phase, in which the caller decides for some agents; mosaik schedules.
+    """Runs the episodes of one phase, in which the caller decides for some agents.
 
     ``document``: a file, plain data, or a document that was read. ``phase``: its name or number (``None``:
     the first one). ``learners``: the agents that are the caller's (``None``: all). Their ``filters`` stay

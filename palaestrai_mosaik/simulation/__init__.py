@@ -3,6 +3,6 @@
 ``world`` builds the world (the only owner of ``mosaik.AsyncWorld``), ``bridge`` has our
 mosaik simulators, ``director`` says who acts when and when it ends, ``body`` is an agent
 in a world, ``ports`` the wiring between vectors, ``conditions`` the termination
-conditions, ``graph`` draws a world, and ``mosaik_internals`` holds everything that leans
-on undocumented parts of mosaik.
+conditions, ``graph`` draws a world, ``scheduler`` executes mosaik's schedule, and
+``mosaik_internals`` holds all else that leans on undocumented parts of mosaik.
 """

@@ -1,4 +1,4 @@
-"""Everything that leans on undocumented parts of mosaik; tested on 3.5, 3.6 and 3.7.
+"""What leans on undocumented parts of mosaik, beside the schedule (:mod:`.scheduler`); tested on 3.5, 3.6 and 3.7.
 
 mosaik has no way to end a run early, swallows the exception of a remote simulator, has
 no time-out for a simulator that hangs, may leave child processes behind, and takes whoever
