@@ -25,8 +25,9 @@ test: .venv/ready-test
 test-slow: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
 
-# with mosaik 3.7, which needs Python 3.12 or newer: what runs worlds
-NEWER := simulation scheduler environment scenario scenarios run rl simulators_ours
+# with mosaik 3.7, which needs Python 3.12 or newer: what runs worlds, and takes a few minutes
+NEWER := simulation scheduler environment scenario scenarios rl simulators_ours \
+    $(patsubst %,run/test_%.py,calling_order documents evaluation faults loading reproducible scalars)
 test-newer: .venv-newer/ready
 	$(THREADS) .venv-newer/bin/python -m pytest -q -n 2 $(wildcard $(NEWER:%=tests/%))
 

@@ -108,6 +108,7 @@ def test_what_no_environment_can_have_is_named_and_no_failure(
     first, second = capsys.readouterr().out.split("1 tests have run")
     assert "cannot run here: test_a.py::test_theirs: mosaik's own tests" in first
     assert "skipped everywhere: test_a.py::test_ours" in first
+    assert "skipped everywhere: test_a.py::test_theirs" not in first
     assert second.startswith(", 1 were skipped everywhere, 1 cannot run here")
     assert second.endswith("2 tests have run, 0 were skipped everywhere, 1 cannot run here\n")
 

@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -212,7 +213,10 @@ class Scalars:
         try:
             act(self._sinks[name])
         except Exception as error:  # of a program of others, which may raise anything
-            del self._sinks[name]
+            sink = self._sinks.pop(name)
+            # else what it could not write would be tried when it is collected as garbage, wherever that is
+            with suppress(Exception):
+                sink.close()
             self._warn(f"no more scalars to {name}: {type(error).__name__}: {error}")
 
     def _note(self, file: Path) -> None:

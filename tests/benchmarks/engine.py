@@ -130,7 +130,7 @@ class Last(Empty):
     def step(self, time, inputs, max_advance):
         if time < self.steps:
             return time + 1
-        internals.stop(self.world)
+        internals.stop(self.world, time)
         return None
 
 

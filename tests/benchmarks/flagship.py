@@ -254,7 +254,7 @@ class Last(Empty):
     def step(self, time, inputs, max_advance):
         if time + 1 < self.steps:
             return time + 1
-        internals.stop(self.world)
+        internals.stop(self.world, time)
         return None
 
 

@@ -24,7 +24,6 @@ of ticks are chosen such that a run takes about ``--seconds``.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import json
 import statistics
@@ -49,7 +48,7 @@ class Part(mosaik_api_v3.Simulator):
     """Steps, and gives the same number for each entity.
 
     ``step_size``: the distance of its own steps, none if 0. ``loop``: how often it answers within an instant
-    before it stays silent. ``next_event``: output is stamped that much later than the step.
+    before it stays silent. ``sleep``: seconds of a step.
     """
 
     #: (sid, time, inputs, max_advance) of every step, in order; ``None``: steps are counted only
@@ -60,7 +59,6 @@ class Part(mosaik_api_v3.Simulator):
         self.sid = sid
         self.step_size: int = params.get("step_size", 1)
         self.loop: int = params.get("loop", 0)
-        self.next_event: int = params.get("next_event", 0)
         self.sleep: float = params.get("sleep", 0.0)
         self.answered, self.time, self.entities = 0, -1, 0
         self.meta["type"] = params.get("kind", "time-based")
@@ -86,10 +84,7 @@ class Part(mosaik_api_v3.Simulator):
     def get_data(self, outputs: Any) -> Any:
         if self.loop and self.answered >= self.loop:
             return {}
-        data: dict[str, Any] = {eid: {"out": self.time} for eid in outputs}
-        if self.next_event:
-            data["time"] = self.time + self.next_event
-        return data
+        return {eid: {"out": self.time} for eid in outputs}
 
 
 @dataclass(frozen=True)
@@ -302,6 +297,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if "--serve" in sys.argv:
-        asyncio.run(mosaik_api_v3.run_as_client(Part(), *sys.argv[-1].split(":")))
+        sys.argv.remove("--serve")
+        sys.exit(mosaik_api_v3.start_simulation(Part(), configure_logging=False))
     else:
         main()

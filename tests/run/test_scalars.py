@@ -193,6 +193,7 @@ def test_json_lines_are_json(tmp_path: Path) -> None:
     assert [json.loads(line, parse_constant=pytest.fail)["value"] for line in lines] == [2.5, None, None]
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_sink_that_fails_ends_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalars, "INTERVAL", 0.0)
     # what is written to it finds the disk full

@@ -14,8 +14,10 @@ over 1,500 random worlds, in some orders each: step times, inputs and outputs ar
 connection is weak and no simulator changes its outputs in place; max_advance where, beyond that, none is shifted
 and stepping is lazy.
 
-Stated differences (:mod:`scheduler.test_stories` shows them): mosaik here never forgets an output, and ends where by
-itself it would wait for an event after the end; a TypeError of a simulator is not hidden.
+Stated differences (:mod:`scheduler.test_stories` shows each): mosaik here never forgets an output, what it writes
+again comes last, and initial data do not hide each other; it ends where by itself it would wait for an event after
+the end; where it gets stuck by itself, ours must say that the world came to a standstill; a TypeError of a simulator
+is not hidden. A KeyError of a transform, which mosaik swallows, is not drawn.
 
 After an error two things are left open: how many simulators are set up beside one that fails in its
 ``setup_done``, and the rest of mosaik's tasks, which go on until the event loop ends.
@@ -55,7 +57,7 @@ common = settings(
 fast = settings(common, max_examples=80)
 #: other worlds on each run
 slow = settings(
-    common, max_examples=1200, derandomize=False, phases=[Phase.explicit, Phase.generate, Phase.shrink]
+    common, max_examples=800, derandomize=False, phases=[Phase.explicit, Phase.generate, Phase.shrink]
 )
 
 

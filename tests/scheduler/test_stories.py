@@ -10,7 +10,8 @@ What is said of ``m``, ``e``, ``p`` and ``n``: :mod:`scheduler.worlds`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import mosaik
@@ -24,6 +25,7 @@ from scheduler.running import (
     by_mosaik_choosing,
     execute,
     first_name,
+    slow,
 )
 from scheduler.worlds import Link, Scenario, Sim
 
@@ -632,16 +634,23 @@ def test_initial_data_of_mosaik_hide_each_other():
 def test_an_output_that_is_written_again_comes_last():
     """A speaks of time 2 first, of 1 then, and of 2 again; mosaik takes what it wrote at its second step for newer.
 
-    t           0            1         2         3
-    A           p1 (2)       p2        p3        p4 (5)
-    B           (nothing)    p2        p3        p3
-    in mosaik   (nothing)    p2        p2        p3
+    t             0         1         2         3
+    A             p1 (2)    p2        p3        p4 (5)
+    B             i         p2        p3        p3
+    C             i         i         p2        p3        the same, a tick later; i is given for it, and B finds it
+    B in mosaik   nothing   p2        p2        p3        (without C)
     """
-    scenario = Scenario((Sim("A", emits=("p+2", "p", "p")), Sim("B")), (Link("A", "B", "p", "m"),))
-    right = ["0 m=None", "1 m=p2", "2 m=p3", "3 m=p3"]
-    for scheduler in (by_direct, by_general):
-        assert told(execute(scenario, scheduler), "B") == right
-    assert told(execute(scenario, mosaik_as_it_is), "B") == ["0 m=None", "1 m=p2", "2 m=p2", "3 m=p3"]
+    scenario = Scenario(
+        (Sim("A", emits=("p+2", "p", "p")), Sim("B"), Sim("C")),
+        (Link("A", "B", "p", "m"), Link("A", "C", "p", "m", shift=1, initial="i")),
+    )
+    for scheduler, soon in itertools.product((by_direct, by_general), (1, 32)):
+        with patch("scheduler.running.SOON", soon):
+            trace = execute(scenario, scheduler)
+        assert told(trace, "B") == ["0 m=i", "1 m=p2", "2 m=p3", "3 m=p3"]
+        assert told(trace, "C") == ["0 m=i", "1 m=i", "2 m=p2", "3 m=p3"]
+    its = told(execute(Scenario(scenario.sims[:2], scenario.links[:1]), mosaik_as_it_is), "B")
+    assert its == ["0 m=None", "1 m=p2", "2 m=p2", "3 m=p3"]
 
 
 def test_mosaik_waits_for_an_event_after_the_end():
@@ -661,6 +670,49 @@ def test_mosaik_waits_for_an_event_after_the_end():
     error = execute(scenario, mosaik_as_it_is).error
     assert error is not None
     assert error[0] == StuckError.__name__
+
+
+def test_a_standstill_is_an_error():
+    """A and D are a loop. E, in their group, gets values of A and what B, outside of it, makes of them.
+
+    t       0:0   0:1
+    A       n1    (waits for E: no simulator runs ahead of those that it feeds)
+            |  ^
+    D       n1-'
+    B       (waits for A to have done all of 0)
+    E       (waits for B)
+
+    mosaik waits for ever. Without lazy stepping A does not wait.
+    """
+    scenario = Scenario(
+        (
+            Sim("A", "hybrid", (None,), rounds=1, group=(1,)),
+            Sim("B"),
+            event_sim("D", group=(1,)),
+            Sim("E", group=(1,)),
+        ),
+        (
+            Link("A", "D", "n", "e"),
+            Link("D", "A", "n", "e", weak=True),
+            Link("A", "B", "p", "m"),
+            Link("A", "E", "p", "m"),
+            Link("B", "E", "p", "m"),
+        ),
+        until=1,
+    )
+    for scheduler in (by_direct, by_general):
+        trace = execute(scenario, scheduler)
+        assert trace.error == (
+            "SimulationError",
+            "the world came to a standstill, because simulators wait for each other: A (at time 0:1), E (at time 0:0), "
+            "B (at time 0)",
+        )
+    error = execute(scenario, mosaik_as_it_is).error
+    assert error is not None
+    assert error[0] == StuckError.__name__
+    for scheduler in (by_direct, by_general, mosaik_as_it_is):
+        trace = execute(replace(scenario, lazy=False), scheduler)
+        assert (trace.error, trace.order) == (None, ["A", "D", "A", "B", "E"])
 
 
 def test_an_exception_of_a_simulator_is_not_hidden():
@@ -755,3 +807,52 @@ def test_outputs_that_nobody_needs_are_forgotten(scenario, scheduler):
 
     assert execute(scenario[1], counting).error is None
     assert kept[0] < 20
+
+
+# -- the order of ours
+
+
+@pytest.mark.parametrize("scheduler", [by_direct, by_general])
+def test_simulators_that_nothing_orders_step_in_the_order_of_start(scheduler):
+    """B needs A, C needs nobody; B still comes before C."""
+    scenario = Scenario((Sim("A"), Sim("B"), Sim("C")), (Link("A", "B", "p", "m"),), until=2)
+    assert execute(scenario, scheduler).order == ["A", "B", "C", "A", "B", "C"]
+
+
+@pytest.mark.parametrize("turns", [{"A": 9, "B": 1}, {"A": 1, "B": 9}], ids=["A is slow", "B is slow"])
+def test_the_order_of_inputs_does_not_depend_on_who_answers_first(turns):
+    """Two simulators in other processes send an event to a third one."""
+    scenario = Scenario(
+        (Sim("A", "hybrid"), Sim("B", "hybrid"), event_sim("C")),
+        (Link("A", "C", "n", "e"), Link("B", "C", "n", "e")),
+        until=2,
+    )
+    trace = execute(scenario, slow(by_general, turns))
+    steps = [call.arguments for call in trace.of("C") if call.method == "step"]
+    assert [(time, list(inputs["0"]["e"])) for time, inputs, _ in steps] == [
+        (0, ["A.0", "B.0"]),
+        (1, ["A.0", "B.0"]),
+    ]
+
+
+def test_a_step_under_way_counts_for_how_far_ahead_one_may_look():
+    """A and D are in other processes. When D has answered at last, A makes its step of time 1.
+
+    t       0              1
+    A       n1            (under way)
+            |
+    B       n1
+            |
+    C       .             looks as far as 0: at 1, it may be triggered again
+            |
+    D       p1  (slow)
+    """
+    scenario = Scenario(
+        (Sim("A", "hybrid"), event_sim("B"), Sim("D"), Sim("C", "hybrid", (None,))),
+        (Link("A", "B", "n", "e"), Link("B", "C", "n", "e"), Link("D", "C", "p", "m")),
+        until=2,
+    )
+    trace = execute(scenario, slow(by_general, {"A": 30, "D": 45}))
+    begun = [f"{call.sid}@{call.arguments[0]}" for call in trace.calls if call.method == "step"]
+    assert begun[:4] == ["A@0", "D@0", "B@0", "C@0"]
+    assert told(trace, "C", ahead=True) == ["0 e=n1 m=p1 to 0", "1 e=n2 m=p2 to 2"]

@@ -62,8 +62,8 @@ class Sim(_Short):
     #: what its step asks of mosaik: "set_data A", "get_data A", "get_progress", "get_related_entities",
     #: "set_event 3"
     requests: tuple[str, ...] = ()
-    #: (method, its how manieth call, what goes wrong): an exception's name, or for step "now", "float", "none",
-    #: for get_data "past"
+    #: (method, number of the call, what goes wrong): the name of an exception, or "now", "float" or "none" for what
+    #: step returns, or "past" for the time of the outputs
     fault: tuple[str, int, str] | None = None
     api: str = "3.0"
     #: it always returns the same dict, changed in place

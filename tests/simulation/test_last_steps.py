@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -170,8 +169,6 @@ def test_a_finalize_that_fails_in_this_process_fails_the_run_and_the_others_fina
 
 def test_a_simulator_that_never_ends_by_itself_is_ended_with_a_warning(tmp_path, monkeypatch, caplog):
     """As mosaik does, after its time, which is not that of another simulator."""
-    # asyncio complains where somebody else was first to see the end of a process of its own (since mosaik 3.7)
-    monkeypatch.setattr("palaestrai_mosaik.run.runner.event_loop", asyncio.new_event_loop)
     expected = native(tmp_path / "native")
     into = folders(tmp_path / "ours")
     serving = described(into, ("free", "events"), free={"serves": 1000.0})
@@ -183,6 +180,7 @@ def test_a_simulator_that_never_ends_by_itself_is_ended_with_a_warning(tmp_path,
     assert [phase.episodes for phase in result.phases] == [2] and warned
     assert written(into["events"]) == [expected["events"]] * 2
     assert time.monotonic() - started < 60
+    # asyncio complains where somebody else was first to see the end of a process of its own (since mosaik 3.7)
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 

@@ -186,8 +186,6 @@ class Schedule:
         #: who may ask mosaik's code for outputs of others
         asking = {target.sid for origin in origins for target in origin.successors_to_wait_for}
         self._askers = [runner for runner in self.runners if runner.origin.sid in asking]
-        #: whether mosaik's objects must show what they would show with mosaik
-        self._exact = bool(asking)
         #: whether some simulator may ask mosaik for something
         self.asks = any(runner.asks for runner in self.runners)
         for runner in self.runners:
@@ -377,8 +375,6 @@ class Schedule:
                     await self._let_others()
             if len(moment) > _PLAIN and max(moment[1:]) >= limit:
                 raise versions.too_many_repetitions(runner.origin.sid, limit, TieredTime(*moment))
-            if self._exact:
-                self._show(runner)
             inputs, advance = runner.inputs(time), self._max_advance(runner)
             if runner.steps:
                 following = await self._asked_step(runner, inputs, advance)
@@ -394,8 +390,6 @@ class Schedule:
             elif runner.request:
                 self._pass_on(runner, runner.simulator.get_data(runner.request))
             runner.moment = None
-            if self._exact:
-                self._show(runner)
             if self.asks:
                 world.sim_progress = self.progress()
         for runner in self.runners:
