@@ -183,11 +183,15 @@ def test_the_database_of_a_peer_is_read_without_its_ids(tmp_path):
 
 def test_tables_of_the_other_benchmarks_are_read():
     engine = (
-        "steps/s of CPU time        median      min      max  of bare mosaik\n"
-        "bare mosaik, our loop       10000     9000    11000            1.00\n"
+        "steps/s of CPU time                  median      min      max  of bare mosaik  of bare loop\n"
+        "vanilla, store, scheduler: mosaik     10000     9000    11000            1.00          0.25\n"
     )
     (bound,) = limits.read_engine(engine)
-    assert (bound["name"], bound["median"], bound["min"]) == ("bare mosaik, our loop", 10000.0, 9000.0)
+    assert (bound["name"], bound["median"], bound["min"]) == (
+        "vanilla, store, scheduler: mosaik",
+        10000.0,
+        9000.0,
+    )
     solver = (
         "grid  buses fixed point/us newton/us runpp/us apart/pu\ncigre_mv  15  20.0  50.0  10000 1.0e-10  \n"
     )

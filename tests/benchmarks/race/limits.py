@@ -34,7 +34,7 @@ def read_engine(printed: str) -> list[dict[str, Any]]:
     """Read the table of ``engine.py``."""
     found = []
     for line in printed.splitlines()[1:]:
-        match = re.fullmatch(r"(.+?)\s+(\d+)\s+(\d+)\s+(\d+)\s+[\d.]+", line.strip())
+        match = re.fullmatch(r"(.+?)\s+(\d+)\s+(\d+)\s+(\d+)(?:\s+[\d.]+){2}", line.strip())
         if match:
             name, *values = match.groups()
             median, low, high = map(float, values)
