@@ -51,6 +51,7 @@ def phase(
     conditions: list[Any] | None = None,
     controller: str = "vanilla",
     bridge: str = "agents",
+    scheduler: str = "direct",
     **phase_config: Any,
 ) -> dict[str, Any]:
     """Return a phase."""
@@ -60,6 +61,7 @@ def phase(
         "simulation": {
             "name": controller,
             "bridge": bridge,
+            **({} if scheduler == "direct" else {"scheduler": scheduler}),
             "conditions": conditions if conditions is not None else [named(ENVIRONMENT_ENDS)],
         },
         "phase_config": {"mode": "train", "workers": 1, "episodes": 1, **phase_config},
