@@ -77,10 +77,9 @@ def test_a_link_that_the_user_has_named_is_followed(root: Path) -> None:
     assert (root.parent / "mine" / "a" / "b" / "x").read_text() == "x"
 
 
+@pytest.mark.parametrize("root", ["folders are held"], indirect=True)
 def test_a_folder_that_becomes_a_link_while_we_are_at_it_is_not_followed(root: Path) -> None:
-    """Whoever exchanges a folder after it was opened leads us nowhere else."""
-    if not files._HOLDS_FOLDERS:
-        pytest.skip("that needs folders that are held")
+    """Whoever exchanges a folder after it was opened leads us nowhere else, where folders can be held."""
     with files.writing(root / "inner" / "x") as file:
         file.write(b"x")
         (root / "inner").rename(root / "away")
