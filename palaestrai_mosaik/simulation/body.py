@@ -166,7 +166,7 @@ class Body(Incarnation):
         if alone is not None:
             (vector,) = inputs[alone.attribute].values()
             readings = np.asarray(vector, dtype=np.float64)[alone.take]
-            readings.flags.writeable = False
+            readings.setflags(write=False)
         else:
             readings = read(self.inputs, inputs, self.sensors.size)
         filters = self.filters

@@ -215,7 +215,9 @@ class ArraySpace(Space):
 
     def contains(self, value: Any) -> bool:
         kind = type(value)
-        if kind is float or kind is int or kind is np.float64:
+        if kind is int:
+            return self._low <= value <= self._high
+        if kind is float or kind is np.float64:
             return self._low <= value <= self._high and (not self._integral or value == int(value))
         array = self._array(value)
         if array is None:

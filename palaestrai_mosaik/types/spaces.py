@@ -35,6 +35,8 @@ __all__ = ["Box", "Discrete", "MultiBinary", "MultiDiscrete", "Space", "Tuple"]
 
 #: Beyond this, float64 does not tell neighbouring integers apart.
 LARGEST_INTEGER = 2**53
+#: Fewer values than this are drawn from a float64 (:meth:`Discrete.sample`).
+_FEW = 2**32
 
 
 class Box(ArraySpace):
@@ -173,8 +175,8 @@ class Discrete(ArraySpace):
 
     def sample(self, rng: np.random.Generator | None = None) -> int:
         """Return a random member; all are equally likely."""
-        rng = self._generator(rng)
-        if self.n < 2**32:
+        rng = rng or self.rng or self._generator(rng)
+        if self.n < _FEW:
             # a fifth of the time of rng.integers; the bias is below n * 2**-53
             return self.start + int(rng.random() * self.n)
         return self.start + int(rng.integers(self.n))
