@@ -254,7 +254,10 @@ class Body(Incarnation):
             observations=own[0],
             actions=own[1],
         )
-        if all(port.done for port in self.watched):
+        for watched in self.watched:
+            if not watched.done:
+                break
+        else:
             # for the objective; where something else ends the episode, nobody knows it yet
             terminated = any(port.terminated for port in self.ports)
             memory.mark_end(terminated=terminated, truncated=not terminated)
