@@ -269,7 +269,9 @@ class Director:
             raise ContractError(f"environment {port.uid!r} returned {what} that are no numbers: {values!r}")
         terminated, truncated = state.terminated, state.truncated
         if not (isinstance(terminated, _FLAG) and isinstance(truncated, _FLAG)):
-            what, flag = ("truncated", truncated) if isinstance(terminated, _FLAG) else ("terminated", terminated)
+            what, flag = (
+                ("truncated", truncated) if isinstance(terminated, _FLAG) else ("terminated", terminated)
+            )
             raise ContractError(f"environment {port.uid!r}: {what} must be True or False, not {flag!r}")
         vector[:n] = readings
         vector[n:-2] = rewards
