@@ -18,7 +18,7 @@ from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, c
 
 from .incarnation import Incarnation, check_statistics
 from .ports import EnvironmentPort
-from .wires import read
+from .wires import OutputWire, read
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -201,20 +201,26 @@ class Body(Incarnation):
         self.open, self.collected = True, None
         values: dict[str, Any] = {}
         for wire in self.outputs:
-            sent = setpoints if wire.whole else setpoints[wire.take]
             if wire.kind == "packet":
                 # the time makes sure that a set-point, which mosaik delivers again and
                 # again, is accepted once
+                sent = setpoints if wire.whole else setpoints[wire.take]
                 values[wire.attribute] = (time, self.order, wire.put, sent)
-            elif wire.kind == "vector":
-                vector = np.full(wire.size, np.nan)
-                vector[wire.put] = sent
-                values[wire.attribute] = vector
-            elif np.isnan(sent).any():
-                values[wire.attribute] = self.values[wire.attribute]
             else:
-                values[wire.attribute] = wire.unflatten(sent)
+                values[wire.attribute] = self._value_for(wire, setpoints)
         self.values = values
+
+    def _value_for(self, wire: OutputWire, setpoints: FloatVector) -> Any:
+        """Return what a simulator's attribute gets; without a new set-point, what it had."""
+        if wire.at is not None:
+            number = setpoints.item(wire.at)
+            return self.values[wire.attribute] if math.isnan(number) else wire.unflatten(number)
+        sent = setpoints[wire.take]
+        if wire.kind == "vector":
+            vector = np.full(wire.size, np.nan)
+            vector[wire.put] = sent
+            return vector
+        return self.values[wire.attribute] if np.isnan(sent).any() else wire.unflatten(sent)
 
     def _recorded(self, proposed: FloatVector) -> FloatVector:
         """Return what was in truth done, where that is known."""
