@@ -270,8 +270,14 @@ class Schedule:
                         value = transform(value)
                     fetched[port][full_id] = value
             if data:
-                for (eid, attr), values in zip(ports, fetched, strict=True):
-                    data.setdefault(eid, {}).setdefault(attr, {}).update(values)
+                for (eid, attr), port in ports.items():
+                    attributes = data.get(eid)
+                    if attributes is None:
+                        data[eid] = {attr: fetched[port]}
+                    elif attr in attributes:
+                        attributes[attr].update(fetched[port])
+                    else:
+                        attributes[attr] = fetched[port]
                 return data
             data = {eid: {attr: fetched[port]} for eid, attr, port in firsts}
             for eid, attr, port in others:
