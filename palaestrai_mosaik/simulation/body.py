@@ -18,7 +18,7 @@ from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, c
 
 from .incarnation import Incarnation, check_statistics
 from .ports import EnvironmentPort
-from .wires import read
+from .wires import OutputWire, read
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -166,7 +166,7 @@ class Body(Incarnation):
         if alone is not None:
             (vector,) = inputs[alone.attribute].values()
             readings = np.asarray(vector, dtype=np.float64)[alone.take]
-            readings.flags.writeable = False
+            readings.setflags(write=False)
         else:
             readings = read(self.inputs, inputs, self.sensors.size)
         filters = self.filters
@@ -201,20 +201,26 @@ class Body(Incarnation):
         self.open, self.collected = True, None
         values: dict[str, Any] = {}
         for wire in self.outputs:
-            sent = setpoints if wire.whole else setpoints[wire.take]
             if wire.kind == "packet":
                 # the time makes sure that a set-point, which mosaik delivers again and
                 # again, is accepted once
+                sent = setpoints if wire.whole else setpoints[wire.take]
                 values[wire.attribute] = (time, self.order, wire.put, sent)
-            elif wire.kind == "vector":
-                vector = np.full(wire.size, np.nan)
-                vector[wire.put] = sent
-                values[wire.attribute] = vector
-            elif np.isnan(sent).any():
-                values[wire.attribute] = self.values[wire.attribute]
             else:
-                values[wire.attribute] = wire.unflatten(sent)
+                values[wire.attribute] = self._value_for(wire, setpoints)
         self.values = values
+
+    def _value_for(self, wire: OutputWire, setpoints: FloatVector) -> Any:
+        """Return what a simulator's attribute gets; without a new set-point, what it had."""
+        if wire.at is not None:
+            number = setpoints.item(wire.at)
+            return self.values[wire.attribute] if math.isnan(number) else wire.unflatten(number)
+        sent = setpoints[wire.take]
+        if wire.kind == "vector":
+            vector = np.full(wire.size, np.nan)
+            vector[wire.put] = sent
+            return vector
+        return self.values[wire.attribute] if np.isnan(sent).any() else wire.unflatten(sent)
 
     def _recorded(self, proposed: FloatVector) -> FloatVector:
         """Return what was in truth done, where that is known."""
@@ -254,7 +260,10 @@ class Body(Incarnation):
             observations=own[0],
             actions=own[1],
         )
-        if all(port.done for port in self.watched):
+        for watched in self.watched:
+            if not watched.done:
+                break
+        else:
             # for the objective; where something else ends the episode, nobody knows it yet
             terminated = any(port.terminated for port in self.ports)
             memory.mark_end(terminated=terminated, truncated=not terminated)

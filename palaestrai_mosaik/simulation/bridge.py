@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import mosaik_api_v3
@@ -35,6 +36,9 @@ TURN = "@turn"
 CLOCK = "@clock"
 
 _T = TypeVar("_T")
+
+#: of a packet of set-points: when they were set, and the place of the agent in the document
+_TIME_AND_ORDER = itemgetter(0, 1)
 
 #: they would end the loop or a task instead of the run, or be taken for something else
 _MISLEADING = (SystemExit, GeneratorExit, StopIteration, asyncio.CancelledError)
@@ -157,13 +161,13 @@ class EnvironmentSimulator(Shell):
         if len(packets) > 1:
             # where agents share an actuator, the later set-point holds; at one time, that
             # of the agent that stands later in the document
-            packets.sort(key=lambda packet: packet[:2])
+            packets.sort(key=_TIME_AND_ORDER)
         for _, _, put, values in packets:
             if math.isnan(values.dot(values)):
                 values = np.where(np.isnan(values), held[put], values)
             held[put] = values
         # what an environment wrote here would be held as if an agent had set it
-        held.flags.writeable = False
+        held.setflags(write=False)
         self.setpoints = held
         return held
 
@@ -228,7 +232,7 @@ class BatchSimulator(Shell):
                     packets.append((packet[0], packet[1], self._places(eid, packet[2]), packet[3]))
         if len(packets) > 1:
             # as in an environment of one class
-            packets.sort(key=lambda packet: packet[:2])
+            packets.sort(key=_TIME_AND_ORDER)
         for _, _, put, values in packets:
             missing = np.isnan(values)
             if missing.any():

@@ -46,6 +46,8 @@ FloatVector = npt.NDArray[np.float64]
 
 AnyBody = Body | BatchBody
 
+_FLAG = (bool, np.bool_)
+
 #: the reason of an episode that the user ended
 INTERRUPTED = "interrupted"
 
@@ -262,20 +264,21 @@ class Director:
                 f"environment {port.uid!r} returned readings of shape {readings.shape} and rewards of shape "
                 f"{rewards.shape}; declared are {n} readings and {k} rewards"
             )
-        for what, values in (("readings", readings), ("rewards", rewards)):
-            if values.dtype.kind not in "fiub":
-                raise ContractError(
-                    f"environment {port.uid!r} returned {what} that are no numbers: {values!r}"
-                )
-        for what, flag in (("terminated", state.terminated), ("truncated", state.truncated)):
-            if not isinstance(flag, bool | np.bool_):
-                raise ContractError(f"environment {port.uid!r}: {what} must be True or False, not {flag!r}")
+        if readings.dtype.kind not in "fiub" or rewards.dtype.kind not in "fiub":
+            what, values = ("rewards", rewards) if readings.dtype.kind in "fiub" else ("readings", readings)
+            raise ContractError(f"environment {port.uid!r} returned {what} that are no numbers: {values!r}")
+        terminated, truncated = state.terminated, state.truncated
+        if not (isinstance(terminated, _FLAG) and isinstance(truncated, _FLAG)):
+            what, flag = (
+                ("truncated", truncated) if isinstance(terminated, _FLAG) else ("terminated", terminated)
+            )
+            raise ContractError(f"environment {port.uid!r}: {what} must be True or False, not {flag!r}")
         vector[:n] = readings
         vector[n:-2] = rewards
-        vector[-2] = state.terminated
-        vector[-1] = state.truncated
+        vector[-2] = terminated
+        vector[-1] = truncated
         # all agents see this one vector
-        vector.flags.writeable = False
+        vector.setflags(write=False)
         port.state = state
         return vector
 

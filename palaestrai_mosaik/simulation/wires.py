@@ -13,6 +13,7 @@ from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.environment.cosimulation import CoSimulation, CoSimulationPlan
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import ContractError, SpaceError
+from palaestrai_mosaik.types.spaces import Space
 
 from .ports import EnvironmentPort
 
@@ -36,13 +37,15 @@ class InputWire:
 
     ``attribute`` is the input's name at the receiving entity; ``take`` the places of the
     source vector (``None``: the source is one plain value, flattened by ``flatten``),
-    ``put`` the places in the receiver's vector.
+    ``put`` the places in the receiver's vector. With ``at``, the plain value is a single number,
+    which ``flatten`` returns, for this place.
     """
 
     attribute: str
     take: Places | None
     put: Places
     flatten: Any = None
+    at: int | None = None
     #: reading is no more than ``source[take]``: this wire fills the vector in its order
     alone: bool = False
 
@@ -53,7 +56,8 @@ class OutputWire:
 
     ``take`` are the places in the agent's set-point vector (``whole``: all). ``put``: their places in the
     environment's set-point vector, or in a vector attribute of length ``size``, or
-    (``None``) the attribute takes the plain value that ``unflatten`` makes.
+    (``None``) the attribute takes the plain value that ``unflatten`` makes. With ``at``, it makes it of the
+    number at this place of the set-point vector.
     """
 
     attribute: str
@@ -64,6 +68,7 @@ class OutputWire:
     size: int = 0
     unflatten: Any = None
     initial: Any = None
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,9 @@ def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], si
     for wire in wires:
         (value,) = inputs[wire.attribute].values()
         try:
-            if wire.take is None:
+            if wire.at is not None:
+                vector[wire.at] = wire.flatten(value)
+            elif wire.take is None:
                 vector[wire.put] = wire.flatten(value)
             else:
                 vector[wire.put] = np.asarray(value, dtype=np.float64)[wire.take]
@@ -120,7 +127,7 @@ def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], si
             raise ContractError(
                 f"what came from {wire.attribute!r} is no reading: {value!r} ({error})"
             ) from error
-    vector.flags.writeable = False
+    vector.setflags(write=False)
     return vector
 
 
@@ -146,7 +153,7 @@ def wire_sensors(
     sockets: Sockets, plugged: Sequence[EnvironmentPort], uids: Sequence[str]
 ) -> tuple[list[InputWire], list[Link]]:
     """Lay the wires from the sensors ``uids`` (full ids) of ``plugged`` to a vector in their order."""
-    groups: dict[tuple[int, str, str], tuple[list[int], list[int], Any]] = {}
+    groups: dict[tuple[int, str, str], tuple[list[int], list[int], Space | None]] = {}
     position = 0
     for uid in uids:
         e, port, i = sockets.find(plugged, uid, "sensors")
@@ -155,34 +162,32 @@ def wire_sensors(
         position += space.size
         plan = sockets.plans[e]
         if plan is None:
-            key, take, flatten = (e, port.entity, "state"), list(range(part.start, part.stop)), None
+            key, take = (e, port.entity, "state"), list(range(part.start, part.stop))
         else:
             sensor = plan.sensors[i]
             if sensor.index is None:
                 # a plain value has its own wire, whatever else comes from that attribute
-                groups[e, sensor.entity, sensor.attribute + "\0" + uid] = ([], put, space.flatten)
+                groups[e, sensor.entity, sensor.attribute + "\0" + uid] = ([], put, space)
                 continue
-            key, take, flatten = (e, sensor.entity, sensor.attribute), [sensor.index], None
-        taken, placed, _ = groups.setdefault(key, ([], [], flatten))
+            key, take = (e, sensor.entity, sensor.attribute), [sensor.index]
+        taken, placed, _ = groups.setdefault(key, ([], [], None))
         taken += take
         placed += put
     wires: list[InputWire] = []
     links: list[Link] = []
-    for (e, entity, attribute), (take, put, flatten) in groups.items():
+    for (e, entity, attribute), (take, put, plain) in groups.items():
         source = attribute.split("\0")[0]
         # with the index, because uids and entities may contain dots themselves
         target = ".".join(part for part in (f"{e}-{sockets.ports[e].uid}", entity, source) if part)
         if not take:
             target += f"#{len(wires)}"
-        wires.append(
-            InputWire(
-                target,
-                places(take) if take else None,
-                places(put),
-                flatten,
-                alone=bool(take) and put == list(range(position)),
-            )
-        )
+        if plain is None:
+            alone = put == list(range(position))
+            wires.append(InputWire(target, places(take), places(put), alone=alone))
+        elif plain.size == 1:
+            wires.append(InputWire(target, None, places(put), plain.to_number, at=put[0]))
+        else:
+            wires.append(InputWire(target, None, places(put), plain.flatten))
         links.append(Link(e, entity, source, target))
     return wires, links
 
@@ -210,7 +215,8 @@ def wire_actuators(
                     f"{port.uid}.{actuator.entity}.{actuator.attribute}",
                     actuator.information.value,
                 )
-                wires.append(OutputWire(name, places(take), False, None, "value", 0, space.unflatten, value))
+                made, at = (space.from_number, take[0]) if space.size == 1 else (space.unflatten, None)
+                wires.append(OutputWire(name, places(take), False, None, "value", 0, made, value, at))
                 links.append(Link(e, actuator.entity, name, actuator.attribute, value))
                 continue
             key, put, size = (e, actuator.entity, actuator.attribute), [actuator.index], actuator.size

@@ -69,7 +69,9 @@ class ActuatorInformation:
             raise ActionError(f"actuator {uid!r} has no space")
         self._space = space
         self.uid = uid
-        self.value = value
+        self._value: Any = None
+        if value is not None:
+            self.value = value
 
     @property
     def space(self) -> Space:

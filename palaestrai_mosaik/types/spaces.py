@@ -35,6 +35,8 @@ __all__ = ["Box", "Discrete", "MultiBinary", "MultiDiscrete", "Space", "Tuple"]
 
 #: Beyond this, float64 does not tell neighbouring integers apart.
 LARGEST_INTEGER = 2**53
+#: Fewer values than this are drawn from a float64 (:meth:`Discrete.sample`).
+_FEW = 2**32
 
 
 class Box(ArraySpace):
@@ -66,6 +68,7 @@ class Box(ArraySpace):
     _half_low: FloatVector
     _half_span: FloatVector
     _bounded: bool
+    _single_half_low: float
     _single_half_span: float
 
     def __init__(
@@ -105,7 +108,8 @@ class Box(ArraySpace):
         )
         self._set(
             _bounded=bool((self._has_low & self._has_high).all()),
-            # of a space of size 1, as a Python number, which is quicker
+            # of a space of size 1, as Python numbers, which are quicker
+            _single_half_low=self._low / 2,
             _single_half_span=float(self._half_span[0]),
         )
 
@@ -115,16 +119,16 @@ class Box(ArraySpace):
         As in Gymnasium: uniform between two bounds, exponential (scale 1) away from a
         single bound, standard normal without bounds; integers are uniform.
         """
-        rng = self._generator(rng)
+        rng = rng or self.rng or self._generator(rng)
         if self._integral:
             places: Any = rng.integers(
                 self.flat_low.astype(np.int64), self.flat_high.astype(np.int64), endpoint=True
             )
         elif self._bounded:
             if self.shape == ():
-                number = (self._low / 2 + self._single_half_span * rng.random()) * 2
+                number = (self._single_half_low + self._single_half_span * rng.random()) * 2
                 number = min(max(number, self._low), self._high)
-                return number if self.dtype == np.float64 else float(self.dtype.type(number))
+                return number if self._plain else float(self.dtype.type(number))
             places = (self._half_low + self._half_span * rng.random(self.size)) * 2
         else:
             places = self._sample_unbounded(rng)
@@ -173,14 +177,16 @@ class Discrete(ArraySpace):
 
     def sample(self, rng: np.random.Generator | None = None) -> int:
         """Return a random member; all are equally likely."""
-        rng = self._generator(rng)
-        if self.n < 2**32:
+        rng = rng or self.rng or self._generator(rng)
+        if self.n < _FEW:
             # a fifth of the time of rng.integers; the bias is below n * 2**-53
             return self.start + int(rng.random() * self.n)
         return self.start + int(rng.integers(self.n))
 
     def unflatten(self, vector: npt.ArrayLike) -> int:
-        number = self._flat_vector(vector)[0]
+        return self.from_number(float(self._flat_vector(vector)[0]))
+
+    def from_number(self, number: float) -> int:
         if not number.is_integer():
             raise SpaceError(f"{number} is not a whole number, for {self}")
         return int(number)

@@ -7,7 +7,6 @@ An agent that works on vectors pays for no object at all; one that works on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
@@ -143,16 +142,18 @@ class ActuatorSetpoints(_Channels[ActuatorInformation]):
     _objects: list[ActuatorInformation] | None = None
 
     def _all(self) -> list[ActuatorInformation]:
-        layout = self._layout
-        values: Sequence[Any] = [None] * len(layout.uids)
-        if self.vector is not None:
+        layout, vector = self._layout, self.vector
+        channels = zip(layout.spaces, layout.uids, strict=True)
+        if vector is None:
+            self._objects = [ActuatorInformation(None, space, uid) for space, uid in channels]
+        else:
             values = [
-                None if np.isnan(self.vector[part]).any() else space.unflatten(self.vector[part])
+                None if np.isnan(vector[part]).any() else space.unflatten(vector[part])
                 for space, part in zip(layout.spaces, layout.slices, strict=True)
             ]
-        self._objects = [
-            ActuatorInformation(*one) for one in zip(values, layout.spaces, layout.uids, strict=True)
-        ]
+            self._objects = [
+                ActuatorInformation(value, *channel) for value, channel in zip(values, channels, strict=True)
+            ]
         return self._objects
 
 
@@ -176,10 +177,13 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
             return vector
         objects: Any = actions._objects or ()
         if layout.scalar and objects:
-            values = [a.value for a in objects]
+            values = [a._value for a in objects]
             # None becomes NaN in a float array; what is not a plain number goes the long way
-            with suppress(TypeError, ValueError):
+            try:
                 vector = np.array(values, dtype=np.float64)
+            except (TypeError, ValueError):
+                pass
+            else:
                 if vector.shape == (layout.size,):
                     return vector
     else:

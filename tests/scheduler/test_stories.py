@@ -10,11 +10,15 @@ What is said of ``m``, ``e``, ``p`` and ``n``: :mod:`scheduler.worlds`.
 
 from __future__ import annotations
 
+import gc
 import itertools
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import ClassVar
 from unittest.mock import patch
 
 import mosaik
+import mosaik_api_v3
 import pytest
 from scheduler.running import (
     StuckError,
@@ -856,3 +860,57 @@ def test_a_step_under_way_counts_for_how_far_ahead_one_may_look():
     begun = [f"{call.sid}@{call.arguments[0]}" for call in trace.calls if call.method == "step"]
     assert begun[:4] == ["A@0", "D@0", "B@0", "C@0"]
     assert told(trace, "C", ahead=True) == ["0 e=n1 m=p1 to 0", "1 e=n2 m=p2 to 2"]
+
+
+class Wide(mosaik_api_v3.Simulator):
+    """As many entities as it is asked for; notes whether Python collects garbage while it steps."""
+
+    collecting: ClassVar[list[bool]] = []
+
+    def __init__(self) -> None:
+        super().__init__(
+            {"type": "time-based", "models": {"E": {"public": True, "params": [], "attrs": ["a", "b"]}}}
+        )
+
+    def create(self, num, model):
+        return [{"eid": f"e{i}", "type": model} for i in range(num)]
+
+    def step(self, time, inputs, max_advance):
+        self.collecting.append(gc.isenabled())
+        return time + 1
+
+    def get_data(self, outputs):
+        return {eid: dict.fromkeys(attrs, 1.0) for eid, attrs in outputs.items()}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fails", [False, True])
+def test_garbage_is_not_looked_for_while_many_inputs_are_collected(enabled, fails):
+    """No dictionary of them is garbage yet. Afterwards all is as it was, whatever happens."""
+    seen = []
+
+    def transform(value):
+        seen.append(gc.isenabled())
+        if fails and len(seen) > 300:
+            raise ValueError("no such value")
+        return value
+
+    Wide.collecting.clear()
+    world = mosaik.World(
+        {"Wide": {"python": f"{__name__}:Wide"}}, skip_greetings=True, configure_logging=False
+    )
+    (source,) = world.start("Wide").E.create(1)
+    for each in world.start("Wide").E.create(300):
+        world.connect(source, each, ("a", "b"), transform=transform)
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pytest.raises(ValueError, match="no such value") if fails else nullcontext():
+            run_world(world, 3, print_progress=False)
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if before else gc.disable)()
+        if not world.loop.is_closed():
+            world.shutdown()
+    assert set(seen) == {False}
+    assert set(Wide.collecting) == {enabled}

@@ -214,6 +214,48 @@ def test_flat_form_of_a_nested_tuple():
     assert pair.dtype == np.int64
 
 
+ONE_NUMBER = [
+    Box(-5, 5, ()),
+    Box(-5, 5, (), np.float32),
+    Box(-5, 5, (), np.float16),
+    Box(-5, 5, (1, 1), np.float32),
+    Box(-5, 5, (), np.int32),
+    Discrete(5),
+    MultiDiscrete([5]),
+    MultiBinary(1),
+    Tuple(Box(-5, 5, (1,))),
+]
+
+
+@pytest.mark.parametrize("space", ONE_NUMBER, ids=str)
+@pytest.mark.parametrize("number", [0.0, 1.0, -0.0, 0.1, 1e300, float("nan"), INF])
+def test_one_number_is_a_flat_form_of_length_one(space, number):
+    def either(call):
+        try:
+            with np.errstate(over="ignore"):
+                value = call()
+        except SpaceError as error:
+            return str(error)
+        return type(value), repr(value)
+
+    assert either(lambda: space.from_number(number)) == either(lambda: space.unflatten([number]))
+
+
+@pytest.mark.parametrize("space", ONE_NUMBER, ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [1, 0.1, True, "1", None, [1.0], ([1.0],), np.float32(0.1), np.float64(0.1), np.array([[1]]), [1, 2]],
+)
+def test_the_one_number_of_a_value(space, value):
+    def either(call):
+        try:
+            return call()
+        except SpaceError as error:
+            return str(error)
+
+    assert either(lambda: space.to_number(value)) == either(lambda: float(space.flatten(value)[0]))
+
+
 def test_unflatten_gives_the_type_of_the_space():
     assert type(Box(0, 1, ()).unflatten([0.5])) is float
     assert type(Box(0, 9, (), np.int32).unflatten([3.0])) is int

@@ -8,6 +8,7 @@ what mosaik has worked out of the connections (``SimRunner``), and keeps its sta
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import itertools
 import math
@@ -18,7 +19,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from inspect import isgeneratorfunction
 from operator import attrgetter, itemgetter
 from types import FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from mosaik import scheduler as mosaik_scheduler
 from mosaik.adapters import V2ToV1Adapter, V3ToV2Adapter
@@ -35,10 +36,14 @@ _TURN = 0.005
 #: outputs that a simulator keeps before those that nobody can ask for any more are dropped
 KEPT = 32
 
+#: from so many inputs or messages of a simulator on, Python does not look for garbage while they are collected
+_MANY = 256
 #: of an input that waits
 _TIME = itemgetter(0)
 
 Inputs = dict[str, dict[str, dict[str, Any]]]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def _same(value: Any) -> Any:
@@ -89,6 +94,7 @@ class Runner:
         "must_step",
         "origin",
         "outputs",
+        "passes_on",
         "pending",
         "pushes",
         "queue",
@@ -123,6 +129,8 @@ class Runner:
         self.ancestors: list[tuple[Runner, int]] = []
         #: makes its inputs for a time
         self.inputs: Callable[[int], Inputs]
+        #: takes its outputs
+        self.passes_on: Callable[[Runner, Any], None]
         #: inputs that have been sent to it, in order: (time, number, source, entity, attribute, value). This is
         #: mosaik's heap; a sorted list is one, too.
         self.queue: list[Any] = origin.timed_input_buffer.input_queue
@@ -212,6 +220,8 @@ class Schedule:
                 triggers.setdefault((of[target.sid], delay), []).append(port)
         runner.triggers = [(target, delay, ports) for (target, delay), ports in triggers.items()]
         runner.inputs = self._inputs_of(runner)
+        messages = sum(len(wires) for _, _, wires in runner.pushes)
+        runner.passes_on = self._pass_on if messages < _MANY else _without_collector(self._pass_on)
 
     def _inputs_of(self, runner: Runner) -> Callable[[int], Inputs]:
         """Return what makes the inputs of ``runner`` for a time, as mosaik's ``get_input_data`` does."""
@@ -260,8 +270,14 @@ class Schedule:
                         value = transform(value)
                     fetched[port][full_id] = value
             if data:
-                for (eid, attr), values in zip(ports, fetched, strict=True):
-                    data.setdefault(eid, {}).setdefault(attr, {}).update(values)
+                for (eid, attr), port in ports.items():
+                    attributes = data.get(eid)
+                    if attributes is None:
+                        data[eid] = {attr: fetched[port]}
+                    elif attr in attributes:
+                        attributes[attr].update(fetched[port])
+                    else:
+                        attributes[attr] = fetched[port]
                 return data
             data = {eid: {attr: fetched[port]} for eid, attr, port in firsts}
             for eid, attr, port in others:
@@ -276,7 +292,8 @@ class Schedule:
                 _take_due(queue, time, data)
             return data
 
-        return inputs if pulls or persistent else sent
+        made = inputs if pulls or persistent else sent
+        return made if len(ports) < _MANY else _without_collector(made)
 
     def _inputs_with_set_data(self, runner: Runner, time: int) -> Inputs:
         origin = runner.origin
@@ -384,9 +401,9 @@ class Schedule:
             self._plan_following(runner, following)
             if runner.gives:
                 self._show(runner)
-                self._pass_on(runner, await _answered(runner.simulator.get_data(runner.request)))
+                runner.passes_on(runner, await _answered(runner.simulator.get_data(runner.request)))
             elif runner.request:
-                self._pass_on(runner, runner.simulator.get_data(runner.request))
+                runner.passes_on(runner, runner.simulator.get_data(runner.request))
             runner.moment = None
             if self.asks:
                 world.sim_progress = self.progress()
@@ -473,8 +490,9 @@ class Schedule:
         for queue, delay, wires in runner.pushes:
             place, sent = written + delay, []
             for eid, attr, source, to_eid, to_attr, transform in wires:
-                if eid in data and attr in data[eid]:
-                    value = data[eid][attr]
+                attributes = data.get(eid)
+                if attributes is not None and attr in attributes:
+                    value = attributes[attr]
                     if transform is not None:
                         value = transform(value)
                     sent.append((place, count(), source, to_eid, to_attr, value))
@@ -594,6 +612,24 @@ def forget(outputs: dict[int, Any], oldest: int) -> None:
 def mean_progress(times: Sequence[int], until: int) -> float:
     """Return the mean of ``times`` in percent of ``until``; a world that ends at once makes no progress."""
     return sum(times) / len(times) * 100 / until if until else 0.0
+
+
+def _without_collector(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return ``call``, during which Python does not look for garbage.
+
+    It would do so after every 700 new dictionaries or tuples, none of which is garbage yet.
+    """
+
+    def without(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if not gc.isenabled():
+            return call(*args, **kwargs)
+        gc.disable()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            gc.enable()
+
+    return without
 
 
 def _copied(data: Any, levels: int) -> Any:
