@@ -15,7 +15,7 @@ import math
 import time as clock
 import warnings
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from inspect import isgeneratorfunction
 from operator import attrgetter, itemgetter
 from types import FunctionType
@@ -270,14 +270,7 @@ class Schedule:
                         value = transform(value)
                     fetched[port][full_id] = value
             if data:
-                for (eid, attr), port in ports.items():
-                    attributes = data.get(eid)
-                    if attributes is None:
-                        data[eid] = {attr: fetched[port]}
-                    elif attr in attributes:
-                        attributes[attr].update(fetched[port])
-                    else:
-                        attributes[attr] = fetched[port]
+                _add(ports, fetched, data)
                 return data
             data = {eid: {attr: fetched[port]} for eid, attr, port in firsts}
             for eid, attr, port in others:
@@ -649,6 +642,18 @@ def _take_due(queue: list[Any], time: int, data: Inputs) -> None:
         else:
             attributes[attr] = {full_id: value}
     del queue[:count]
+
+
+def _add(ports: Iterable[tuple[str, str]], fetched: Sequence[dict[str, Any]], data: Inputs) -> None:
+    """Add what was fetched, for each entity and attribute, to the inputs that were sent."""
+    for (eid, attr), values in zip(ports, fetched, strict=True):
+        attributes = data.get(eid)
+        if attributes is None:
+            data[eid] = {attr: values}
+        elif attr in attributes:
+            attributes[attr].update(values)
+        else:
+            attributes[attr] = values
 
 
 def _after(moment: tuple[int, ...], delay: Any) -> tuple[int, ...]:
