@@ -55,8 +55,8 @@ def test_two_executions_give_the_same_trajectories(tmp_path, controller):
 
 def test_both_bridges_give_the_same_trajectories(tmp_path):
     found = [
-        digests(tmp_path, document(phase(**TWO_WORLDS, bridge=bridge, episodes=2)), bridge)
-        for bridge in ("agents", "per_agent")
+        digests(tmp_path, document(phase(**TWO_WORLDS, scheduler=scheduler, episodes=2)), scheduler)
+        for scheduler in ("direct", "mosaik")
     ]
     assert found[0] == found[1]
 
@@ -184,10 +184,10 @@ class InterruptAt(Progress):
             self.interrupt.request()
 
 
-@pytest.mark.parametrize("bridge", ["agents", "per_agent"])
-def test_an_interruption_ends_the_run_and_keeps_what_was_recorded(tmp_path, bridge):
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
+def test_an_interruption_ends_the_run_and_keeps_what_was_recorded(tmp_path, scheduler):
     interrupt = Interrupt()
-    doc = document(phase([environment(max_iter=50)], episodes=10, bridge=bridge))
+    doc = document(phase([environment(max_iter=50)], episodes=10, scheduler=scheduler))
     with Store(tmp_path) as store:
         with pytest.raises(RunInterrupted):
             execute(doc, store=store, interrupt=interrupt, progress=InterruptAt(interrupt, 75))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from support.engine import Adder, Counter, Total, make_director, run_episodes
 
-BRIDGES = ["agents", "per_agent"]
+SCHEDULERS = ["direct", "mosaik"]
 
 VANILLA_ONE = """
     t          0              1              2              3
@@ -134,13 +134,13 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize("bridge", BRIDGES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("story", STORIES)
-def test_story(story, bridge):
+def test_story(story, scheduler):
     build, taking_turns, expected = STORIES[story]
     log: list[str] = []
     director = build(log, taking_turns)
-    run_episodes(director, bridge=bridge)
+    run_episodes(director, scheduler=scheduler)
     position = 0
     for tick in expected:
         happened = log[position : position + len(tick)]
@@ -148,7 +148,7 @@ def test_story(story, bridge):
         steps = sum(event.split()[1] in ("resets", "steps") for event in tick)
         assert sorted(happened[:steps]) == sorted(tick[:steps])
         # With one simulator per agent, mosaik lets agents of one tick act in either order.
-        order = sorted if bridge == "per_agent" else list
+        order = sorted if scheduler == "mosaik" else list
         assert order(happened[steps:]) == order(tick[steps:])
     assert log[position:] == []
 
@@ -157,9 +157,9 @@ def test_story(story, bridge):
 def test_both_bridges_record_the_same(story):
     build, taking_turns, _ = STORIES[story]
     recorded = []
-    for bridge in BRIDGES:
+    for scheduler in SCHEDULERS:
         director = build([], taking_turns)
-        run_episodes(director, episodes=2, bridge=bridge)
+        run_episodes(director, episodes=2, scheduler=scheduler)
         # without the wall-clock time
         rows = [[repr(row[:10] + row[11:]) for row in body.stream.rows] for body in director.bodies]
         states = [[repr(row) for row in port.stream.rows] for port in director.ports]

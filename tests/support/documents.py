@@ -50,7 +50,7 @@ def phase(
     agents: list[Any] | None = None,
     conditions: list[Any] | None = None,
     controller: str = "vanilla",
-    bridge: str = "agents",
+    scheduler: str = "direct",
     **phase_config: Any,
 ) -> dict[str, Any]:
     """Return a phase."""
@@ -59,7 +59,7 @@ def phase(
         "agents": agents if agents is not None else [agent("a"), agent("b", 5)],
         "simulation": {
             "name": controller,
-            "bridge": bridge,
+            "scheduler": scheduler,
             "conditions": conditions if conditions is not None else [named(ENVIRONMENT_ENDS)],
         },
         "phase_config": {"mode": "train", "workers": 1, "episodes": 1, **phase_config},
