@@ -379,4 +379,4 @@ def test_the_drawn_world_has_all_its_simulators() -> None:
         "director": "the agents' director",
         "agent-0": "agent 'a', palaestrai_mosaik.agent.library.dummy:DummyMuscle",
     }
-    assert ("Tank-0.e", "agents.a") in graph.edges()
+    assert ("Tank-0.e", "agent-0.a") in graph.edges()
