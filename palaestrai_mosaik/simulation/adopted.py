@@ -13,10 +13,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
 from functools import partial
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -31,6 +28,7 @@ from . import mosaik_merge as merging
 from .body import Body
 from .bridge import ordinary
 from .director import AnyBody
+from .loops import in_thread
 from .ports import EnvironmentPort
 from .starters import new_sid
 from .wires import Link
@@ -188,17 +186,7 @@ async def _in_thread(call: Callable[[], Any], made: Iterable[AsyncWorld]) -> Any
     mosaik.World drives an event loop, which the thread of a running one must not. Nobody waits for
     a thread that hangs, with the worlds that it has ``made``: it ends with the process.
     """
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    context = copy_context()
-
-    def work() -> None:
-        try:
-            future.set_result(context.run(call))
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=work, name="instance function", daemon=True).start()
+    _, future = in_thread(call, "instance function", daemon=True)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from .body import Body
 from .director import AnyBody, Director
 from .embody import embody
 from .episode import Episode
+from .loops import complete
 from .ports import EnvironmentPort
 from .world import WorldBuilder
 
@@ -68,7 +70,8 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
         bodies = [body for agent in spec.agents for body in _bodies(agent, ports)]
         director = Director(ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns")
         episode = Episode(director, 0, 0, document.seed, (spec.name,))
-        graph = asyncio.run(_build(episode, spec))
+        with closing(asyncio.new_event_loop()) as loop:
+            graph = complete(loop, _build(episode, spec))
     finally:
         for port in ports:
             port.domain.shutdown()

@@ -29,17 +29,7 @@ def away(call: Callable[[], T], loop: asyncio.AbstractEventLoop) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return call()
-    future: Future[T] = Future()
-    context = copy_context()
-
-    def work() -> None:
-        try:
-            future.set_result(context.run(call))
-        except BaseException as error:
-            future.set_exception(error)
-
-    thread = Thread(target=work, name="palaestrai-mosaik")
-    thread.start()
+    thread, future = in_thread(call, "palaestrai-mosaik")
     try:
         return future.result()
     except KeyboardInterrupt:
@@ -49,6 +39,23 @@ def away(call: Callable[[], T], loop: asyncio.AbstractEventLoop) -> T:
         raise
     finally:
         thread.join()
+
+
+def in_thread(call: Callable[[], T], name: str, *, daemon: bool = False) -> tuple[Thread, Future[T]]:
+    """Call it in a thread of its own, with the variables of this context; return the thread and what comes of it."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            future.set_result(context.run(call))
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = Thread(target=work, name=name, daemon=daemon)
+    thread.start()
+    return thread, future
 
 
 def clean_up(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:

@@ -26,6 +26,7 @@ from palaestrai_mosaik.errors import SimulationError, SimulatorError
 
 from . import peers
 from .scheduler import GeneralSchedule, end_after, versions
+from .scheduler.versions import runners
 
 peers.guard()
 
@@ -118,14 +119,6 @@ def hand_over(simulator: mosaik_api_v3.Simulator) -> None:
     _handed_over.append(simulator)
 
 
-def runners(world: AsyncWorld) -> list[Any]:
-    """Return mosaik's runners (``SimRunner``), in the order in which they were started."""
-    with warnings.catch_warnings():
-        # 3.6 keeps them in a cache and deprecates the attribute of 3.5
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return list(world.sims.values())
-
-
 def base_proxy(proxy: Any) -> Any:
     """Return mosaik's proxy of a simulator below the adapters for older versions of the API."""
     while hasattr(proxy, "_out"):
@@ -135,9 +128,7 @@ def base_proxy(proxy: Any) -> Any:
 
 def compile_world(world: AsyncWorld) -> None:
     """Let mosaik work out what the connections mean, for a schedule of our own."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        versions.compile_world(world)
+    versions.compile_world(world)
     versions.show_progress_bars(world, FOREVER, False)
     world.until, world.rt_factor = FOREVER, None
 

@@ -1,4 +1,4 @@
-"""Worlds in which somebody outside decides for some bodies; the world waits while he thinks.
+"""Worlds in which somebody outside decides for some bodies; the world waits for the decision.
 
 The director's simulator asks the schedule a question, which stops there, and goes on with the answer. In an event
 loop (with simulators in other processes, or mosaik's scheduler) it hands out a future to wait for, and

@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -395,6 +395,8 @@ def test_hodges_lehmann_of_a_published_example():
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=6, max_size=14))
+@example([0.0, 0.0, 0.0, 0.0, 0.0, 2.2250738585072014e-308])
+@example([0.0, 0.0, 0.0, 0.0, 5e-324, 1e-323])
 @settings(max_examples=40, deadline=None)
 def test_hodges_lehmann_is_the_median_of_all_averages(differences):
     values = array(*differences)

@@ -200,6 +200,17 @@ def test_an_interruption_ends_the_run_and_keeps_what_was_recorded(tmp_path, sche
         assert list(store.phases("latest")["reason"]) == ["interrupted"]
 
 
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
+def test_a_notebook_executes_documents(tmp_path, scheduler):
+    """Its cells run below an event loop; what comes out is the same."""
+    doc = document(phase([environment(max_iter=5)], scheduler=scheduler))
+
+    async def cell():
+        return digests(tmp_path, doc, "below")
+
+    assert asyncio.run(cell()) == digests(tmp_path, doc, "alone")
+
+
 def test_rows_of_the_store_are_those_that_the_agents_lived_through(tmp_path):
     doc = document(
         phase(

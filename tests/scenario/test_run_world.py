@@ -74,7 +74,7 @@ def test_a_remote_simulator_that_fails_is_no_silent_end() -> None:
         mortal = world.start("Mortal", how="raise", after=3, step_size=1).Mortal()
         one = Agent("owner", Fixed(1.0), sensors={mortal: "value"}, actuators={mortal: {"x": Box(-1, 1)}})
         attach_agents(world, one)
-        with pytest.raises(SimulatorError, match="Mortal-0"):
+        with pytest.raises(SimulatorError, match="Mortal"):
             run_world(world, until=100, print_progress=False)
 
 

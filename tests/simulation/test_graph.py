@@ -1,5 +1,6 @@
 """Pictures of worlds: what is in the graph, and that thousands of entities fit a page."""
 
+import asyncio
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -183,6 +184,15 @@ def test_environments_are_shut_down(monkeypatch):
     monkeypatch.setattr(DummyEnvironment, "shutdown", lambda self: closed.append(self.uid))
     world_graph(load(DUMMY))
     assert closed == ["myenv"]
+
+
+def test_a_notebook_can_draw_a_world():
+    """Its cells run below an event loop."""
+
+    async def cell():
+        return graph_text(world_graph(load(DUMMY)))
+
+    assert asyncio.run(cell()) == DUMMY_TEXT
 
 
 def test_unknown_sensors_are_an_error():

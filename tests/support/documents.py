@@ -59,7 +59,7 @@ def phase(
         "agents": agents if agents is not None else [agent("a"), agent("b", 5)],
         "simulation": {
             "name": controller,
-            "scheduler": scheduler,
+            **({} if scheduler == "direct" else {"scheduler": scheduler}),
             "conditions": conditions if conditions is not None else [named(ENVIRONMENT_ENDS)],
         },
         "phase_config": {"mode": "train", "workers": 1, "episodes": 1, **phase_config},

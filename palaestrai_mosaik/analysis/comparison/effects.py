@@ -153,6 +153,8 @@ def _kth_average(values: FloatArray, rank: int) -> float:
     close = 2.0**-51 * max(abs(low), abs(high))
     while high - low > close:
         middle = (low + high) / 2
+        if not low < middle < high:
+            break  # the smallest numbers lie further apart than that
         if np.maximum(partners(middle) - places, 0).sum() >= rank:
             high = middle
         else:

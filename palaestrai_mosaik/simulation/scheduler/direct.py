@@ -87,7 +87,6 @@ class Runner:
         "latest_time",
         "moment",
         "must_step",
-        "number",
         "origin",
         "outputs",
         "pending",
@@ -104,8 +103,7 @@ class Runner:
         "trim_at",
     )
 
-    def __init__(self, number: int, origin: Any, found: tuple[Any, bool, bool], place: tuple[int, ...]):
-        self.number = number
+    def __init__(self, origin: Any, found: tuple[Any, bool, bool], place: tuple[int, ...]):
         self.origin = origin
         self.simulator, self.advances, self.sets_up = found
         self.ranks = place
@@ -175,8 +173,8 @@ class Schedule:
             raise ValueError("a simulator of this world is in another process")
         places = ranks(origins)
         self.runners = [
-            Runner(i, origin, local, place)
-            for i, (origin, local, place) in enumerate(zip(origins, found, places, strict=True))
+            Runner(origin, local, place)
+            for origin, local, place in zip(origins, found, places, strict=True)
             if local is not None
         ]
         self._runner_of = {runner.origin.sid: runner for runner in self.runners}

@@ -133,7 +133,7 @@ def run_world(  # noqa: PLR0913 (mosaik's own arguments)
     Raises what a simulator raises (also one in another process, which mosaik would only log), and mosaik's
     exceptions for whatever is wrong with the world.
     """
-    known(scheduler)
+    _check(scheduler)
     inner = world._async_world if isinstance(world, World) else world
     if isinstance(world, World) and world.loop.is_closed():
         raise RuntimeError("Simulation has already been run and can only be run once for a World instance.")
@@ -199,24 +199,11 @@ async def run_async_world(
     scheduler: str = "direct",
 ) -> None:
     """Run an ``AsyncWorld`` to its end, as ``await world.run(until)`` does; see :func:`run_world`."""
-    known(scheduler)
+    _check(scheduler)
     if "run" in vars(world):
         _chosen[world] = scheduler
         await world.run(until, rt_factor, rt_strict, print_progress, lazy_stepping)
         return
-    await _run_async(world, until, rt_factor, rt_strict, print_progress, lazy_stepping, scheduler=scheduler)
-
-
-async def _run_async(
-    world: AsyncWorld,
-    until: int,
-    rt_factor: float | None = None,
-    rt_strict: bool = False,
-    print_progress: bool | Literal["individual"] = False,
-    lazy_stepping: bool = True,
-    *,
-    scheduler: str,
-) -> None:
     with _prepared(world, until, print_progress):
         await (run if scheduler == "direct" else _mosaik_run)(
             world, until, rt_factor, rt_strict, lazy_stepping
@@ -224,7 +211,7 @@ async def _run_async(
 
 
 def run_method(world: AsyncWorld) -> Callable[..., Awaitable[None]]:
-    """Return what runs ``world``, with the arguments of ``AsyncWorld.run``: for who has put himself in its place.
+    """Return what runs ``world``, with the arguments of ``AsyncWorld.run``: for whoever has replaced that method.
 
     mosaik's method, or that of the scheduler for which :func:`run_world` was called.
     """
@@ -232,11 +219,10 @@ def run_method(world: AsyncWorld) -> Callable[..., Awaitable[None]]:
     if chosen is None:
         method: Callable[..., Awaitable[None]] = AsyncWorld.run.__get__(world)
         return method
-    return partial(_run_async, world, scheduler=chosen)
+    return partial(run_async_world, world, scheduler=chosen)
 
 
-def known(scheduler: str) -> str:
-    """Return ``scheduler`` if it is one of :data:`SCHEDULERS`; raises ``ValueError`` otherwise."""
+def _check(scheduler: str) -> None:
+    """Raise ``ValueError`` unless ``scheduler`` is one of :data:`SCHEDULERS`."""
     if scheduler not in SCHEDULERS:
         raise ValueError(f"scheduler is {scheduler!r}, expected {' or '.join(map(repr, SCHEDULERS))}")
-    return scheduler

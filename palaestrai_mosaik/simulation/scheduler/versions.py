@@ -21,16 +21,15 @@ def runners(world: Any) -> list[Any]:
     return list(world.sims.values())
 
 
-def compile_world(world: Any) -> list[Any]:
-    """Let mosaik work out what the connections of an ``AsyncWorld`` mean; return the runners.
+def compile_world(world: Any) -> None:
+    """Let mosaik work out what the connections of an ``AsyncWorld`` mean.
 
     Raises mosaik's ``ScenarioError`` if data flow in a circle within one time.
     """
-    found = runners(world)
+    runners(world)  # which compiles it, since 3.6
     if not hasattr(world, "compile"):
         world.ensure_no_dataflow_cycles()
         world.cache_triggering_ancestors()
-    return found
 
 
 class NoBar:
