@@ -75,9 +75,7 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
     finally:
         for port in ports:
             port.domain.shutdown()
-    graph.graph["title"] = (
-        f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller})"
-    )
+    graph.graph["title"] = f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller})"
     return graph
 
 

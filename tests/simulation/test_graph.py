@@ -115,11 +115,7 @@ def test_the_graph_has_what_mosaik_connects():
 def test_a_phase_is_found_by_name_and_by_number():
     document = load(DUMMY)
     by_name, by_number = world_graph(document, "test"), world_graph(document, 1)
-    assert (
-        by_name.graph["title"]
-        == by_number.graph["title"]
-        == "world of phase 1 'test' (taking_turns)"
-    )
+    assert by_name.graph["title"] == by_number.graph["title"] == "world of phase 1 'test' (taking_turns)"
     with pytest.raises(PalaestraiMosaikError, match="did you mean 'test'"):
         world_graph(document, "tset")
 
