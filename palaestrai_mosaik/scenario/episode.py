@@ -89,7 +89,7 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
     """
     builder = GuestBuilder(episode, world, entities)
     await builder.build()
-    internals.count_current_steps(world)
+    internals.mend_progress(world)
     main = asyncio.ensure_future(run())
     patience = _HURRIED
     try:

@@ -266,28 +266,22 @@ class DirectorSimulator(Shell):
         )
         self.director = director
         self.stop = stop
+        #: the bodies that act now
+        self.acting: Sequence[AnyBody] = ()
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
+        director = self.director
         try:
-            acting = self._observe(time, inputs)
-            self.director.settle()
+            self.acting = director.observe(time, inputs.get(DIRECTOR, {}))
+            if not self.acting:
+                director.settle()
         except BaseException as error:
             raise self.keep(error) from None
-        return self._answer(time, acting)
-
-    def _observe(self, time: int, inputs: Inputs) -> Sequence[AnyBody]:
-        """Return the bodies that act now."""
-        # what the agents have settled since the last time
-        self.director.record()
-        return self.director.observe(time, inputs.get(DIRECTOR, {}))
-
-    def _answer(self, time: int, acting: Sequence[AnyBody]) -> int | None:
-        """Lay out whose turn it is; return the time of the next step."""
-        self.outputs = {DIRECTOR: {CLOCK: time, **{body.name: True for body in acting}}}
-        if self.director.over:
+        self.outputs = {DIRECTOR: {CLOCK: time, **{body.name: True for body in self.acting}}}
+        if director.over:
             self.stop(time)
             return None
-        return self.director.next_time()
+        return director.following
 
     def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
         # who does not act is not told
@@ -298,16 +292,21 @@ class DirectorSimulator(Shell):
 class AgentSimulator(Shell):
     """One agent, with all its bodies: steps when the director says that one of them acts."""
 
-    def __init__(self, agent: str, bodies: Sequence[AnyBody], attributes: Sequence[str]):
+    def __init__(self, director: Director, agent: str, attributes: Sequence[str]):
         super().__init__({"Agent": [*attributes, TURN]}, f"agent {agent!r}", {"trigger": [TURN]})
-        self.bodies = bodies
+        self.director = director
+        self.bodies = director.agents[agent]
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
+        director = self.director
+        # nobody, at the step with which every simulator of this type begins
+        acting = [body for body in self.bodies if TURN in inputs.get(body.name, ())]
         try:
-            for body in self.bodies:
-                mine = inputs.get(body.name, {})
-                if TURN in mine:
-                    body.act(time, mine)
+            for body in acting:
+                body.act(time, inputs[body.name])
+            director.missing -= len(acting)
+            if acting and not director.missing:
+                director.settle()
         except BaseException as error:
             raise self.keep(error) from None
         self.outputs = {body.name: body.values for body in self.bodies}

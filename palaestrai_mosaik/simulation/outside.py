@@ -75,17 +75,10 @@ class OutsideDirectorSimulator(DirectorSimulator):
     ) -> Generator[Any, Any, int | None]:
         director, outside = self.director, self.director.outside
         assert outside is not None
-        try:
-            acting = self._observe(time, inputs)
-        except BaseException as error:
-            raise self.keep(error) from None
-        if not director.over and outside.concerned(acting, director.some_done):
+        following = super().step(time, inputs, max_advance)
+        if not director.over and outside.concerned(self.acting, director.some_done):
             yield outside.ask()
-        try:
-            director.settle()
-        except BaseException as error:
-            raise self.keep(error) from None
-        return self._answer(time, acting)
+        return following
 
 
 def turns(

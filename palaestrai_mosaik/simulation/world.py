@@ -114,7 +114,9 @@ class WorldBuilder:
         distant = bool(self.timeouts)
         if distant or self.episode.scheduler == "mosaik":
             self.lazy = internals.keep_in_step(self.world, self.lead, self.agents)
-        if self.episode.scheduler != "mosaik":
+        if self.episode.scheduler == "mosaik":
+            internals.wait_for_agents(self.world, self.lead, self.agents)
+        else:
             internals.compile_world(self.world)
             self.schedule = schedule(self.world, internals.FOREVER, lazy_stepping=self.lazy)
         if self.rewinds:
@@ -321,7 +323,7 @@ class WorldBuilder:
         for i, (name, bodies) in enumerate(director.agents.items()):
             sid = self._own_sid(f"agent-{i}")
             self.agents.append(sid)
-            shell = AgentSimulator(name, bodies, sorted({*targets, *sources}))
+            shell = AgentSimulator(director, name, sorted({*targets, *sources}))
             factory = await self._start_ours(sid, shell)
             for body in bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))

@@ -176,7 +176,7 @@ def collect_setpoints(layout: Layout, actions: Any) -> FloatVector:
             return vector
         objects: Any = actions._objects or ()
         if layout.scalar and objects:
-            values = [a.value for a in objects]
+            values = [a._value for a in objects]
             # None becomes NaN in a float array; what is not a plain number goes the long way
             with suppress(TypeError, ValueError):
                 vector = np.array(values, dtype=np.float64)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import pytest
 from support.engine import Adder, Counter, Total, make_director, run_episodes
 
+from palaestrai_mosaik.simulation import mosaik_internals as internals
+
 SCHEDULERS = ["direct", "mosaik"]
 
 VANILLA_ONE = """
@@ -147,14 +149,14 @@ def test_story(story, scheduler):
         position += len(tick)
         steps = sum(event.split()[1] in ("resets", "steps") for event in tick)
         assert sorted(happened[:steps]) == sorted(tick[:steps])
-        # With one simulator per agent, mosaik lets agents of one tick act in either order.
+        # mosaik lets agents of one tick act in either order
         order = sorted if scheduler == "mosaik" else list
         assert order(happened[steps:]) == order(tick[steps:])
     assert log[position:] == []
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_both_bridges_record_the_same(story):
+def test_both_schedulers_record_the_same(story):
     build, taking_turns, _ = STORIES[story]
     recorded = []
     for scheduler in SCHEDULERS:
@@ -165,6 +167,23 @@ def test_both_bridges_record_the_same(story):
         states = [[repr(row) for row in port.stream.rows] for port in director.ports]
         recorded.append((rows, states))
     assert recorded[0] == recorded[1]
+
+
+def test_nobody_is_left_waiting_in_mosaiks_scheduler(monkeypatch):
+    """Agents do not step of their own accord: mosaik lets them wait for the end of the world, anew after each step."""
+    waiting = []
+    mended = internals._set_progress
+
+    def counted(runner, set_progress, time):
+        mended(runner, set_progress, time)
+        waiting.append(len(runner.progress._futures))
+
+    monkeypatch.setattr(internals, "_set_progress", counted)
+    log: list[str] = []
+    agents = [(name, Adder(100, log), None, ["A.x"], [f"A.u{i}"]) for i, name in enumerate("ab", 1)]
+    run_episodes(make_director([Counter("A", log, steps=40)], agents), scheduler="mosaik")
+    assert len(waiting) > 60
+    assert max(waiting) < 8
 
 
 def test_rows_say_how_the_episode_ended():
