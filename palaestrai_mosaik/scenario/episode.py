@@ -1,6 +1,6 @@
 """One run of a user's world with our agents in it.
 
-The agents' simulator is started when the script runs its world: until then, the script may build on.
+The agents' simulators are started when the script runs its world: until then, the script may build on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GuestBuilder(WorldBuilder):
         self.ended_early = False
 
     async def build(self) -> None:
-        """Start the agents' simulator, and connect it with the entities."""
+        """Start the simulators of the agents and the director, and connect them with the entities."""
         links, watching = guarded(self._prepare, "a muscle")
         config: dict[str, Any] = {**(self.world.sim_config or {}), _STARTER: internals.HANDED_OVER}
         self.world.sim_config = config

@@ -209,8 +209,8 @@ def mend_progress(world: AsyncWorld) -> None:
     takes a simulator that waits for the outcome to be done: it loses events, or fails ("cannot progress
     backwards").
 
-    Also forget who does not wait any more: mosaik goes through them at every step, and there is one more for each
-    step of a simulator that does not step of its own accord.
+    Also, until 3.6, forget who does not wait any more: mosaik goes through them at every step, and there is one
+    more for each step of a simulator that does not step of its own accord.
     """
     triggers = [found for runner in runners(world) for found in runner.triggers.values()]
     # 3.5 works out the ancestors of each when the world runs
@@ -219,8 +219,7 @@ def mend_progress(world: AsyncWorld) -> None:
 
 
 def _set_progress(runner: Any, set_progress: Callable[[Any], None], time: Any) -> None:
-    waiting = runner.progress._futures
-    waiting[:] = [one for one in waiting if not one[1].cancelled()]
+    versions.forget_waits(runner.progress)
     ancestors = runner.triggering_ancestors.items()
     coming = [delay.earliest_sum(a.current_step) for a, delay in ancestors if a.current_step is not None]
     set_progress(min([time, *coming]))

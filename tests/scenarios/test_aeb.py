@@ -489,7 +489,7 @@ def test_story(name, phase, scheduler, monkeypatch):
         position += len(tick)
         steps = sum(1 for _ in takewhile(is_of_an_environment, tick))
         assert sorted(happened[:steps]) == sorted(tick[:steps])
-        # with one simulator per agent, mosaik lets agents of one tick act in either order
+        # mosaik lets agents of one tick act in either order
         order = sorted if scheduler == "mosaik" else list
         assert order(happened[steps:]) == order(tick[steps:])
     assert log[position:] == []
