@@ -46,7 +46,7 @@ def _phase(phase: PhaseSpec) -> Iterator[str]:
         yield f"  workers hear from the brains every {_count(phase.sync_every, 'step', '')}, {together}"
     simulation = phase.simulation
     by = "" if simulation.scheduler == "direct" else f", scheduler {simulation.scheduler}"
-    yield f"  simulation {simulation.controller} ({simulation.name}), bridge {simulation.bridge}{by}"
+    yield f"  simulation {simulation.controller} ({simulation.name}){by}"
     yield from _conditions("conditions", simulation.conditions, "    ")
     for environment in phase.environments:
         yield from _environment(environment)

@@ -16,7 +16,7 @@ _TEST = "the phase is in test mode"
 
 
 def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:
-    """Warn of keys of learning and of bodies that change nothing.
+    """Warn of keys of learning, of bodies and of ``simulation`` that change nothing.
 
     What is inherited is told where it is written. ``phases`` are those of ``raw``, all of them
     sound.
@@ -38,7 +38,10 @@ def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Seq
 
 
 def _of_phase(raw: CascadedPhase, phase: PhaseSpec) -> Iterator[tuple[Located, str]]:
-    """Yield each key of learning in ``phase_config``, and why it has no effect (empty: it has one)."""
+    """Yield each key of the phase that may have no effect, and why it has none (empty: it has one)."""
+    if phase.simulation.bridge != "agents":
+        # the other value stands in the canonical form of every document
+        yield raw.simulation["bridge"], "every agent is a mosaik simulator of its own"
     parts = raw.phase_config
     test = _TEST if phase.mode is Mode.TEST else ""
     if phase.evaluate_every:

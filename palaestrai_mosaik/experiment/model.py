@@ -141,6 +141,7 @@ class SimulationSpec:
     """Who acts when (``controller``; ``name`` is how it was written) and how episodes end.
 
     ``scheduler``: who executes mosaik's schedule, this package or mosaik itself; nothing else differs.
+    ``bridge`` has no effect any more, but is part of the document's digest.
     """
 
     controller: Controller

@@ -130,7 +130,7 @@ def _simulation() -> Schema:
     properties: dict[str, Schema] = {
         "name": {"enum": list(CONTROLLERS)},
         "conditions": conditions,
-        "bridge": {"enum": list(BRIDGES)},
+        "bridge": {"enum": list(BRIDGES), "description": "no effect any more", "deprecated": True},
         "scheduler": {"enum": list(SCHEDULERS)},
         "params": {"type": ["object", "null"], "maxProperties": 0},
     }

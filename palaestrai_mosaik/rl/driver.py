@@ -128,9 +128,7 @@ class Driver:
             else _loading(spec, phase, document, store)
             for spec in phase.agents
         ]
-        # where every agent is a simulator of its own, nothing would come out differently
-        simulation = replace(phase.simulation, bridge="agents")
-        phase = replace(phase, agents=tuple(agents), simulation=simulation, workers=1)
+        phase = replace(phase, agents=tuple(agents), workers=1)
         try:
             self._set_up(document, phase, options, frozenset(outside))
         except BaseException:

@@ -188,7 +188,6 @@ class Worker:
             task.number,
             plan.seed if task.seed is None else task.seed,
             (plan.phase.name, "worker", plan.index, kind, task.number),
-            plan.phase.simulation.bridge,
             lambda: self._interrupt.requested,
             plan.phase.simulation.scheduler,
             self._world,

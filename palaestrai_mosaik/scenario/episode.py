@@ -1,6 +1,6 @@
 """One run of a user's world with our agents in it.
 
-The agents' simulator is started when the script runs its world: until then, the script may build on.
+The agents' simulators are started when the script runs its world: until then, the script may build on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.simulation import mosaik_internals as internals
-from palaestrai_mosaik.simulation.bridge import AgentsSimulator, Shell, guarded
+from palaestrai_mosaik.simulation.bridge import Shell, guarded
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.starters import new_sid
 from palaestrai_mosaik.simulation.wires import Link
@@ -46,23 +46,22 @@ class GuestBuilder(WorldBuilder):
         self.ended_early = False
 
     async def build(self) -> None:
-        """Start the agents' simulator, and connect it with the entities."""
+        """Start the simulators of the agents and the director, and connect them with the entities."""
         links, watching = guarded(self._prepare, "a muscle")
         config: dict[str, Any] = {**(self.world.sim_config or {}), _STARTER: internals.HANDED_OVER}
         self.world.sim_config = config
         await self._build_agents(links, watching)
         if self.scenario.can_end:
-            internals.keep_in_step(self.world, self.lead)
+            internals.keep_in_step(self.world, self.lead, self.agents)
+
+    def _own_sid(self, name: str) -> str:
+        # the user may have given this name to a simulator
+        return new_sid(name, "", [runner.sid for runner in internals.runners(self.world)])
 
     async def _start_ours(self, sid: str, shell: Shell) -> Any:
         shell.failures = self.failures
-        if isinstance(shell, AgentsSimulator):
-            shell.stop = self._stop
-        # the user may have given this name to a simulator
-        taken = [runner.sid for runner in internals.runners(self.world)]
-        self.lead = new_sid(sid, "", taken)
         internals.hand_over(shell)
-        factory = self.factories[self.lead] = await self.world.start(_STARTER, sim_id=self.lead)
+        factory = self.factories[sid] = await self.world.start(_STARTER, sim_id=sid)
         return factory
 
     def _plug(self, link: Link, agent: Any, outward: bool = False) -> None:
@@ -90,7 +89,7 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
     """
     builder = GuestBuilder(episode, world, entities)
     await builder.build()
-    internals.count_current_steps(world)
+    internals.mend_progress(world)
     main = asyncio.ensure_future(run())
     patience = _HURRIED
     try:

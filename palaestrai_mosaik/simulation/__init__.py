@@ -1,4 +1,4 @@
-"""One episode as one run of a mosaik world: the bridge between environments and agents.
+"""One episode as one run of a mosaik world, in which environments and agents are simulators.
 
 ``world`` builds the world (the only owner of ``mosaik.AsyncWorld``), ``bridge`` has our
 mosaik simulators, ``director`` says who acts when and when it ends, ``body`` is an agent

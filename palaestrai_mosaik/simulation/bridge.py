@@ -1,8 +1,7 @@
 """The mosaik simulators of this package's own parts: environments, agents, the director.
 
-By default one simulator, ``agents``, holds the director and every agent as entities
-(``bridge: agents``). With ``bridge: per_agent`` the director and every agent are
-simulators of their own; the director then tells each agent whether it acts.
+Every environment and every agent is a simulator of its own, with its bodies as entities; so is the
+director, which triggers the agents that act.
 
 mosaik has words of its own for some exceptions (``TypeError``, ``ConnectionError``), and
 asyncio has for others (``SystemExit``, ``StopIteration``). What users' code raises is
@@ -15,6 +14,7 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import mosaik_api_v3
@@ -68,12 +68,12 @@ def guarded(call: Callable[[], _T], where: str) -> _T:
         raise ordinary(error, where) from error
 
 
-def _meta(models: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _meta(models: Mapping[str, Sequence[str]], kinds: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {
         "api_version": "3.0",
         "type": "hybrid",
         "models": {
-            model: {"public": True, "params": ["eid"], "attrs": list(attributes)}
+            model: {"public": True, "params": ["eid"], "attrs": list(attributes), **kinds}
             for model, attributes in models.items()
         },
     }
@@ -82,8 +82,13 @@ def _meta(models: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 class Shell(mosaik_api_v3.Simulator):
     """What these simulators share: entities are created under a given id, failures kept."""
 
-    def __init__(self, models: Mapping[str, Sequence[str]], name: str):
-        super().__init__(_meta(models))
+    def __init__(
+        self,
+        models: Mapping[str, Sequence[str]],
+        name: str,
+        kinds: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ):
+        super().__init__(_meta(models, kinds))
         self.name = name
         self.outputs: dict[str, dict[str, Any]] = {}
         #: what users' code raised; one list for all simulators of a world
@@ -253,80 +258,60 @@ class BatchSimulator(Shell):
         return (rows, columns) if isinstance(columns, slice) else np.ix_(rows, columns)
 
 
-class AgentsSimulator(Shell):
-    """The director and all agents of a world."""
-
-    def __init__(self, director: Director, stop: Callable[[int], None], attributes: Sequence[str]):
-        super().__init__({"Director": [*attributes, CLOCK], "Agent": attributes}, "an agent or a condition")
-        self.director = director
-        self.stop = stop
-
-    def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        director = self.director
-        try:
-            for body in director.observe(time, inputs.get(DIRECTOR, {})):
-                body.act(time, inputs.get(body.name, {}))
-            director.settle()
-        except BaseException as error:
-            raise self.keep(error) from None
-        return self.answer(time)
-
-    def answer(self, time: int) -> int | None:
-        """Lay out what all have set; return the time of the next step."""
-        director = self.director
-        self.outputs = {body.name: body.values for body in director.bodies}
-        self.outputs[DIRECTOR] = {CLOCK: time}
-        if director.over:
-            self.stop(time)
-            return None
-        return director.next_time()
-
-
 class DirectorSimulator(Shell):
-    """The director as a simulator of its own: tells every agent whether it acts."""
+    """Leads the episode: takes the new states in, and tells every agent when it acts."""
 
     def __init__(self, director: Director, stop: Callable[[int], None], attributes: Sequence[str]):
+        turns = [body.name for body in director.bodies]
         super().__init__(
-            {"Director": [*attributes, CLOCK, *(body.name for body in director.bodies)]},
+            {"Director": [*attributes, CLOCK, *turns]},
             "an objective, a brain or a condition",
+            {"non-persistent": turns},
         )
         self.director = director
         self.stop = stop
+        #: the bodies that act now
+        self.acting: Sequence[AnyBody] = ()
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         director = self.director
         try:
-            # what the agents have settled since the last time
-            director.record()
-            acting = director.observe(time, inputs.get(DIRECTOR, {}))
-            director.settle()
+            self.acting = director.observe(time, inputs.get(DIRECTOR, {}))
+            if not self.acting:
+                director.settle()
         except BaseException as error:
             raise self.keep(error) from None
-        following = None if director.over else director.next_time()
-        self.outputs = {DIRECTOR: {b.name: (time, b in acting, following) for b in director.bodies}}
-        self.outputs[DIRECTOR][CLOCK] = time
+        self.outputs = {DIRECTOR: {CLOCK: time, **{body.name: True for body in self.acting}}}
         if director.over:
             self.stop(time)
-        return following
+            return None
+        return director.following
+
+    def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        # who does not act is not told
+        data = self.outputs[DIRECTOR]
+        return {eid: {attr: data[attr] for attr in attrs if attr in data} for eid, attrs in outputs.items()}
 
 
 class AgentSimulator(Shell):
-    """One agent, with all its bodies, as a simulator of its own."""
+    """One agent, with all its bodies: steps when the director says that one of them acts."""
 
-    def __init__(self, agent: str, bodies: Sequence[AnyBody], attributes: Sequence[str]):
-        super().__init__({"Agent": [*attributes, TURN]}, f"agent {agent!r}")
-        self.bodies = bodies
+    def __init__(self, director: Director, agent: str, attributes: Sequence[str]):
+        super().__init__({"Agent": [*attributes, TURN]}, f"agent {agent!r}", {"trigger": [TURN]})
+        self.director = director
+        self.bodies = director.agents[agent]
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        following: int | None = None
-        for body in self.bodies:
-            mine = inputs.get(body.name, {})
-            (turn,) = mine[TURN].values()
-            at, acts, following = turn
-            if acts and at == time:
-                try:
-                    body.act(time, mine)
-                except BaseException as error:
-                    raise self.keep(error) from None
+        director = self.director
+        # nobody, at the step with which every simulator of this type begins
+        acting = [body for body in self.bodies if TURN in inputs.get(body.name, ())]
+        try:
+            for body in acting:
+                body.act(time, inputs[body.name])
+            director.missing -= len(acting)
+            if acting and not director.missing:
+                director.settle()
+        except BaseException as error:
+            raise self.keep(error) from None
         self.outputs = {body.name: body.values for body in self.bodies}
-        return following
+        return None

@@ -1,4 +1,4 @@
-"""Who acts when, and when the episode ends. The same for every form of the bridge.
+"""Who acts when, and when the episode ends.
 
 At every time at which an environment has a new state, in this order:
 
@@ -8,7 +8,8 @@ At every time at which an environment has a new state, in this order:
 3. the conditions are asked; if the episode ends, rows are recorded with the reason and
    nobody acts;
 4. the brains of the agents that closed a row think;
-5. the agents whose turn it is act, in document order.
+5. the agents whose turn it is act, in document order;
+6. rows whose agent has acted again are recorded, then the new states.
 
 *Vanilla*: every agent acts that watches an environment with a new state. *Taking turns*:
 agents act one after the other, in document order, each with all its bodies that have
@@ -21,7 +22,7 @@ the others go on (``environments_reset``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -90,6 +91,10 @@ class Director:
         self.ended: dict[str, tuple[bool, bool]] = {}
         self.endings: dict[str, int] = {}
         self.fresh: Sequence[EnvironmentPort] = ()
+        #: how many bodies have still to act at this time; after the last one, :meth:`settle`
+        self.missing = 0
+        #: the next time at which an environment has a new state
+        self.following: int | None = None
         #: the bodies of every agent
         self.agents: dict[str, list[AnyBody]] = {}
         #: what brains have learned, for all bodies of the agent
@@ -116,6 +121,7 @@ class Director:
         self.time = 0
         #: environment steps so far; the first state is the beginning, not a step
         self.steps = -1
+        self.missing = 0
         self.turn = 0
         self.stepped: set[EnvironmentPort] = set()
         self.over = False
@@ -130,65 +136,85 @@ class Director:
         self._news.clear()
 
     def observe(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Sequence[AnyBody]:
-        """Take in the states of ``time``; return the agents that act now, in order."""
+        """Take in the states of ``time``; return the bodies that act now, in order.
+
+        When they have, or there is none, :meth:`settle` is due.
+        """
         self.time = time
-        fresh = self._take(time, inputs)
+        fresh: Collection[EnvironmentPort]
+        fresh = self.fresh = [p for p in self.ports if not p.stopped and time % p.step_size == 0]
+        eventful: list[tuple[EnvironmentPort, FloatVector]] = []
+        for port in fresh:
+            attribute, make = self.sources[port]
+            if make is None:
+                (vector,) = inputs[attribute].values()
+            else:
+                vector = make(time, inputs)
+            if port.alone and not (port.done or vector[-2] or vector[-1]):
+                port.vector = vector
+                port.steps += 1
+            else:
+                eventful.append((port, vector))
+        if eventful:
+            fresh = self._take(eventful)
+        self.following = min(
+            [time - time % p.step_size + p.step_size for p in self.ports if not p.stopped], default=None
+        )
         everyone = len(self.fresh) == len(self.ports)
-        closed: list[AnyBody] = []
-        for body in self.bodies:
-            if body.open:
-                if everyone or not body.watched.isdisjoint(fresh):
-                    body.close(fresh)
-                    closed.append(body)
-                elif not body.around.isdisjoint(fresh):
-                    body.collect(fresh)
+        closed = [b for b in self.bodies if b.open] if everyone else self._concerned(fresh)
+        for body in closed:
+            body.close(fresh)
         self.steps += 1
-        self.flow, self.ended_by = ask(self.conditions, "episode_flow_control", self)
+        self.flow, self.ended_by = SimulationFlowControl.CONTINUE, ""
+        view: Any = self
+        answers = [condition.episode_flow_control(view) for condition in self.conditions]
+        for answer in answers:
+            if answer is not SimulationFlowControl.CONTINUE:
+                self.flow, self.ended_by = strongest(self.conditions, "episode_flow_control", answers)
+                break
         interrupted = self.interrupt is not None and self.interrupt.requested
-        if (self.flow or self.some_done or interrupted) and self._ends(interrupted):
-            self._finish(fresh, closed)
-            self._spread()
+        if (self.flow or self.some_done or interrupted) and self._ends(interrupted, fresh, closed):
             return ()
-        if self.some_done:
-            self._let_go(closed)
         for body in closed:
             if body.learns:
                 # taking turns, it acts on states that are still to come
                 body.think(ahead=body.muscle.looks_ahead and not self.taking_turns)
         if self._news or self._filtered:
             self._spread()
-        if self.taking_turns:
-            return self._turn()
-        if everyone and not self.some_done:
-            return self.bodies
-        return [body for body in self.bodies if not body.out and not body.watched.isdisjoint(fresh)]
+        simple = everyone and not (self.taking_turns or self.some_done)
+        acting = self.bodies if simple else self._acting(fresh)
+        self.missing = len(acting)
+        return acting
 
-    def _take(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> Collection[EnvironmentPort]:
-        """Take the new states over; return what has one, with the parts in which bodies sit."""
+    def _take(self, eventful: Sequence[tuple[EnvironmentPort, FloatVector]]) -> Collection[EnvironmentPort]:
+        """Take over the new states of environments that have ended, begun again, or are many.
+
+        Returns what has a new state, with the parts in which bodies sit.
+        """
         begun = False
-        found: Collection[EnvironmentPort]
-        found = self.fresh = [p for p in self.ports if not p.stopped and time % p.step_size == 0]
-        for port in self.fresh:
-            attribute, make = self.sources[port]
-            if make is None:
-                (vector,) = inputs[attribute].values()
-            else:
-                vector = make(time, inputs)
-            if port.parts:
-                # many, perhaps: who looks whether one is there must not look through all
-                found = {*found, *port.parts}
-            if port.alone and not (port.done or vector[-2] or vector[-1]):
-                port.vector = vector
-                port.steps += 1
-            else:
-                begun = self._changed(port, port.take(vector)) or begun
+        # many, perhaps: who looks whether one is there must not look through all
+        found = set(self.fresh)
+        for port, vector in eventful:
+            found.update(port.parts)
+            begun = self._changed(port, port.take(vector)) or begun
         if begun:
             for body in self.bodies:
                 body.begin_again()
         return found
 
-    def _ends(self, interrupted: bool) -> bool:
-        """Return whether the episode is over, now that the conditions were asked; keep why."""
+    def _concerned(self, fresh: Collection[EnvironmentPort]) -> list[AnyBody]:
+        """Return the bodies whose row is to be closed; add up the rewards of the others."""
+        concerned = []
+        for body in self.bodies:
+            if body.open:
+                if not body.watched.isdisjoint(fresh):
+                    concerned.append(body)
+                elif not body.around.isdisjoint(fresh):
+                    body.collect(fresh)
+        return concerned
+
+    def _ends(self, interrupted: bool, fresh: Collection[EnvironmentPort], closed: list[AnyBody]) -> bool:
+        """Return whether the episode is over, now that the conditions were asked; end it for whom it is."""
         if interrupted:
             self.interrupted = self.over = True
             self.ended_by = INTERRUPTED
@@ -197,6 +223,11 @@ class Director:
         elif all(port.stopped for port in self.ports):
             # an environment that has ended cannot be stepped, whatever the conditions say
             self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
+        if self.over:
+            self._finish(fresh, closed)
+            self._spread()
+        elif self.some_done:
+            self._let_go(closed)
         return self.over
 
     def _changed(self, port: EnvironmentPort, changed: Mapping[str, tuple[bool, bool]]) -> bool:
@@ -237,17 +268,13 @@ class Director:
 
     def settle(self) -> None:
         """Record what can be recorded, and show progress; once all have acted."""
-        self.record()
+        for body in self.bodies:
+            if body.settled:
+                body.record()
         for port in self.fresh:
             port.record(self.time)
         if self.on_step is not None:
             self.on_step(self.steps)
-
-    def record(self) -> None:
-        """Record the rows that are settled."""
-        for body in self.bodies:
-            if body.settled:
-                body.record()
 
     def pack(self, port: EnvironmentPort, state: EnvironmentState) -> FloatVector:
         """Return ``state`` as a state vector (:class:`EnvironmentPort`); compute the reward."""
@@ -294,11 +321,6 @@ class Director:
             body.finish(learns=False)
         self._news.clear()
 
-    def next_time(self) -> int | None:
-        """The next time at which an environment has a new state."""
-        times = [self.time - self.time % p.step_size + p.step_size for p in self.ports if not p.stopped]
-        return min(times, default=None)
-
     def objectives(self, agent: str) -> npt.NDArray[np.float64]:
         """(n,): the agent's objective values of this episode, without those that are NaN."""
         bodies = self.agents.get(agent, ())
@@ -333,6 +355,12 @@ class Director:
         inputs: Mapping[str, Mapping[str, Any]],
     ) -> FloatVector:
         return self.pack(port, domain.judge(time, read(wires, inputs, port.n_readings)))
+
+    def _acting(self, fresh: Collection[EnvironmentPort]) -> Sequence[AnyBody]:
+        """Return who acts now."""
+        if self.taking_turns:
+            return self._turn()
+        return [body for body in self.bodies if not body.out and not body.watched.isdisjoint(fresh)]
 
     def _turn(self) -> Sequence[AnyBody]:
         self.stepped.update(self.fresh)
@@ -370,12 +398,18 @@ def _in_order(tables: Sequence[FloatVector]) -> npt.NDArray[np.float64]:
 
 
 def ask(
-    conditions: Iterable[TerminationCondition], hook: str, view: Any
+    conditions: Sequence[TerminationCondition], hook: str, view: Any
 ) -> tuple[SimulationFlowControl, str]:
     """Ask all conditions in order; return the strongest answer and who gave it first."""
+    return strongest(conditions, hook, [getattr(condition, hook)(view) for condition in conditions])
+
+
+def strongest(
+    conditions: Sequence[TerminationCondition], hook: str, answers: Sequence[SimulationFlowControl]
+) -> tuple[SimulationFlowControl, str]:
+    """Return the strongest of the conditions' answers and who gave it first."""
     flow, by = SimulationFlowControl.CONTINUE, ""
-    for condition in conditions:
-        answer = getattr(condition, hook)(view)
+    for condition, answer in zip(conditions, answers, strict=True):
         if not isinstance(answer, SimulationFlowControl):
             raise ContractError(
                 f"{type(condition).__name__}.{hook} must return a SimulationFlowControl, not {answer!r}"

@@ -39,7 +39,6 @@ class Episode:
     number: int
     seed: int
     seed_path: tuple[str | int, ...]
-    bridge: str = "agents"
     wants_end: Callable[[], bool] = lambda: False
     scheduler: str = "direct"
     #: the world of the episode before, if it can be used again; after :meth:`run`, that of this one

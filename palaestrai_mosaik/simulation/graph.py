@@ -69,15 +69,13 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
             ports.append(_port(environment))
         bodies = [body for agent in spec.agents for body in _bodies(agent, ports)]
         director = Director(ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns")
-        episode = Episode(director, 0, 0, document.seed, (spec.name,), spec.simulation.bridge)
+        episode = Episode(director, 0, 0, document.seed, (spec.name,))
         with closing(asyncio.new_event_loop()) as loop:
             graph = complete(loop, _build(episode, spec))
     finally:
         for port in ports:
             port.domain.shutdown()
-    graph.graph["title"] = (
-        f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller}, bridge {spec.simulation.bridge})"
-    )
+    graph.graph["title"] = f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller})"
     return graph
 
 
@@ -306,8 +304,6 @@ def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
         for simulator in plan.simulators:
             how = simulator.python or simulator.cmd or simulator.connect or environment.name
             what[next(started)] = f"simulator {simulator.uid!r} of environment {environment.uid!r}, {how}"
-    if spec.simulation.bridge == "agents":
-        return what | dict.fromkeys(started, "the agents and their director")
     what[next(started)] = "the agents' director"
     return what | {
         sid: f"agent {agent.name!r}, {agent.muscle.name}"

@@ -174,22 +174,43 @@ def keep_in_step(world: AsyncWorld, lead: str, agents: Collection[str] = ()) -> 
         told = any(source.sid in acting for source in runner.input_delays)
         if sid not in acting and not (told and runner in known[lead].input_delays):
             free.append(sid)
-    # mosaik's factories, which it keeps elsewhere in 3.5 than in 3.6
-    factories = {sid: runner.check_outputs.__self__ for sid, runner in known.items()}
     for sid in free:
-        with warnings.catch_warnings():
-            # mosaik prefers connections; here is no attribute that could be connected
-            warnings.simplefilter("ignore", DeprecationWarning)
-            world.connect_async_requests(factories[sid], factories[lead])
+        _hold_back(world, known[sid], known[lead])
     return bool(free)
 
 
-def count_current_steps(world: AsyncWorld) -> None:
+def wait_for_agents(world: AsyncWorld, lead: str, agents: Collection[str]) -> None:
+    """Let no simulator step before all agents have acted that act at an earlier time.
+
+    mosaik makes each simulator wait for those that feed it. One agent may still have to act while what the others
+    feed goes on, and with it the director (``lead``), which records what was there when all had acted.
+    """
+    known = {runner.sid: runner for runner in runners(world)}
+    for sid, runner in known.items():
+        if sid != lead and sid not in agents:
+            for agent in agents:
+                if known[agent] not in runner.input_delays:
+                    _hold_back(world, runner, known[agent])
+
+
+def _hold_back(world: AsyncWorld, runner: Any, until: Any) -> None:
+    """Let ``runner`` step at no time that ``until`` has not reached."""
+    with warnings.catch_warnings():
+        # mosaik prefers connections; here is no attribute that could be connected
+        warnings.simplefilter("ignore", DeprecationWarning)
+        # mosaik's factories, which it keeps elsewhere in 3.5 than in 3.6
+        world.connect_async_requests(runner.check_outputs.__self__, until.check_outputs.__self__)
+
+
+def mend_progress(world: AsyncWorld) -> None:
     """Let no simulator go past a time for which a step in progress may still trigger it.
 
     Until 3.6, mosaik looks at the steps that are planned, not at one that another process is just making. It then
     takes a simulator that waits for the outcome to be done: it loses events, or fails ("cannot progress
     backwards").
+
+    Also, until 3.6, forget who does not wait any more: mosaik goes through them at every step, and there is one
+    more for each step of a simulator that does not step of its own accord.
     """
     triggers = [found for runner in runners(world) for found in runner.triggers.values()]
     # 3.5 works out the ancestors of each when the world runs
@@ -198,6 +219,7 @@ def count_current_steps(world: AsyncWorld) -> None:
 
 
 def _set_progress(runner: Any, set_progress: Callable[[Any], None], time: Any) -> None:
+    versions.forget_waits(runner.progress)
     ancestors = runner.triggering_ancestors.items()
     coming = [delay.earliest_sum(a.current_step) for a, delay in ancestors if a.current_step is not None]
     set_progress(min([time, *coming]))
@@ -264,7 +286,7 @@ async def run(
     if timeouts:
         _limit_setup(world, timeouts)
     if schedule is None:
-        count_current_steps(world)
+        mend_progress(world)
         main = asyncio.ensure_future(world.run(until=FOREVER, lazy_stepping=lazy_stepping))
     else:
         main = asyncio.ensure_future(schedule.run())

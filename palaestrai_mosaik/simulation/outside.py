@@ -1,6 +1,6 @@
 """Worlds in which somebody outside decides for some bodies; the world waits for the decision.
 
-The agents' simulator asks the schedule a question, which stops there, and goes on with the answer. In an event
+The director's simulator asks the schedule a question, which stops there, and goes on with the answer. In an event
 loop (with simulators in other processes, or mosaik's scheduler) it hands out a future to wait for, and
 stops the loop. Whoever drives the world finds out whose turn it is, decides, and lets it go on. So caller and
 world share a thread, and an exception of either reaches the other as it is.
@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from .bridge import DIRECTOR, AgentsSimulator
+from .bridge import DirectorSimulator
 from .director import AnyBody
 from .loops import away, clean_up, complete
 from .scheduler import Question
@@ -67,27 +67,18 @@ class Outside:
         decision.set_result(None)
 
 
-class OutsideAgentsSimulator(AgentsSimulator):
-    """The director and all agents of a world, of which some are decided for outside of it."""
+class OutsideDirectorSimulator(DirectorSimulator):
+    """The director of a world in which somebody outside decides for some bodies."""
 
     def step(  # type: ignore[override]  # generators are run, and what they yield is awaited
         self, time: int, inputs: Mapping[str, Mapping[str, Mapping[str, Any]]], max_advance: int
     ) -> Generator[Any, Any, int | None]:
         director, outside = self.director, self.director.outside
         assert outside is not None
-        try:
-            acting = director.observe(time, inputs.get(DIRECTOR, {}))
-        except BaseException as error:
-            raise self.keep(error) from None
-        if not director.over and outside.concerned(acting, director.some_done):
+        following = super().step(time, inputs, max_advance)
+        if not director.over and outside.concerned(self.acting, director.some_done):
             yield outside.ask()
-        try:
-            for body in acting:
-                body.act(time, inputs.get(body.name, {}))
-            director.settle()
-        except BaseException as error:
-            raise self.keep(error) from None
-        return self.answer(time)
+        return following
 
 
 def turns(

@@ -34,14 +34,13 @@ from .bridge import (
     DIRECTOR,
     TURN,
     AgentSimulator,
-    AgentsSimulator,
     BatchSimulator,
     DirectorSimulator,
     EnvironmentSimulator,
     Shell,
     guarded,
 )
-from .outside import OutsideAgentsSimulator
+from .outside import OutsideDirectorSimulator
 from .scheduler import GeneralSchedule, Schedule, schedule
 from .starters import LEAST_START, new_sid, starter
 from .wires import InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
@@ -115,7 +114,9 @@ class WorldBuilder:
         distant = bool(self.timeouts)
         if distant or self.episode.scheduler == "mosaik":
             self.lazy = internals.keep_in_step(self.world, self.lead, self.agents)
-        if self.episode.scheduler != "mosaik":
+        if self.episode.scheduler == "mosaik":
+            internals.wait_for_agents(self.world, self.lead, self.agents)
+        else:
             internals.compile_world(self.world)
             self.schedule = schedule(self.world, internals.FOREVER, lazy_stepping=self.lazy)
         if self.rewinds:
@@ -201,6 +202,10 @@ class WorldBuilder:
                 wires.append(laid)
                 links += wanted
         return wires, links
+
+    def _own_sid(self, name: str) -> str:
+        """Return mosaik's id for a simulator of agents, or the director."""
+        return name
 
     async def _start_ours(self, sid: str, shell: Shell) -> Any:
         """Start one of our own simulators; return mosaik's factory."""
@@ -311,30 +316,23 @@ class WorldBuilder:
         )
         sources = sorted({link.source for _, outward in links for link in outward})
 
-        self.lead = "agents" if self.episode.bridge == "agents" else "director"
-        if self.episode.bridge == "agents":
-            kind = AgentsSimulator if director.outside is None else OutsideAgentsSimulator
-            simulator = kind(director, self._stop, sorted({*targets, *sources}))
-            factory = await self._start_ours("agents", simulator)
-            lead = await factory.Director(eid=DIRECTOR)
-            for body in director.bodies:
+        kind = DirectorSimulator if director.outside is None else OutsideDirectorSimulator
+        self.lead = self._own_sid("director")
+        factory = await self._start_ours(self.lead, kind(director, self._stop, targets))
+        lead = await factory.Director(eid=DIRECTOR)
+        for i, (name, bodies) in enumerate(director.agents.items()):
+            sid = self._own_sid(f"agent-{i}")
+            self.agents.append(sid)
+            shell = AgentSimulator(director, name, sorted({*targets, *sources}))
+            factory = await self._start_ours(sid, shell)
+            for body in bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))
-        else:
-            factory = await self._start_ours("director", DirectorSimulator(director, self._stop, targets))
-            lead = await factory.Director(eid=DIRECTOR)
-            for i, (name, bodies) in enumerate(director.agents.items()):
-                shell = AgentSimulator(name, bodies, sorted({*targets, *sources}))
-                factory = await self._start_ours(f"agent-{i}", shell)
-                self.agents.append(f"agent-{i}")
-                for body in bodies:
-                    agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
             self._plug(link, lead)
         for clocked in self._clocked(links):
             self._connect(lead, clocked[0], (CLOCK, clocked[1]), 1, -1)
         for (body, entity), (inward, outward) in zip(agents, links, strict=True):
-            if self.episode.bridge != "agents":
-                self._connect(lead, entity, (body.name, TURN), 0)
+            self._connect(lead, entity, (body.name, TURN), 0)
             for link in inward:
                 self._plug(link, entity)
             for link in outward:

@@ -139,7 +139,7 @@ def test_three_hops(agents: int) -> None:
     for way in ways(agents):
         if way.from_environment:
             assert way.to_environment == ["EnvironmentSimulator.step"]
-        assert way.to_muscle == ["Body.act", "AgentsSimulator.step"]
+        assert way.to_muscle == ["Body.act", "AgentSimulator.step"]
 
 
 def from_environments(agents: int, mode: str = "train") -> list[Way]:

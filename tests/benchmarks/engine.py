@@ -3,7 +3,7 @@
 Two agents (5 sensors and 5 actuators each) act in the dummy environment:
 
 * ``vanilla``, ``taking turns``: the run document through the whole package, with and without the store,
-  with one simulator per agent, and with ``scheduler: mosaik``;
+  and with ``scheduler: mosaik``;
 * ``bare mosaik``: the same simulators, entities and connections, but empty ``step``, by mosaik's own scheduler
   in asyncio's event loop;
 * ``bare loop``: the same environment, muscles, brains and objectives in a Python loop.
@@ -40,9 +40,7 @@ AGENTS = {"mighty_defender": range(5), "evil_attacker": range(5, 10)}
 LIBRARY = "palaestrai_mosaik.agent.library.dummy"
 
 
-def document(
-    steps: int, controller: str = "Vanilla", bridge: str = "agents", scheduler: str = "direct"
-) -> dict:
+def document(steps: int, controller: str = "Vanilla", scheduler: str = "direct") -> dict:
     """Return the dummy document with one episode of ``steps`` steps."""
     return {
         "uid": "benchmark",
@@ -73,7 +71,6 @@ def document(
                     ],
                     "simulation": {
                         "name": f"palaestrai_mosaik.simulation:{controller}",
-                        "bridge": bridge,
                         "scheduler": scheduler,
                         "conditions": [
                             {
@@ -162,7 +159,7 @@ def bare_mosaik(steps: int) -> None:
 
 
 def bare_loop(steps: int) -> None:
-    """Run the same objects in a loop: no mosaik, no bridge, no store."""
+    """Run the same objects in a loop: no mosaik, no store."""
     environment = DummyEnvironment(max_iter=steps)
     baseline = environment.setup()
     agents = []
@@ -195,13 +192,11 @@ def bare_loop(steps: int) -> None:
                 muscle.update(update)
 
 
-def through_document(
-    controller: str, bridge: str, stored: bool, scheduler: str = "direct"
-) -> Callable[[int], None]:
+def through_document(controller: str, stored: bool, scheduler: str = "direct") -> Callable[[int], None]:
     """Return a function that runs the document for a number of steps."""
 
     def run(steps: int) -> None:
-        found = from_mapping(document(steps, controller, bridge, scheduler))
+        found = from_mapping(document(steps, controller, scheduler))
         if not stored:
             execute(found)
             return
@@ -214,12 +209,11 @@ def through_document(
 CASES: dict[str, Callable[[int], None]] = {
     "bare mosaik": bare_mosaik,
     "bare loop": bare_loop,
-    "vanilla": through_document("Vanilla", "agents", False),
-    "vanilla, store": through_document("Vanilla", "agents", True),
-    "taking turns": through_document("TakingTurns", "agents", False),
-    "taking turns, store": through_document("TakingTurns", "agents", True),
-    "vanilla, per_agent": through_document("Vanilla", "per_agent", False),
-    "vanilla, store, scheduler: mosaik": through_document("Vanilla", "agents", True, "mosaik"),
+    "vanilla": through_document("Vanilla", False),
+    "vanilla, store": through_document("Vanilla", True),
+    "taking turns": through_document("TakingTurns", False),
+    "taking turns, store": through_document("TakingTurns", True),
+    "vanilla, store, scheduler: mosaik": through_document("Vanilla", True, "mosaik"),
 }
 
 

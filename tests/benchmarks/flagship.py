@@ -27,7 +27,7 @@ step, so that the sum is some hundredths of a millisecond too high. The parts:
 * ``mosaik``: the scheduler, asyncio, building and ending the world;
 * ``power flow``: writing the injections, solving, reading voltages and loadings;
 * ``environment``: profiles, inverters, storages, their mosaik shells, and the reward;
-* ``agents, bridge``: director, muscles, objectives, memories, the vectors between them;
+* ``agents``: director, muscles, objectives, memories, the vectors between them;
 * ``store``: recording, compressing and writing every step of agents and environment.
 
     OMP_NUM_THREADS=1 python tests/benchmarks/flagship.py [--steps 2000 | --year] [--repeat 3]
@@ -65,7 +65,7 @@ from palaestrai_mosaik.run.brains import BrainKeeper
 from palaestrai_mosaik.run.inspect import Inspection
 from palaestrai_mosaik.run.parts import WorkerPlan, make_bodies
 from palaestrai_mosaik.simulation import mosaik_internals as internals
-from palaestrai_mosaik.simulation.bridge import AgentsSimulator
+from palaestrai_mosaik.simulation.bridge import AgentSimulator, DirectorSimulator
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.graph import world_graph
 from palaestrai_mosaik.store import Store
@@ -185,7 +185,7 @@ class Loop:
 
 
 def bare_loop(steps: int, injections: Injections | None = None) -> float:
-    """Run the same objects in a loop: no mosaik, no bridge, no store.
+    """Run the same objects in a loop: no mosaik, no store.
 
     Returns the sum of both agents' objectives. Appends the powers of every state to
     ``injections``.
@@ -343,7 +343,9 @@ PARTS: dict[str, list[tuple[type, str]]] = {
         (GridEnvironment, "judge"),
         (GridReward, "__call__"),
     ],
-    "agents, bridge": [(AgentsSimulator, "step"), (AgentsSimulator, "get_data")],
+    "agents": [
+        (owner, name) for owner in (DirectorSimulator, AgentSimulator) for name in ("step", "get_data")
+    ],
     "store": [
         (AgentStream, "append"),
         (EnvironmentStream, "append"),

@@ -21,10 +21,14 @@ BASE = {
 PARAMS = "schedule.phase_0.agents.a.muscle.params"
 FACTORS = {
     "gain": {"path": f"{PARAMS}.gain", "create": True, "levels": [0.5, 1, 2]},
-    "bridge": {"path": "schedule.phase_0.simulation.bridge", "levels": ["agents", "per_agent"]},
+    "scheduler": {
+        "path": "schedule.phase_0.simulation.scheduler",
+        "levels": ["direct", "mosaik"],
+        "create": True,
+    },
     "width": {
         **{"path": f"{PARAMS}.width", "create": True, "levels": [1, 2], "labels": ["narrow", "wide"]},
-        "when": "bridge == 'agents'",
+        "when": "scheduler == 'direct'",
     },
 }
 
@@ -47,16 +51,16 @@ def written(uid: str = "study", **keys: Any) -> str:
 def test_plan_shows_what_there_is_to_do_and_writes_nothing(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    design = written(constraints=["gain < 2 or bridge == 'agents'"], execution={"jobs": 4})
+    design = written(constraints=["gain < 2 or scheduler == 'direct'"], execution={"jobs": 4})
     assert main(["plan", design, "--seconds-per-run", "90"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert out.splitlines()[:5] == [
         "study.yml: design 'study', factorial",
-        "  factor  kind    values",
-        "  gain    levels  3: 0.5, 1, 2",
-        "  bridge  levels  2: agents, per_agent",
-        "  width   levels  2: narrow, wide",
+        "  factor     kind    values",
+        "  gain       levels  3: 0.5, 1, 2",
+        "  scheduler  levels  2: direct, mosaik",
+        "  width      levels  2: narrow, wide",
     ]
     assert "rows       10 rows (2 of 12 rejected by constraints)\n" in out
     assert "runs       20 runs (2 repetitions each), common seeds\n" in out

@@ -117,7 +117,11 @@ HOLES = {
     "world": {"path": "schedule.phase_0.environments.myenv.environment.params.x", "low": 0, "high": 1},
     "second": {"path": "schedule.phase_1.agents.a.objective.params.deep.w", "low": 0, "high": 1},
     "episodes": {"path": "schedule.phase_0.phase_config.episodes", "low": 1, "high": 9, "type": "int"},
-    "bridge": {"path": "schedule.phase_0.simulation.bridge", "levels": ["agents", "per_agent"]},
+    "scheduler": {
+        "path": "schedule.phase_0.simulation.scheduler",
+        "levels": ["direct", "mosaik"],
+        "create": True,
+    },
     "condition": {"path": "run_config.conditions[0].params.n", "low": 0, "high": 1, "create": True},
 }
 TWO_PHASES = (
@@ -136,7 +140,7 @@ EXPANSION = Expansion(made(HOLES, *TWO_PHASES, sampler={"name": "random", "n": 1
             "world": scalars,
             "second": plain,
             "episodes": st.integers(1, 3),
-            "bridge": st.sampled_from(["agents", "per_agent", INACTIVE]),
+            "scheduler": st.sampled_from(["direct", "mosaik", INACTIVE]),
             "condition": scalars,
         }
     ),
@@ -171,7 +175,7 @@ def test_structures_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda *given, **keys: made_of.append(1) or from_mapping(*given, **keys),
     )
     expansion = Expansion(EXPANSION.spec)
-    values = {"gain": 1, "brain": 1, "world": 1, "second": 1, "episodes": 1, "bridge": "agents"}
+    values = {"gain": 1, "brain": 1, "world": 1, "second": 1, "episodes": 1, "scheduler": "direct"}
     for number in range(20):
         expansion.row({**values, "gain": number, "world": str(number), "condition": 0}, number)
     assert len(made_of) == 1
@@ -182,8 +186,12 @@ def test_structures_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_equal_documents_are_executed_once(tmp_path: Path) -> None:
     """Where gain is off, it sets nothing, and two rows are equal."""
     factors = {
-        "gain": gain(levels=[1, 2, 3]) | {"when": "bridge == 'agents'"},
-        "bridge": {"path": "schedule.phase_0.simulation.bridge", "levels": ["agents", "per_agent"]},
+        "gain": gain(levels=[1, 2, 3]) | {"when": "scheduler == 'direct'"},
+        "scheduler": {
+            "path": "schedule.phase_0.simulation.scheduler",
+            "levels": ["direct", "mosaik"],
+            "create": True,
+        },
     }
     folder = made(factors, repetitions=2).generate(tmp_path / "common")
     assert {run.uid: run.run for run in folder.runs if run.run != run.uid} == {
@@ -202,7 +210,7 @@ def test_equal_documents_are_executed_once(tmp_path: Path) -> None:
 
     other = made(factors, repetitions=2, seeds={"policy": "independent"}).generate(tmp_path / "own")
     assert len(other.documents) == 12
-    named_by = hashlib.sha256(b'{"bridge":"agents","gain":2}').hexdigest()
+    named_by = hashlib.sha256(b'{"gain":2,"scheduler":"direct"}').hexdigest()
     assert other.runs[5].seed == integer_seed(7, "row", named_by, 0, "repetition", 1)
 
 

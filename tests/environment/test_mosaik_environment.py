@@ -85,12 +85,12 @@ def director_of(environment: MosaikEnvironment, muscle: Muscle, *others: Any) ->
 
 
 @pytest.mark.parametrize("case", GOLDEN)
-@pytest.mark.parametrize("bridge", ["agents", "per_agent"])
-def test_the_trace_is_that_of_palaestrai_mosaik(case: str, bridge: str) -> None:
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
+def test_the_trace_is_that_of_palaestrai_mosaik(case: str, scheduler: str) -> None:
     golden = GOLDEN[case]
     muscle, environment = Policy(), world(**golden["params"])
     director = director_of(environment, muscle)
-    run_episodes(director, 1, bridge)
+    run_episodes(director, 1, scheduler)
     assert muscle.seen == [row["seen"] for row in golden["rows"]]
     assert muscle.sent == [row["set"] for row in golden["rows"]]
     port = director.ports[0]
@@ -376,6 +376,7 @@ def test_the_drawn_world_has_all_its_simulators() -> None:
     assert graph.graph["simulators"] == {
         "Rain-0": f"simulator 'Rain-0' of environment 'w', {MODULE}",
         "Tank-0": f"simulator 'Tank-0' of environment 'w', {MODULE}",
-        "agents": "the agents and their director",
+        "director": "the agents' director",
+        "agent-0": "agent 'a', palaestrai_mosaik.agent.library.dummy:DummyMuscle",
     }
-    assert ("Tank-0.e", "agents.a") in graph.edges()
+    assert ("Tank-0.e", "agent-0.a") in graph.edges()

@@ -371,6 +371,20 @@ def test_replay_that_is_not_strict_is_warned_of(minimal) -> None:
     assert "always strict" in message
 
 
+def test_the_bridge_has_no_effect_and_stays_in_the_digest(minimal) -> None:
+    plain = from_mapping(minimal)
+    given = copy.deepcopy(minimal)
+    given["schedule"][0]["first"]["simulation"]["bridge"] = "per_agent"
+    ((path, message),) = warnings_of(given)
+    assert path == "schedule.0.first.simulation.bridge"
+    assert message == "'bridge' has no effect: every agent is a mosaik simulator of its own"
+    assert from_mapping(given).hash != plain.hash
+    given["schedule"][0]["first"]["simulation"]["bridge"] = "agents"
+    assert from_mapping(given).hash == plain.hash
+    # as the canonical form has it, which is a document, too
+    assert not warnings_of(given) and not warnings_of(plain.canonical)
+
+
 @pytest.mark.parametrize(
     ("config", "agent", "expected"),
     [

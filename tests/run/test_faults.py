@@ -29,10 +29,10 @@ def muscle(name, **params):
     return agent("a", muscle=named(f"{PARTS}:{name}", **params))
 
 
-@pytest.mark.parametrize("bridge", ["agents", "per_agent"])
-def test_a_muscle_that_raises_fails_the_run_and_keeps_what_was_recorded(tmp_path, bridge):
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
+def test_a_muscle_that_raises_fails_the_run_and_keeps_what_was_recorded(tmp_path, scheduler):
     with pytest.raises(ValueError, match="had enough"):
-        run(tmp_path, phase(agents=[muscle("Raising", after=4), agent("b", 5)], bridge=bridge))
+        run(tmp_path, phase(agents=[muscle("Raising", after=4), agent("b", 5)], scheduler=scheduler))
     status, errors, steps = recorded(tmp_path)
     assert status == "failed"
     assert "this muscle has had enough" in errors.iloc[0]["traceback"]

@@ -20,7 +20,7 @@ from support.traces import scenario, trace
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store import Store
 
-BRIDGES = ["agents", "per_agent"]
+SCHEDULERS = ["direct", "mosaik"]
 
 BASE = """
     t          0              1              2              3
@@ -478,19 +478,19 @@ def is_of_an_environment(event: str) -> bool:
     return any(word in event for word in (" resets", " begins at ", " steps to "))
 
 
-@pytest.mark.parametrize("bridge", BRIDGES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize(("name", "phase"), STORIES)
-def test_story(name, phase, bridge, monkeypatch):
+def test_story(name, phase, scheduler, monkeypatch):
     log = trace(monkeypatch)
-    execute(scenario(name, phase, bridge=bridge, episodes=1))
+    execute(scenario(name, phase, scheduler=scheduler, episodes=1))
     position = 0
     for tick in ticks(STORIES[name, phase]):
         happened = log[position : position + len(tick)]
         position += len(tick)
         steps = sum(1 for _ in takewhile(is_of_an_environment, tick))
         assert sorted(happened[:steps]) == sorted(tick[:steps])
-        # with one simulator per agent, mosaik lets agents of one tick act in either order
-        order = sorted if bridge == "per_agent" else list
+        # mosaik lets agents of one tick act in either order
+        order = sorted if scheduler == "mosaik" else list
         assert order(happened[steps:]) == order(tick[steps:])
     assert log[position:] == []
 

@@ -76,14 +76,14 @@ def test_muscle_and_brain_are_asked_once_about_all_bodies_of_a_tick():
     assert [size for call, size in calls if call == "thinking_batch"] == [4, 4, 1, 3, 1, 2, 1, 2, 3]
 
 
-# --- both paths, any form of the bridge, any number of workers --------------------------------
+# --- both paths, any scheduler, any number of workers --------------------------------
 
 
 @pytest.mark.parametrize(
     ("keys", "ends"),
     [
         ({"episodes": 2}, {"when": "all", "episodes": 2}),
-        ({"bridge": "per_agent"}, {"when": "all", "episodes": 2}),
+        ({"scheduler": "mosaik"}, {"when": "all", "episodes": 2}),
         ({"controller": "taking_turns"}, {"when": "all"}),
         ({"episodes": 2, "evaluate_every": 1}, {"when": "any"}),
         ({"workers": 2, "sync_every": 3}, {"when": "all"}),
@@ -102,7 +102,7 @@ def test_bodies_at_once_are_bodies_one_by_one(keys, ends, tmp_path):
     assert found[1:] == found[:1] * (len(found) - 1)
 
 
-@pytest.mark.parametrize("keys", [{}, {"controller": "taking_turns"}, {"bridge": "per_agent"}])
+@pytest.mark.parametrize("keys", [{}, {"controller": "taking_turns"}, {"scheduler": "mosaik"}])
 @pytest.mark.parametrize(
     ("alone", "at_once", "statistics"),
     [

@@ -71,10 +71,10 @@ def importable(monkeypatch):
 @pytest.mark.parametrize(
     "how", [{"python": "battery_sim:BatterySimulator"}, {"cmd": BATTERY}], ids=["python", "cmd"]
 )
-@pytest.mark.parametrize("bridge", ["agents", "per_agent"])
-def test_agents_connect_to_entities_of_a_simulator(tmp_path, how, bridge):
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
+def test_agents_connect_to_entities_of_a_simulator(tmp_path, how, scheduler):
     children = len(psutil.Process().children())
-    doc = document(phase([battery(how)], [charger()], bridge=bridge, episodes=2))
+    doc = document(phase([battery(how)], [charger()], scheduler=scheduler, episodes=2))
     with Store(tmp_path) as store:
         execute(doc, store=store)
         steps = store.steps("latest", episode=1)
@@ -195,12 +195,12 @@ def _a_run_came_before(tmp_path_factory):
     ],
     ids=["python raises", "cmd raises", "cmd exits", "cmd hangs"],
 )
-@pytest.mark.parametrize("bridge", ["agents", "per_agent"])
-def test_a_simulator_that_dies_half_way_fails_the_run(tmp_path, how, start, error, words, bridge):
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
+def test_a_simulator_that_dies_half_way_fails_the_run(tmp_path, how, start, error, words, scheduler):
     process = psutil.Process()
     children, files = len(process.children(recursive=True)), process.num_fds()
     one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])
-    doc = document(phase([dying(how, start)], [one], [named(ENVIRONMENT_ENDS)], bridge=bridge))
+    doc = document(phase([dying(how, start)], [one], [named(ENVIRONMENT_ENDS)], scheduler=scheduler))
     started = time.monotonic()
     with Store(tmp_path) as store:
         with pytest.raises(error, match=words):
@@ -274,9 +274,9 @@ def test_agents_own_places_of_a_vector_attribute(tmp_path):
         agent("a", sensors=["v.x1"], actuators=["v.u2", "v.u0"], muscle=named(f"{__name__}:Plus", base=10.0)),
         agent("b", sensors=["v.x0", "v.x2"], actuators=["v.u1"], muscle=named(f"{__name__}:Plus", base=20.0)),
     ]
-    for bridge in ("agents", "per_agent"):
+    for scheduler in ("direct", "mosaik"):
         with Store(tmp_path) as store:
-            execute(document(phase([world], agents, bridge=bridge)), store=store)
+            execute(document(phase([world], agents, scheduler=scheduler)), store=store)
             a, b = store.steps("latest", agent="a"), store.steps("latest", agent="b")
         # a sets u2 = 10 + x1 and u0 = 11 + x1; b sets u1 = 20 + x0
         assert a["reading.v.x1"].tolist() == [0, 20, 31]

@@ -16,19 +16,25 @@ SIMULATORS = ROOT / "tests" / "simulators"
 DUMMY = ROOT / "scenarios" / "dummy.yml"
 
 DUMMY_TEXT = """\
-world of phase 0 'train' (vanilla, bridge agents)
-2 simulators, 4 entities, 5 connections
+world of phase 0 'train' (vanilla)
+4 simulators, 4 entities, 7 connections
 
 0-myenv: environment 'myenv', palaestrai_mosaik.environment.dummy:DummyEnvironment
   myenv [Environment]
-    --> agents.@director        state
-    --> agents.mighty_defender  state (5 values)
-    --> agents.evil_attacker    state (5 values)
+    --> director.@director       state
+    --> agent-0.mighty_defender  state (5 values)
+    --> agent-1.evil_attacker    state (5 values)
 
-agents: the agents and their director
+director: the agents' director
   @director [Director]
+    --> agent-0.mighty_defender  mighty_defender → @turn
+    --> agent-1.evil_attacker    evil_attacker → @turn
+
+agent-0: agent 'mighty_defender', palaestrai_mosaik.agent.library.dummy:DummyMuscle
   mighty_defender [Agent]
     ..> 0-myenv.myenv  setpoints (5 values)
+
+agent-1: agent 'evil_attacker', palaestrai_mosaik.agent.library.dummy:DummyMuscle
   evil_attacker [Agent]
     ..> 0-myenv.myenv  setpoints (5 values)
 
@@ -41,7 +47,7 @@ def _importable(monkeypatch):
     monkeypatch.syspath_prepend(str(SIMULATORS))
 
 
-def coupled(count=2, bridge="agents", starter=None, sensor="soc"):
+def coupled(count=2, starter=None, sensor="soc"):
     """Return a document: a constant drives the first of some batteries, an agent the second."""
     params = {
         "step_size": 900,
@@ -70,7 +76,7 @@ def coupled(count=2, bridge="agents", starter=None, sensor="soc"):
     phase = {
         "environments": [{"environment": {"uid": "net", "name": name, "params": params}}],
         "agents": [agent],
-        "simulation": {"name": "palaestrai_mosaik.simulation:Vanilla", "conditions": [], "bridge": bridge},
+        "simulation": {"name": "palaestrai_mosaik.simulation:Vanilla", "conditions": []},
         "phase_config": {"mode": "test", "worker": 1, "episodes": 1},
     }
     condition = "palaestrai_mosaik.simulation.conditions:MaxEpisodesTerminationCondition"
@@ -93,24 +99,23 @@ def edges(graph):
 
 
 def test_the_graph_has_what_mosaik_connects():
-    env, agents = "0-myenv.myenv", "agents."
+    env, director = "0-myenv.myenv", "director.@director"
+    first, second = "agent-0.mighty_defender", "agent-1.evil_attacker"
     assert edges(world_graph(load(DUMMY))) == {
-        (env, agents + "@director", "state", "myenv.state", False, None),
-        (env, agents + "mighty_defender", "state", "0-myenv.state", False, 5),
-        (env, agents + "evil_attacker", "state", "0-myenv.state", False, 5),
-        (agents + "mighty_defender", env, "0-myenv.setpoints", "setpoints", True, 5),
-        (agents + "evil_attacker", env, "0-myenv.setpoints", "setpoints", True, 5),
+        (env, director, "state", "myenv.state", False, None),
+        (env, first, "state", "0-myenv.state", False, 5),
+        (env, second, "state", "0-myenv.state", False, 5),
+        (director, first, "mighty_defender", "@turn", False, None),
+        (director, second, "evil_attacker", "@turn", False, None),
+        (first, env, "0-myenv.setpoints", "setpoints", True, 5),
+        (second, env, "0-myenv.setpoints", "setpoints", True, 5),
     }
 
 
 def test_a_phase_is_found_by_name_and_by_number():
     document = load(DUMMY)
     by_name, by_number = world_graph(document, "test"), world_graph(document, 1)
-    assert (
-        by_name.graph["title"]
-        == by_number.graph["title"]
-        == "world of phase 1 'test' (taking_turns, bridge agents)"
-    )
+    assert by_name.graph["title"] == by_number.graph["title"] == "world of phase 1 'test' (taking_turns)"
     with pytest.raises(PalaestraiMosaikError, match="did you mean 'test'"):
         world_graph(document, "tset")
 
@@ -126,26 +131,24 @@ def test_third_party_entities_have_the_names_of_the_document():
         "battery-0": ("0-net-storage", "Battery"),
         "battery-1": ("0-net-storage", "Battery"),
         "charge": ("0-net-wishes", "Constant"),
-        "@director": ("agents", "Director"),
-        "keeper": ("agents", "Agent"),
+        "@director": ("director", "Director"),
+        "keeper": ("agent-0", "Agent"),
     }
     flows = {(f.source, f.target, f.time_shifted): f.label for f in summary(graph).flows}
     assert flows["0-net-wishes.Constant-0", "0-net-storage.Battery_0", False] == "value → P_set"
-    assert flows["agents.keeper", "0-net-storage.Battery_1", True] == "P_set"
-    assert flows["0-net-storage.Battery_1", "agents.keeper", False] == "soc"
+    assert flows["agent-0.keeper", "0-net-storage.Battery_1", True] == "P_set"
+    assert flows["0-net-storage.Battery_1", "agent-0.keeper", False] == "soc"
 
 
 def test_columns_of_the_picture_are_the_order_of_steps_within_one_time():
     ranks = {box.simulator: box.rank for box in summary(world_graph(coupled())).boxes}
-    assert ranks == {"0-net-wishes": 0, "0-net-storage": 1, "agents": 2}
+    assert ranks == {"0-net-wishes": 0, "0-net-storage": 1, "director": 2, "agent-0": 3}
 
 
-def test_every_agent_can_be_a_simulator_of_its_own():
-    graph = world_graph(coupled(bridge="per_agent"))
+def test_every_agent_is_a_simulator_of_its_own():
+    graph = world_graph(coupled())
     assert graph.graph["simulators"]["director"] == "the agents' director"
     assert graph.graph["simulators"]["agent-0"].startswith("agent 'keeper'")
-    ranks = {box.simulator: box.rank for box in summary(graph).boxes}
-    assert ranks["director"] < ranks["agent-0"]
 
 
 def test_many_entities_and_connections_become_one_row_and_one_arrow(tmp_path):
@@ -155,8 +158,8 @@ def test_many_entities_and_connections_become_one_row_and_one_arrow(tmp_path):
     (storage,) = [box for box in picture.boxes if box.simulator == "0-net-storage"]
     assert [row.label for row in storage.rows] == ["Battery x 300  (battery-0, ..., battery-299)"]
     flows = {(f.source, f.target): f.label for f in picture.flows}
-    assert flows["0-net-storage/Battery", "agents.keeper"] == "soc (300 values)"
-    assert flows["0-net-storage/Battery", "agents.@director"] == "soc (300 connections)"
+    assert flows["0-net-storage/Battery", "agent-0.keeper"] == "soc (300 values)"
+    assert flows["0-net-storage/Battery", "director.@director"] == "soc (300 connections)"
     text = graph_text(graph)
     assert "303 entities" in text
     assert len(text.split("\n")) < 25
@@ -202,8 +205,8 @@ def test_pictures_are_files_of_their_format(tmp_path, ending, start):
 
 def test_the_same_world_gives_the_same_drawing(tmp_path):
     first, second = tmp_path / "a.svg", tmp_path / "b.svg"
-    draw_graph(world_graph(coupled(bridge="per_agent")), first)
-    draw_graph(world_graph(coupled(bridge="per_agent")), second)
+    draw_graph(world_graph(coupled()), first)
+    draw_graph(world_graph(coupled()), second)
     assert ElementTree.parse(first).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert first.read_bytes() == second.read_bytes()
 

@@ -104,16 +104,16 @@ def watching(name: str = "w") -> dict[str, Any]:
     return agent(name, sensors=["co.level"], actuators=[], brain=None)
 
 
-@pytest.mark.parametrize("bridge", ["agents", "per_agent"])
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
 @pytest.mark.parametrize(
     "remote", [(), ("events",), ("free", "events", "samples")], ids=["here", "one", "three"]
 )
-def test_every_simulator_makes_the_steps_that_mosaik_makes_until_the_end(tmp_path, bridge, remote):
+def test_every_simulator_makes_the_steps_that_mosaik_makes_until_the_end(tmp_path, scheduler, remote):
     """Also those that no agent waits for, and those that wait for no agent; in 10 of 10 episodes."""
     expected = native(tmp_path / "native")
     assert [len(rows) for rows in expected.values()] == [END + 1, 14, 11]
     into = folders(tmp_path / "ours")
-    doc = document(phase([described(into, remote)], [watching()], bridge=bridge, episodes=10))
+    doc = document(phase([described(into, remote)], [watching()], scheduler=scheduler, episodes=10))
     execute(doc)
     for uid, folder in into.items():
         assert written(folder) == [expected[uid]] * 10

@@ -10,7 +10,9 @@ from __future__ import annotations
 import pytest
 from support.engine import Adder, Counter, Total, make_director, run_episodes
 
-BRIDGES = ["agents", "per_agent"]
+from palaestrai_mosaik.simulation import mosaik_internals as internals
+
+SCHEDULERS = ["direct", "mosaik"]
 
 VANILLA_ONE = """
     t          0              1              2              3
@@ -134,37 +136,54 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize("bridge", BRIDGES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("story", STORIES)
-def test_story(story, bridge):
+def test_story(story, scheduler):
     build, taking_turns, expected = STORIES[story]
     log: list[str] = []
     director = build(log, taking_turns)
-    run_episodes(director, bridge=bridge)
+    run_episodes(director, scheduler=scheduler)
     position = 0
     for tick in expected:
         happened = log[position : position + len(tick)]
         position += len(tick)
         steps = sum(event.split()[1] in ("resets", "steps") for event in tick)
         assert sorted(happened[:steps]) == sorted(tick[:steps])
-        # With one simulator per agent, mosaik lets agents of one tick act in either order.
-        order = sorted if bridge == "per_agent" else list
+        # mosaik lets agents of one tick act in either order
+        order = sorted if scheduler == "mosaik" else list
         assert order(happened[steps:]) == order(tick[steps:])
     assert log[position:] == []
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_both_bridges_record_the_same(story):
+def test_both_schedulers_record_the_same(story):
     build, taking_turns, _ = STORIES[story]
     recorded = []
-    for bridge in BRIDGES:
+    for scheduler in SCHEDULERS:
         director = build([], taking_turns)
-        run_episodes(director, episodes=2, bridge=bridge)
+        run_episodes(director, episodes=2, scheduler=scheduler)
         # without the wall-clock time
         rows = [[repr(row[:10] + row[11:]) for row in body.stream.rows] for body in director.bodies]
         states = [[repr(row) for row in port.stream.rows] for port in director.ports]
         recorded.append((rows, states))
     assert recorded[0] == recorded[1]
+
+
+def test_nobody_is_left_waiting_in_mosaiks_scheduler(monkeypatch):
+    """Agents do not step of their own accord: mosaik lets them wait for the end of the world, anew after each step."""
+    waiting = []
+    mended = internals._set_progress
+
+    def counted(runner, set_progress, time):
+        mended(runner, set_progress, time)
+        waiting.append(len(runner.progress._futures))
+
+    monkeypatch.setattr(internals, "_set_progress", counted)
+    log: list[str] = []
+    agents = [(name, Adder(100, log), None, ["A.x"], [f"A.u{i}"]) for i, name in enumerate("ab", 1)]
+    run_episodes(make_director([Counter("A", log, steps=40)], agents), scheduler="mosaik")
+    assert len(waiting) > 60
+    assert max(waiting) < 8
 
 
 def test_rows_say_how_the_episode_ended():

@@ -91,7 +91,7 @@ def _importable(monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
-def bad(part: str, kind: str, bridge: str) -> Any:
+def bad(part: str, kind: str, scheduler: str) -> Any:
     here = f"{__name__}:Bad{part.split('.', maxsplit=1)[0].capitalize()}"
     agents = [agent("a"), agent("b", 5)]
     if part in ("muscle", "objective"):
@@ -104,25 +104,25 @@ def bad(part: str, kind: str, bridge: str) -> Any:
     conditions = [named(ENVIRONMENT_ENDS)]
     if part == "condition":
         conditions = [named(here, kind=kind)]
-    return document(phase(environments, agents, conditions, bridge=bridge))
+    return document(phase(environments, agents, conditions, scheduler=scheduler))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("part", "bridge"),
+    ("part", "scheduler"),
     [
-        ("muscle", "agents"),
-        ("muscle", "per_agent"),
-        ("objective", "agents"),
-        ("condition", "per_agent"),
-        ("environment.reset", "agents"),
-        ("environment.step", "agents"),
+        ("muscle", "direct"),
+        ("muscle", "mosaik"),
+        ("objective", "direct"),
+        ("condition", "mosaik"),
+        ("environment.reset", "direct"),
+        ("environment.step", "direct"),
     ],
 )
-def test_the_exception_itself_fails_the_run(tmp_path, part, bridge, kind):
+def test_the_exception_itself_fails_the_run(tmp_path, part, scheduler, kind):
     with Store(tmp_path) as store:
         with pytest.raises((SimulationError, *(KINDS[k] for k in ORDINARY))) as caught:
-            execute(bad(part, kind, bridge), store=store)
+            execute(bad(part, kind, scheduler), store=store)
         assert store.runs()["status"].tolist() == ["failed"]
     error: BaseException = caught.value
     if kind in ORDINARY:
@@ -175,12 +175,12 @@ run_config:
 
 def test_an_environment_cannot_write_to_its_setpoints():
     with pytest.raises(ValueError, match="read-only"):
-        execute(bad("environment.write", "", "agents"))
+        execute(bad("environment.write", "", "direct"))
 
 
-@pytest.mark.parametrize("bridge", ["agents", "per_agent"])
-def test_agents_may_be_named_clock_and_turn(tmp_path, bridge):
-    doc = document(phase(None, [agent("clock"), agent("turn", 5)], bridge=bridge))
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
+def test_agents_may_be_named_clock_and_turn(tmp_path, scheduler):
+    doc = document(phase(None, [agent("clock"), agent("turn", 5)], scheduler=scheduler))
     with Store(tmp_path) as store:
         execute(doc, store=store)
         first, second = (store.steps("latest", agent=name) for name in ("clock", "turn"))

@@ -50,7 +50,6 @@ def phase(
     agents: list[Any] | None = None,
     conditions: list[Any] | None = None,
     controller: str = "vanilla",
-    bridge: str = "agents",
     scheduler: str = "direct",
     **phase_config: Any,
 ) -> dict[str, Any]:
@@ -60,7 +59,6 @@ def phase(
         "agents": agents if agents is not None else [agent("a"), agent("b", 5)],
         "simulation": {
             "name": controller,
-            "bridge": bridge,
             **({} if scheduler == "direct" else {"scheduler": scheduler}),
             "conditions": conditions if conditions is not None else [named(ENVIRONMENT_ENDS)],
         },

@@ -116,13 +116,12 @@ def make_director(
     return Director(ports, bodies, wanted, taking_turns=taking_turns)
 
 
-def run_episodes(director: Director, episodes: int = 1, bridge: str = "agents", worker: int = 0) -> None:
+def run_episodes(director: Director, episodes: int = 1, scheduler: str = "direct", worker: int = 0) -> None:
     """Run some episodes, one world each, in one event loop."""
     loop = asyncio.new_event_loop()
     try:
         for number in range(episodes):
-            Episode(director, worker, number, 42, ("phase", "worker", worker, "episode", number), bridge).run(
-                loop
-            )
+            path = ("phase", "worker", worker, "episode", number)
+            Episode(director, worker, number, 42, path, scheduler=scheduler).run(loop)
     finally:
         loop.close()

@@ -19,12 +19,12 @@ from palaestrai_mosaik.experiment import RunDocument, from_mapping, loads
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
-def scenario(name: str, phase: str, *, bridge: str = "agents", **phase_config: Any) -> RunDocument:
+def scenario(name: str, phase: str, *, scheduler: str = "direct", **phase_config: Any) -> RunDocument:
     """Return one phase of a scenario as a document of its own; ``phase_config`` replaces what is given there."""
     whole = loads((SCENARIOS / f"{name}.yml").read_text(), f"{name}.yml")
     plain = from_mapping(whole.canonical).canonical
     (content,) = [entry for entry in plain["schedule"] if phase in entry]
-    content[phase]["simulation"]["bridge"] = bridge
+    content[phase]["simulation"]["scheduler"] = scheduler
     content[phase]["phase_config"] |= phase_config
     return from_mapping({**plain, "schedule": [content]})
 

@@ -10,8 +10,11 @@ from mosaik.exceptions import SimulationError
 from mosaik.tiered_time import TieredTime
 from tqdm import tqdm
 
+_VERSION = tuple(int(part) for part in mosaik.__version__.split(".")[:2])
 #: 3.5 leaves the key ``time`` in the outputs of a simulator
-_TAKES_TIME_OUT = tuple(int(part) for part in mosaik.__version__.split(".")[:2]) >= (3, 6)
+_TAKES_TIME_OUT = _VERSION >= (3, 6)
+#: until 3.6, who has given up waiting for a simulator's progress stays among those who wait
+_FORGETS_WAITS = _VERSION >= (3, 7)
 
 
 def runners(world: Any) -> list[Any]:
@@ -30,6 +33,12 @@ def compile_world(world: Any) -> None:
     if not hasattr(world, "compile"):
         world.ensure_no_dataflow_cycles()
         world.cache_triggering_ancestors()
+
+
+def forget_waits(progress: Any) -> None:
+    """Let a simulator's progress forget those who do not wait for it any more."""
+    if not _FORGETS_WAITS:
+        progress._futures[:] = [one for one in progress._futures if not one[1].cancelled()]
 
 
 class NoBar:
