@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
@@ -69,6 +69,8 @@ class World(ABC):
     uid: str = ""
     #: the environment's own random generator, new for every episode
     rng: np.random.Generator
+    #: parameters that were given and change nothing, each with the reason: whoever checks the document is told
+    without_effect: Mapping[str, str] = {}
     #: what :meth:`setup` returned
     baseline: EnvironmentBaseline | None = None
     #: whether an episode can end by this environment's own doing

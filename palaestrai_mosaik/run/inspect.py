@@ -107,6 +107,9 @@ class Inspection:
                     continue
                 self._ports.append((spec, port))
                 self._spare.append((spec, port))
+                for key, reason in port.domain.without_effect.items():
+                    place = (i, "environments", j, "environment", "params", key)
+                    self._report(f"{key!r} has no effect: {reason}", *place, into=self.warnings)
                 try:
                     check_sessions(port.domain)
                 except ContractError as error:

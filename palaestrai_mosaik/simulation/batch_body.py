@@ -171,10 +171,10 @@ class BatchBody:
             self._settled, self._pending = self._pending, None
         (matrix,) = inputs[self._input].values()
         mine = matrix if self._all else matrix[self._rows]
-        acting = self._places
+        acting, incarnations = self._places, self._rows
         if self.outs.any():
             acting = np.flatnonzero(~self.outs)
-            mine = mine[acting]
+            mine, incarnations = mine[acting], self.channels.rows[acting]
         readings = np.ascontiguousarray(mine[:, self.channels.take])
         readings.flags.writeable = False
         rows = Rows()
@@ -188,10 +188,10 @@ class BatchBody:
         if rows.told:
             self._reported.append((int(rows.step[-1]), rows.told))
         rows.proposed = None
-        port, incarnations = self.port, self.channels.rows[acting]
+        port = self.port
         if port.replays and port.recorded is not None:
             rows.proposed = rows.setpoints
-            rows.setpoints = port.recorded[incarnations][:, self.channels.put]
+            rows.setpoints = port.recorded[self.channels.rows[acting]][:, self.channels.put]
         self._open = rows
         self.values = {self._output: (time, self.order, (incarnations, self.channels.put), rows.setpoints)}
 
@@ -217,9 +217,9 @@ class BatchBody:
         if data is not None and (not hasattr(data, "__len__") or len(data) != count):
             found = f"for {len(data)} bodies" if hasattr(data, "__len__") else f"that is {data!r}"
             raise ContractError(f"{who} returned data {found}; expected is one for each of {count}")
-        wrong = layout.outside(setpoints).any(axis=1)
+        wrong = layout.outside(setpoints)
         if wrong.any():
-            place = int(np.argmax(wrong))
+            place = int(np.argmax(wrong.any(axis=1)))
             self.channels.actuators_of(int(acting[place])).check(setpoints[place])
         return setpoints, data
 
@@ -232,7 +232,9 @@ class BatchBody:
         assert rows is not None
         port = self.port
         if port in fresh:
-            rewards = port.vector[self.channels.rows[rows.places], port.n_readings : -2]
+            everyone = rows.places is self._places
+            incarnations = self._rows if everyone else self.channels.rows[rows.places]
+            rewards = port.vector[incarnations, port.n_readings : -2].copy()
         else:
             rewards = np.zeros((len(rows.places), port.n_rewards))
         rows.rewards = rewards

@@ -165,7 +165,7 @@ class BatchPort(EnvironmentPort):
         before, self.vector = self.dones, vector
         self.steps += 1
         flags = vector[:, -2:] != 0
-        self.dones = dones = flags.any(axis=1)
+        self.dones = dones = flags[:, 0] | flags[:, 1]
         self.begun_now = before & ~dones
         self.ended_now = dones & ~before
         changed = np.flatnonzero(self.begun_now | self.ended_now)

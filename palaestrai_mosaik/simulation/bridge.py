@@ -255,7 +255,7 @@ class BatchSimulator(Shell):
         if eid in self.seats:
             return self.seats[eid], put
         rows, columns = put
-        return (rows, columns) if isinstance(columns, slice) else np.ix_(rows, columns)
+        return np.ix_(rows, columns) if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray) else put
 
 
 class DirectorSimulator(Shell):

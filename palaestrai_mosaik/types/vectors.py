@@ -63,7 +63,8 @@ class Layout:
     def outside(self, vector: FloatVector) -> npt.NDArray[np.bool_]:
         """Return where ``vector``, or each row of a matrix, is outside the spaces (NaN never is)."""
         # every comparison with NaN is false
-        wrong: npt.NDArray[np.bool_] = (vector < self.low) | (vector > self.high)
+        wrong: npt.NDArray[np.bool_] = vector < self.low
+        wrong |= vector > self.high
         if self.any_integral:
             wrong |= self.integral & (vector != np.rint(vector)) & ~np.isnan(vector)
         return wrong

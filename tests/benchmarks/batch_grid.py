@@ -13,7 +13,7 @@ the median over ``--repeat`` rounds in turn, the less the better:
 * ``run``: a document with ``bodies``, through the whole package: environment, mosaik, muscle,
   objective, rewards; ``stored``: the same, with every step of agent and environment stored;
 * ``alone``: copies of the unbatched environment, one document with one agent each, one after the
-  other (measured once, with ``simulators: joint``).
+  other (measured once).
 
 ``run`` of 1 is what one copy costs in a batch of 1. ``times`` is by how much ``run`` falls from
 1 to that batch; ``share`` is solver / run. Time that a run takes before its first step is not
@@ -57,7 +57,7 @@ def params(grid: str, batch: int, steps: int) -> dict[str, Any]:
         "actuators": ["sgen.q_mvar"],
     }
     if not batch:
-        return common | {"start": "2016-06-01", "simulators": "joint"}
+        return common | {"start": "2016-06-01"}
     return common | {"batch": batch, "start": DAYS, "rewards": {"terms": ["defender"]}}
 
 

@@ -6,8 +6,6 @@ Phase ``both`` of scenarios/rural_year.yml: the defender integrates the voltage 
 times:
 
 * ``document``: the run document through the whole package, with and without the store;
-  ``joint`` and ``separate`` are the environment's parameter ``simulators``: profiles,
-  inverters, storages and power flow in one mosaik simulator, or in four;
 * ``bare mosaik``: the same simulators, entities and connections, but empty: ``step`` and
   ``get_data`` do nothing. No world on mosaik can be faster;
 * ``bare loop``: the same environment, reward, muscles and objectives in a Python loop;
@@ -57,7 +55,6 @@ from mosaik.async_scenario import AsyncWorld
 from palaestrai_mosaik.environment.grid import GridReward
 from palaestrai_mosaik.environment.grid.environment import GridEnvironment
 from palaestrai_mosaik.environment.grid.fastflow import FastPowerFlow
-from palaestrai_mosaik.environment.grid.joint import JointSimulator
 from palaestrai_mosaik.environment.grid.simulators import Shell
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
 from palaestrai_mosaik.run import execute
@@ -78,12 +75,12 @@ YEAR = 35136
 Injections = list[tuple[np.ndarray, ...]]
 
 
-def document(steps: int, simulators: str) -> RunDocument:
+def document(steps: int) -> RunDocument:
     """Return the scenario with phase ``both`` alone, cut to ``steps`` steps."""
     content = yaml.safe_load(SCENARIO.read_text(encoding="utf-8"))
     phases = {name: phase for entry in content["schedule"] for name, phase in entry.items()}
     both = deepcopy(phases["passive"])
-    both["environments"][0]["environment"]["params"] |= {"steps": steps, "simulators": simulators}
+    both["environments"][0]["environment"]["params"]["steps"] = steps
     agents = {agent["name"]: agent for agent in both["agents"]}
     for name in ("attacker", "both"):
         for change in phases[name]["agents"]:
@@ -105,19 +102,19 @@ class Timer:
 TIMER = Timer()
 
 
-def run_document(steps: int, simulators: str, stored: bool) -> None:
+def run_document(steps: int, stored: bool) -> None:
     """Run the document, with a store of its own or without."""
     if not stored:
-        execute(document(steps, simulators))
+        execute(document(steps))
         return
     with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
-        execute(document(steps, simulators), store=store)
+        execute(document(steps), store=store)
 
 
 def objectives(steps: int) -> float:
     """Run the document; return the sum of both agents' objectives."""
     with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
-        result = execute(document(steps, "joint"), store=store)
+        result = execute(document(steps), store=store)
         return float(store.episodes(result.instance)["objective_sum"].sum())
 
 
@@ -125,7 +122,7 @@ class Loop:
     """The document's environment, reward, muscles and objectives, made to be run in a plain loop."""
 
     def __init__(self, steps: int):
-        inspection = Inspection(document(steps, "joint"))
+        inspection = Inspection(document(steps))
         inspection.raise_problems()
         (phase,) = inspection.phases
         self.port = inspection.take(phase.environments[0])
@@ -134,7 +131,7 @@ class Loop:
         environment.rng = np.random.default_rng(0)
         environment.reset()
         plan = environment.plan()
-        self.shells = plan.simulators[0].factory().shells
+        self.shells = {shell.MODEL: shell for shell in (spec.factory() for spec in plan.simulators)}
         self.setpoints: dict[str, np.ndarray] = {}
         #: attribute -> (places among the readings, places in the attribute)
         self.wiring: dict[str, Any] = defaultdict(lambda: ([], []))
@@ -339,7 +336,8 @@ PARTS: dict[str, list[tuple[type, str]]] = {
     "mosaik": [(Episode, "run")],
     "power flow": [(FastPowerFlow, "solve")],
     "environment": [
-        *((owner, name) for owner in (Shell, JointSimulator) for name in ("step", "get_data")),
+        (Shell, "step"),
+        (Shell, "get_data"),
         (GridEnvironment, "judge"),
         (GridReward, "__call__"),
     ],
@@ -356,11 +354,11 @@ PARTS: dict[str, list[tuple[type, str]]] = {
 }
 
 
-def where_it_goes(steps: int, simulators: str) -> dict[str, float]:
+def where_it_goes(steps: int) -> dict[str, float]:
     """Return the ms/step of every part of a document's run with a store."""
     account = Account()
     with account.watching(PARTS):
-        run_document(steps, simulators, True)
+        run_document(steps, True)
     return {part: account.spent[part] / steps * 1e3 for part in PARTS}
 
 
@@ -390,24 +388,19 @@ def main() -> None:
     arguments = parser.parse_args()
     steps = YEAR if arguments.year else arguments.steps
 
-    graphs = {name: world_graph(document(steps, name)) for name in ("joint", "separate")}
+    graph = world_graph(document(steps))
     injections: Injections = []
     loop, through = bare_loop(steps, injections), objectives(steps)
     if not np.isclose(loop, through, rtol=1e-9):
         raise SystemExit(f"the loop's objectives sum to {loop!r}, the document's to {through!r}")
 
     cases: dict[str, Callable[[], Any]] = {
-        f"document, {name}{', store' if stored else ''}": lambda name=name, stored=stored: run_document(
-            steps, name, stored
-        )
-        for name in graphs
-        for stored in (True, False)
+        "document, store": lambda: run_document(steps, True),
+        "document": lambda: run_document(steps, False),
+        "bare mosaik": lambda: bare_mosaik(steps, graph),
+        "bare loop": lambda: bare_loop(steps),
+        "bare solver": lambda: bare_solver(injections),
     }
-    cases |= {
-        f"bare mosaik, {name}": lambda graph=graph: bare_mosaik(steps, graph)
-        for name, graph in graphs.items()
-    }
-    cases |= {"bare loop": lambda: bare_loop(steps), "bare solver": lambda: bare_solver(injections)}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
     with noting_the_first_step():
         for _ in range(arguments.repeat):
@@ -420,9 +413,8 @@ def main() -> None:
         print(f"{name:28}{start:12.2f}{rest:9.2f}{rest / steps * 1e3:9.3f}{least / steps * 1e3:9.3f}")
 
     print(f"\n{'ms/step with store, of which':28}" + "".join(f"{part:>16}" for part in (*PARTS, "sum")))
-    for name in graphs:
-        parts = where_it_goes(steps, name)
-        print(f"{name:28}" + "".join(f"{ms:16.3f}" for ms in (*parts.values(), sum(parts.values()))))
+    parts = where_it_goes(steps)
+    print(f"{'document':28}" + "".join(f"{ms:16.3f}" for ms in (*parts.values(), sum(parts.values()))))
 
 
 if __name__ == "__main__":

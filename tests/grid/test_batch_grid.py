@@ -32,7 +32,7 @@ def stepper_of(**params: Any) -> tuple[BatchStepper, dict[str, int], dict[str, i
 
 def seen_alone(run_plan: Any, ticks: int, setpoints: np.ndarray, **params: Any) -> np.ndarray:
     """Return the readings (ticks, sensors) of one grid by itself; ``setpoints`` (ticks, actuators)."""
-    environment = GridEnvironment(simulators="joint", **params)
+    environment = GridEnvironment(**params)
     environment.setup()
     environment.reset()
     plan = environment.plan()

@@ -39,7 +39,7 @@ def test_the_scenario_has_its_known_effects_and_each_body_does_what_it_does_alon
     for name in ("batch", "spread"):
         del params[name]
     number = 7
-    params |= {"start": 96 * 5 * number, "simulators": "joint"}
+    params["start"] = 96 * 5 * number
     entry["reward"] = {
         "name": "palaestrai_mosaik.environment.grid:GridReward",
         "params": params.pop("rewards"),

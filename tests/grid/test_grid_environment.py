@@ -11,14 +11,18 @@ import mosaik
 import numpy as np
 import pandapower as pp
 import pytest
+import yaml
 from mosaik.basic_simulators import OutputSimulator
 
 from palaestrai_mosaik.environment.grid import GridEnvironment
 from palaestrai_mosaik.environment.grid.simulators import InverterSimulator
 from palaestrai_mosaik.environment.plan_check import plan_problems
 from palaestrai_mosaik.errors import DocumentError, PowerFlowError, SimulationError
+from palaestrai_mosaik.experiment import from_mapping
+from palaestrai_mosaik.run.inspect import Inspection
 
 RURAL = "simbench:1-MV-rural--2-sw"
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SEMIURBAN = "simbench:1-MV-semiurb--1-sw"
 
 
@@ -170,10 +174,9 @@ def test_passive_week(run_plan: Any, grid: str, lowest: float, highest: float, o
         np.testing.assert_allclose(seen["Storages.p"], net.storage.p_mw)
 
 
-@pytest.mark.parametrize("simulators", ["separate", "joint"])
-def test_setpoints_take_effect_one_tick_later(run_plan: Any, simulators: Any) -> None:
+def test_setpoints_take_effect_one_tick_later(run_plan: Any) -> None:
     """An agent acts at tick 1; the state of tick 2 has all of it, that of tick 1 nothing."""
-    environment = ready(grid=RURAL, start="2016-07-01T10:00", steps=4, simulators=simulators)
+    environment = ready(grid=RURAL, start="2016-07-01T10:00", steps=4)
     net = environment.grid.net
     row = environment._first_row
     n, nan = {t: len(net[t]) for t in ("sgen", "storage", "load", "line")}, np.nan
@@ -238,19 +241,29 @@ def test_two_episodes_are_equal_to_the_last_bit(run_plan: Any) -> None:
     assert bytes_of(run_plan(environment, 5, nothing, lambda time, seen: nothing)) == first
 
 
-def test_separate_and_joint_simulators_give_the_same_trace(run_plan: Any) -> None:
-    def trace(simulators: str) -> Any:
-        environment = ready(grid=RURAL, start="2016-05-01", simulators=simulators)
-        rng = np.random.default_rng(5)
-        sizes = {"Inverters.q_set": 102, "Storages.p_set": 90, "PowerGrid.load_scaling": 96}
-        nothing = {name: np.full(n, np.nan) for name, n in sizes.items()}
-        act = [{name: rng.uniform(-0.1, 0.5, n) for name, n in sizes.items()} for _ in range(20)]
-        return run_plan(environment, 20, nothing, lambda time, seen: act[time])
-
-    for separate, joint in zip(trace("separate"), trace("joint"), strict=True):
-        assert separate.keys() == joint.keys()
-        for name in separate:
-            np.testing.assert_array_equal(separate[name], joint[name])
+def test_the_form_of_the_simulators_has_lost_its_meaning() -> None:
+    """Documents that say it run as they did, and are told so."""
+    plain = ready(grid="cigre_mv").plan()
+    for form in ("separate", "joint"):
+        environment = ready(grid="cigre_mv", simulators=form)
+        plan = environment.plan()
+        assert [spec.uid for spec in plan.simulators] == [spec.uid for spec in plain.simulators]
+        assert plan.connections == plain.connections
+        assert list(environment.without_effect) == ["simulators"]
+    with pytest.raises(
+        DocumentError, match=r"'joined' is none of separate, joint \(did you mean 'joint'\?\)"
+    ):
+        GridEnvironment(simulators="joined")
+    scenario = yaml.safe_load((SCENARIOS / "rural_week.yml").read_text(encoding="utf-8"))
+    (phase,) = scenario["schedule"][0].values()
+    params = phase["environments"][0]["environment"]["params"] | {"simulators": "joint"}
+    phase["environments"][0]["environment"]["params"] = params
+    inspection = Inspection(from_mapping(scenario))
+    inspection.close()
+    assert inspection.problems == []
+    (warning,) = inspection.warnings
+    assert warning.path.endswith("environments.0.environment.params.simulators")
+    assert "'simulators' has no effect: " in warning.message
 
 
 def test_simulators_stop_with_the_profiles(run_plan: Any) -> None:

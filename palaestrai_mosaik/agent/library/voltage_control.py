@@ -95,8 +95,10 @@ class IntegratingVoltageController(InverterMuscle):
         self.target = float(target)
 
     def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
-        powers = self._q[bodies] - self.gain * ratings * (voltages - self.target)
-        self._q[bodies] = powers = np.clip(powers, -ratings, ratings)
+        powers: FloatMatrix = voltages - self.target
+        powers *= self.gain * ratings
+        np.subtract(self._q[bodies], powers, out=powers)
+        self._q[bodies] = np.clip(powers, -ratings, ratings, out=powers)
         return powers
 
 

@@ -17,7 +17,6 @@ from palaestrai_mosaik.errors import DocumentError, Problem
 
 from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
 from .inverters import Inverters
-from .joint import JointSimulator
 from .network import Grid, load_grid
 from .parameters import parameter_problems
 from .power_grid import OnDivergence, PowerGrid
@@ -28,9 +27,11 @@ from .starts import Start, require_room, start_rows, stride_of
 from .storages import Storages
 
 EpisodeStarts = Literal["fixed", "random", "sequential"]
-Simulators = Literal["separate", "joint"]
 
 _DAY = 96
+
+#: what ``simulators`` may say, although it makes no difference any more
+_FORMS = ("separate", "joint")
 
 #: profiles have no other input, and all else is fed by them
 CLOCKS = [("Profiles", "clock")]
@@ -79,9 +80,8 @@ class GridEnvironment(CoSimulation):
     initial_soc
         State of charge of all storages at the start of an episode.
     simulators
-        ``separate``: profiles, inverters, storages and power flow are mosaik simulators of
-        their own; ``joint``: entities of one simulator, which gives the same values and
-        spares most of mosaik's share of the time (see :mod:`.joint`).
+        Has no effect: ``separate`` or ``joint``, as documents say that were written when the
+        parts could be entities of one simulator.
     enforce_q_lims
         Keep generators within their reactive limits (solved by ``pandapower.runpp``, slow).
 
@@ -105,17 +105,21 @@ class GridEnvironment(CoSimulation):
         episode_starts: EpisodeStarts = "fixed",
         on_divergence: OnDivergence = "terminate",
         initial_soc: float = 0.5,
-        simulators: Simulators = "separate",
+        simulators: str | None = None,
         enforce_q_lims: bool = False,
     ):
         problems: list[Problem] = []
         self.sensor_groups = chosen_groups(sensors, SENSOR_GROUPS, "sensors", problems)
         self.actuator_groups = chosen_groups(actuators, ACTUATOR_GROUPS, "actuators", problems)
-        choices = {
+        choices: dict[str, tuple[Any, Sequence[str]]] = {
             "episode_starts": (episode_starts, get_args(EpisodeStarts)),
             "on_divergence": (on_divergence, get_args(OnDivergence)),
-            "simulators": (simulators, get_args(Simulators)),
         }
+        if simulators is not None:
+            choices["simulators"] = simulators, _FORMS
+            self.without_effect = {
+                "simulators": "profiles, inverters, storages and power flow are simulators of their own"
+            }
         problems += parameter_problems(choices, {"steps": (steps, 1), "step": (step, 1)}, initial_soc)
         self._listed = isinstance(start, Sequence) and not isinstance(start, str)
         if self._listed and episode_starts == "fixed":
@@ -126,7 +130,6 @@ class GridEnvironment(CoSimulation):
         self.grid_name, self.start, self.steps, self.step = grid, start, steps, step
         self.episode_starts, self.on_divergence = episode_starts, on_divergence
         self.initial_soc, self.enforce_q_lims = initial_soc, enforce_q_lims
-        self.simulators = simulators
         self.grid: Grid
         self.power_flow: PowerFlow
         self._first_row = self._row = 0
@@ -195,15 +198,6 @@ class GridEnvironment(CoSimulation):
             connections.append(ConnectionSpec("Storages", "PowerGrid", [("p", "storage_p")]))
         shells["PowerGrid"] = self._power_grid_simulator
         channels = self._channels
-        if self.simulators == "joint":
-            flow = connections
-
-            def joint() -> JointSimulator:
-                return JointSimulator([make() for make in shells.values()], flow)
-
-            simulators = [SimulatorSpec("grid", factory=joint)]
-            entities = [EntitySpec(name, "grid", name) for name in shells]
-            return CoSimulationPlan(simulators, entities, [], channels.sensors, channels.actuators, CLOCKS)
         simulators = [SimulatorSpec(name.lower(), factory=make) for name, make in shells.items()]
         entities = [EntitySpec(name, name.lower(), name) for name in shells]
         return CoSimulationPlan(

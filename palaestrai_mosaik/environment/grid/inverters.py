@@ -62,6 +62,10 @@ class Inverters:
 
         All have the shape ``(..., n)``.
         """
-        limit = np.sqrt(np.maximum(self._rating_squared - p**2, 0.0))
-        wish = np.minimum(np.maximum(q_set, -limit), limit)
-        return np.where(given, wish, self.own_q)
+        # in place, because of many states each new matrix costs as much as the operation itself
+        limit = p * p
+        np.subtract(self._rating_squared, limit, out=limit)
+        np.sqrt(np.maximum(limit, 0.0, out=limit), out=limit)
+        wish = np.negative(limit)
+        np.minimum(np.maximum(q_set, wish, out=wish), limit, out=wish)
+        return wish if given.all() else np.where(given, wish, self.own_q)

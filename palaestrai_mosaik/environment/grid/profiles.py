@@ -93,7 +93,8 @@ class Profiles:
         """
         if self.steps is None:
             return np.repeat(self._factors[None], len(steps), axis=0)
-        values = self.table[steps].take(self._columns, axis=1)
+        # there are such columns, and whoever clips does not look for them first
+        values = self.table.take(steps, axis=0).take(self._columns, axis=1, mode="clip")
         if self._any_constant:
             values[:, self._constant] = 1.0
         values *= self._factors
