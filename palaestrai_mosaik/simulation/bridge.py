@@ -115,8 +115,8 @@ class Shell(mosaik_api_v3.Simulator):
         self.outputs = {eid: {} for eid in self.outputs}
 
     def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-        data = self.outputs
-        return {eid: {attr: data[eid][attr] for attr in attrs} for eid, attrs in outputs.items()}
+        # no more than what is asked for: all of it is connected
+        return self.outputs
 
 
 class EnvironmentSimulator(Shell):
@@ -206,6 +206,10 @@ class BatchSimulator(Shell):
         children = [{"eid": eid, "type": "Incarnation"} for eid in self.seats]
         return [{**entity, "children": children}]
 
+    def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        # nobody may read an incarnation in which a body sits
+        return {eid: self.outputs[eid] for eid in outputs}
+
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         port, director = self.port, self.director
         if director.over or port.stopped:
@@ -255,7 +259,9 @@ class BatchSimulator(Shell):
         if eid in self.seats:
             return self.seats[eid], put
         rows, columns = put
-        return np.ix_(rows, columns) if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray) else put
+        return (
+            np.ix_(rows, columns) if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray) else put
+        )
 
 
 class DirectorSimulator(Shell):

@@ -595,11 +595,15 @@ def forget(outputs: dict[int, Any], oldest: int) -> None:
     one to a simulator that has not caught up (without lazy stepping), still need some of it.
     """
     least: float = math.inf
-    for time in reversed(list(outputs)):
-        if least <= max(time, oldest):
-            del outputs[time]
-        else:
+    needed = []
+    for time, data in reversed(outputs.items()):
+        if least > max(time, oldest):
+            needed.append((time, data))
             least = time
+        if least <= oldest:
+            break
+    outputs.clear()
+    outputs.update(reversed(needed))
 
 
 def mean_progress(times: Sequence[int], until: int) -> float:
