@@ -60,12 +60,12 @@ def loads(text: str, source: str = "<string>") -> RunDocument:
 
 
 def from_mapping(
-    data: Mapping[str, Any], source: str = "<mapping>", *, text: str | None = None
+    data: Mapping[str, Any], source: str = "<mapping>", *, text: str | None = None, hashed: bool = True
 ) -> RunDocument:
     """Make a run document of plain ``data``; its ``text`` is that data as YAML.
 
     Who has that ``text`` gives it, or none (``""``) where nobody will ask for it: writing it out
-    takes longer than all the rest.
+    takes longer than all the rest. So with the ``hash``: without ``hashed`` it is ``""``.
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
     """
@@ -73,7 +73,7 @@ def from_mapping(
     plain = plain_data(data, found)
     if found.errors:
         raise DocumentError(found.errors)
-    return _document(plain, found, dumps(plain) if text is None else text)
+    return _document(plain, found, dumps(plain) if text is None else text, hashed)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _document(data: Any, found: Findings, text: str) -> RunDocument:
+def _document(data: Any, found: Findings, text: str, hashed: bool = True) -> RunDocument:
     if not isinstance(data, dict):
         found.error(
             (), f"a run document is a mapping (uid, seed, version, schedule, ...), found {show(data)}"
@@ -129,7 +129,7 @@ def _document(data: Any, found: Findings, text: str) -> RunDocument:
         phases=sound,
         conditions=conditions,
         canonical=canonical,
-        hash=digest(canonical),
+        hash=digest(canonical) if hashed else "",
         source=found.source,
         text=text,
         experiment_uid=experiment,
