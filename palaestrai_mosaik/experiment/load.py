@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik import collector, files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
 from .agent_conditions import check_evaluations, check_phase_averages
@@ -51,7 +49,8 @@ def loads(text: str, source: str = "<string>") -> RunDocument:
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
     """
-    with _collector_paused():
+    # a large document is millions of objects: the collector's passes over them would take a third of the time
+    with collector.paused():
         reading = read(text, source)
         found = Findings(source, reading.lines)
         for place, message, line in reading.problems:
@@ -74,21 +73,6 @@ def from_mapping(
     if found.errors:
         raise DocumentError(found.errors)
     return _document(plain, found, dumps(plain) if text is None else text, hashed)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the cyclic garbage collector: a large document is millions of objects and no cycle.
-
-    The collector's passes over them would take a third of the time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _document(data: Any, found: Findings, text: str, hashed: bool = True) -> RunDocument:
