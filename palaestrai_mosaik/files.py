@@ -33,6 +33,8 @@ _FLAGS |= getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 #: without waiting for the other end of a pipe
 _NOW = getattr(os, "O_NONBLOCK", 0)
+#: to write a file that must not be there
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _FLAGS
 #: to go through a folder one need not be allowed to list it
 _FOLDER = _FLAGS | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", 0)
 #: whether names can be looked up in a folder that is held open; elsewhere (Windows) each folder is looked at, and then
@@ -129,8 +131,31 @@ def write_text(path: str | Path, text: str, *, durable: bool = True) -> None:
 def open_new(path: str | Path) -> BinaryIO:
     """Open a new file to write to it; what has its name is refused."""
     with _place(path) as (at, name):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _FLAGS
-        return os.fdopen(os.open(name, flags, 0o666, dir_fd=at), "wb")
+        return os.fdopen(os.open(name, _NEW, 0o666, dir_fd=at), "wb")
+
+
+@contextmanager
+def new_files(folder: str | Path) -> Iterator[Callable[[str, bytes], None]]:
+    """Give a function that writes a new file (its name and data) in ``folder``, which is held open for all of them.
+
+    What has its name is refused, as :func:`open_new` does.
+    """
+    with _place(Path(folder, "x")) as (at, _):
+
+        def add(name: str, data: bytes) -> None:
+            if at is None or PurePath(name).name != name:
+                with open_new(Path(folder, name)) as file:
+                    file.write(data)
+                return
+            handle = os.open(name, _NEW, 0o666, dir_fd=at)
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[os.write(handle, left) :]
+            finally:
+                os.close(handle)
+
+        yield add
 
 
 def open_append(path: str | Path) -> int:

@@ -6,9 +6,10 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from palaestrai_mosaik import __version__
+from palaestrai_mosaik import __version__, collector
 from palaestrai_mosaik.errors import (
     DocumentError,
     NameResolutionError,
@@ -147,6 +148,16 @@ def few_threads() -> None:
     """
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
+
+
+@contextmanager
+def first_import(module: str) -> Iterator[None]:
+    """Keep the garbage collector away from what the block imports, unless ``module`` has been imported before."""
+    if module in sys.modules:
+        yield
+        return
+    with collector.importing():
+        yield
 
 
 def seconds(text: str) -> float:

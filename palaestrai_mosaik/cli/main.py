@@ -22,6 +22,7 @@ from .common import (
     add_allow_modules,
     call,
     few_threads,
+    first_import,
     index,
     positive,
     seconds,
@@ -48,7 +49,8 @@ def _start(arguments: argparse.Namespace) -> int:
     few_threads()
     if arguments.resume and arguments.no_store:
         raise PalaestraiMosaikError("--resume needs the store that --no-store does without")
-    from .start import start
+    with first_import("palaestrai_mosaik.cli.start"):
+        from .start import start
 
     with only_modules(arguments.allow_modules):
         return start(

@@ -220,7 +220,7 @@ class Expansion:
         return {"uid": uid, "experiment_uid": self.spec.uid, "seed": seed, **built}
 
     def _checked(self, data: dict[str, Any], row: int, repetition: int) -> RunDocument:
-        return from_mapping(data, run_file(self.spec.uid, row, repetition), text="")
+        return from_mapping(data, run_file(self.spec.uid, row, repetition), text="", hashed=False)
 
     def _check_run(self, values: Values, row: int, repetition: int) -> None:
         # any seed is as sound as another
@@ -232,7 +232,7 @@ class Expansion:
         text = Template(f"{self._mark}-{_UID}-{yaml_text(data)}", self._hole)
         free = set(holes)
         names = {hole: name for name, hole in holes.items()}
-        for place, hole in _holes_in(data, names, ()):
+        for place, hole in _holes_in(data, names, ()) if names else ():
             if not _is_parameter(place):
                 free.discard(names[hole])
         return _Layout(text, frozenset(free))

@@ -92,17 +92,18 @@ def _write(value: Any, first: str, rest: str, add: Callable[[str], object]) -> N
     """Add the lines of a collection that is not empty, with what stands before its first line and the rest."""
     if isinstance(value, dict):
         for key, item in value.items():
+            name = _text_word(key) if type(key) is str else _word(key)
             if not item or not isinstance(item, (dict, list)):
-                add(f"{first}{_word(key)}: {_word(item)}\n")
+                add(f"{first}{name}: {_text_word(item) if type(item) is str else _word(item)}\n")
             else:
-                add(f"{first}{_word(key)}:\n")
+                add(f"{first}{name}:\n")
                 inside = f"{rest}  " if isinstance(item, dict) else rest
                 _write(item, inside, inside, add)
             first = rest
         return
     for item in value:
         if not item or not isinstance(item, (dict, list)):
-            add(f"{first}- {_word(item)}\n")
+            add(f"{first}- {_text_word(item) if type(item) is str else _word(item)}\n")
         else:
             _write(item, f"{first}- ", f"{rest}  ", add)
         first = rest
@@ -111,7 +112,15 @@ def _write(value: Any, first: str, rest: str, add: Callable[[str], object]) -> N
 def _word(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "{}" if isinstance(value, dict) else "[]"
-    word = yaml_scalar(value)
+    return _one_line(yaml_scalar(value))
+
+
+@lru_cache(maxsize=2**14)
+def _text_word(text: str) -> str:
+    return _one_line(_yaml_text(text))
+
+
+def _one_line(word: str | None) -> str:
     # a longer key must be marked as one
     if word is None or len(word) > _LONGEST_KEY:
         raise _Unusual

@@ -140,17 +140,19 @@ def _fill(scratch: Path, rows: Rows, expansion: Expansion, progress: Progress | 
     files.make_folder(scratch / folder.RUNS)
     sums: list[str] = []
 
-    def add(name: str, text: str) -> None:
+    def add(name: str, text: str, write: Callable[[str, bytes], None]) -> None:
         data = text.encode("utf-8")
-        with files.open_new(scratch / name) as file:
-            file.write(data)
+        write(name.rpartition("/")[2], data)
         sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
 
     first_rows: dict[int, int] = {}
     documents = 0
     factors = spec.factors
     names = [factor.name for factor in factors]
-    with files.writing_text(scratch / folder.TABLE, durable=False) as stream:
+    with (
+        files.writing_text(scratch / folder.TABLE, durable=False) as stream,
+        files.new_files(scratch / folder.RUNS) as write_run,
+    ):
         table = csv.writer(stream, lineterminator="\n")
         table.writerow([*folder.COLUMNS, *names])
         labels = [_labels(factor) for factor in factors]
@@ -161,7 +163,7 @@ def _fill(scratch: Path, rows: Rows, expansion: Expansion, progress: Progress | 
             for repetition in range(spec.repetitions):
                 run, text = _planned(expansion, row, repetition)
                 if text is not None:
-                    add(run.file, text)
+                    add(run.file, text, write_run)
                     documents += 1
                 table.writerow(
                     [run.row, run.repetition, run.uid, run.run, run.file, run.seed, run.hash, *cells]
@@ -169,8 +171,9 @@ def _fill(scratch: Path, rows: Rows, expansion: Expansion, progress: Progress | 
             if progress is not None:
                 progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
     sums.append(f"{_digest(scratch / folder.TABLE)}  {folder.TABLE}\n")
-    add(folder.DESIGN, dumps(dict(spec.resolved)))
-    add(folder.SAMPLE, _sample_text(spec, rows.sample))
+    with files.new_files(scratch) as write:
+        add(folder.DESIGN, dumps(dict(spec.resolved)), write)
+        add(folder.SAMPLE, _sample_text(spec, rows.sample), write)
     files.write_text(scratch / folder.CHECKSUMS, "".join(sums), durable=False)
     text = manifest_text(manifest(spec, rows, first_rows, documents))
     files.write_text(scratch / folder.MANIFEST, text, durable=False)

@@ -30,6 +30,9 @@ from .model import (
 from .names import canonical_name
 from .yaml_text import MAX_DEPTH
 
+#: what is plain data as it is; looked at before anything else, for most nodes of a document are of these types
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+
 
 def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
     """Return ``value`` as plain data: own copies of strings, numbers, lists, mappings.
@@ -37,20 +40,28 @@ def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
     Number types that register as integral or real (numpy's do) become ``int`` and
     ``float``, tuples become lists. Anything else is reported in ``found``.
     """
-    if value is None or isinstance(value, (bool, str)):
+    kind = type(value)
+    if kind in _SCALARS or isinstance(value, str):
         return value
-    if isinstance(value, numbers.Real):
+    # (to ask an abstract class takes as long as all the rest)
+    if kind is not dict and kind is not list and isinstance(value, numbers.Real):
         return int(value) if isinstance(value, numbers.Integral) else float(value)
     if len(place) > MAX_DEPTH:
         found.error(place[:8], f"more than {MAX_DEPTH} collections inside one another (or inside themselves)")
         return None
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         for key in value:
-            if not isinstance(key, (str, int, float, bool, type(None))):
+            if type(key) not in _SCALARS and not isinstance(key, (str, int, float, bool)):
                 found.error(place, f"{show(key)} cannot be a key; use a string")
-        return {key: plain_data(item, found, (*place, key)) for key, item in value.items()}
+        return {
+            key: item if type(item) in _SCALARS else plain_data(item, found, (*place, key))
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [plain_data(item, found, (*place, index)) for index, item in enumerate(value)]
+        return [
+            item if type(item) in _SCALARS else plain_data(item, found, (*place, index))
+            for index, item in enumerate(value)
+        ]
     found.error(
         place, f"{show(value)} ({type(value).__name__}) is not plain data (text, number, list, mapping)"
     )
@@ -60,9 +71,9 @@ def plain_data(value: Any, found: Findings, place: Place = ()) -> Any:
 def copy(value: Any) -> Any:
     """Return a deep copy of plain data in which nothing is shared."""
     if isinstance(value, dict):
-        return {key: copy(item) for key, item in value.items()}
+        return {key: item if type(item) in _SCALARS else copy(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [copy(item) for item in value]
+        return [item if type(item) in _SCALARS else copy(item) for item in value]
     return value
 
 
@@ -85,7 +96,7 @@ def sorted_copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: sorted_copy(value[key]) for key in sorted(value, key=_key_text)}
     if isinstance(value, list):
-        return [sorted_copy(item) for item in value]
+        return [item if type(item) in _SCALARS else sorted_copy(item) for item in value]
     return value
 
 
@@ -144,12 +155,14 @@ def _key_text(key: Any) -> str:
 def _text_keys(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            _key_text(key): _text_keys(item) if isinstance(item, (dict, list)) else item
+            (key if type(key) is str and key[:1] != "!" else _key_text(key)): (
+                item if type(item) in _SCALARS else _text_keys(item)
+            )
             for key, item in value.items()
         }
     if isinstance(value, list):
         # most are long lists of ids: no call for each
-        return [_text_keys(item) if isinstance(item, (dict, list)) else item for item in value]
+        return [item if type(item) in _SCALARS else _text_keys(item) for item in value]
     return value
 
 

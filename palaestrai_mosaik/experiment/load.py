@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik import collector, files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
 from .agent_conditions import check_evaluations, check_phase_averages
@@ -51,7 +49,8 @@ def loads(text: str, source: str = "<string>") -> RunDocument:
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
     """
-    with _collector_paused():
+    # a large document is millions of objects: the collector's passes over them would take a third of the time
+    with collector.paused():
         reading = read(text, source)
         found = Findings(source, reading.lines)
         for place, message, line in reading.problems:
@@ -60,12 +59,12 @@ def loads(text: str, source: str = "<string>") -> RunDocument:
 
 
 def from_mapping(
-    data: Mapping[str, Any], source: str = "<mapping>", *, text: str | None = None
+    data: Mapping[str, Any], source: str = "<mapping>", *, text: str | None = None, hashed: bool = True
 ) -> RunDocument:
     """Make a run document of plain ``data``; its ``text`` is that data as YAML.
 
     Who has that ``text`` gives it, or none (``""``) where nobody will ask for it: writing it out
-    takes longer than all the rest.
+    takes longer than all the rest. So with the ``hash``: without ``hashed`` it is ``""``.
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
     """
@@ -73,25 +72,10 @@ def from_mapping(
     plain = plain_data(data, found)
     if found.errors:
         raise DocumentError(found.errors)
-    return _document(plain, found, dumps(plain) if text is None else text)
+    return _document(plain, found, dumps(plain) if text is None else text, hashed)
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the cyclic garbage collector: a large document is millions of objects and no cycle.
-
-    The collector's passes over them would take a third of the time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _document(data: Any, found: Findings, text: str) -> RunDocument:
+def _document(data: Any, found: Findings, text: str, hashed: bool = True) -> RunDocument:
     if not isinstance(data, dict):
         found.error(
             (), f"a run document is a mapping (uid, seed, version, schedule, ...), found {show(data)}"
@@ -129,7 +113,7 @@ def _document(data: Any, found: Findings, text: str) -> RunDocument:
         phases=sound,
         conditions=conditions,
         canonical=canonical,
-        hash=digest(canonical),
+        hash=digest(canonical) if hashed else "",
         source=found.source,
         text=text,
         experiment_uid=experiment,

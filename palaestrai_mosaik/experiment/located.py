@@ -134,7 +134,7 @@ class Findings:
             self.error(at.place, f"{section.title} must be a mapping, found {show(at.value)}")
             return None
         parts: dict[str, Located] = {}
-        for word in at.value:
+        for word, value in at.value.items():
             key = section.spellings.get(word, word) if isinstance(word, str) else word
             place = (*at.place, word)
             if key in section.ignored:
@@ -148,7 +148,7 @@ class Findings:
             elif key in parts:
                 self.error(place, f"{word!r} and {parts[key].place[-1]!r} are the same key; keep one of them")
             else:
-                parts[key] = at.child(word)
+                parts[key] = Located(value, place)
         return parts
 
     def missing(self, place: Place, parts: Mapping[str, Located], section: Section) -> bool:

@@ -29,7 +29,7 @@ from loguru import logger
 from mosaik.exceptions import ScenarioError, SimulationError
 from mosaik_api_v3.connection import RemoteException
 
-from palaestrai_mosaik.simulation.scheduler import run_world
+from palaestrai_mosaik.simulation.scheduler import run_world, stepwise
 
 SIMULATORS = Path(__file__).parents[1] / "simulators"
 PROGRAM = SIMULATORS / "remote_part.py"
@@ -414,3 +414,29 @@ def test_a_request_that_is_not_allowed_is_mosaiks_error(scenario, scheduler: str
         ):
             one.run(scheduler)
     assert one.times("A") == [0]
+
+
+# --- what cannot be stepped from outside ---
+
+
+def test_a_world_with_a_remote_simulator_is_not_stepped_from_outside(scenario) -> None:
+    one = scenario()
+    one.start("L", "local")
+    one.start("R")
+    try:
+        with pytest.raises(RuntimeError, match=r"^R: in another process; only a world whose simulators"):
+            stepwise(one.world, until=4)
+    finally:
+        one.world.shutdown()
+
+
+def test_a_world_is_stepped_from_outside_once(scenario) -> None:
+    one = scenario()
+    one.start("L", "local")
+    try:
+        assert stepwise(one.world, until=4).advance() is None
+        assert one.times("L") == [0, 1, 2, 3]
+        with pytest.raises(RuntimeError, match="has already been run"):
+            stepwise(one.world, until=4)
+    finally:
+        one.world.shutdown()

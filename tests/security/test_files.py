@@ -32,10 +32,16 @@ def mine(root: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in (root.parent / "mine").iterdir()}
 
 
+def _new_file(path: Path) -> None:
+    with files.new_files(path.parent) as write:
+        write(path.name, b"x")
+
+
 WRITERS: dict[str, Callable[[Path], object]] = {
     "write_bytes": lambda path: files.write_bytes(path, b"x"),
     "write_text": lambda path: files.write_text(path, "x"),
     "open_new": files.open_new,
+    "new_files": _new_file,
     "open_append": files.open_append,
     "open_update": files.open_update,
     "open_log": files.open_log,
@@ -66,6 +72,18 @@ def test_no_writer_goes_through_a_link_below_a_root(root: Path, writer: str) -> 
         WRITERS[writer](root / "link" / "file")
     assert mine(root) == {"file": "mine"}
     assert written(root.parent / "mine" / "file") == before
+
+
+def test_new_files_are_written_whole_and_replace_nothing(root: Path) -> None:
+    with files.new_files(root / "inner") as write:
+        write("a", b"first")
+        write("b", b"")
+        with pytest.raises(FileExistsError):
+            write("a", b"second")
+        with pytest.raises(OSError, match="no name of a file"):
+            write("../link/file", b"x")
+    assert {path.name: path.read_bytes() for path in (root / "inner").iterdir()} == {"a": b"first", "b": b""}
+    assert mine(root) == {"file": "mine"}
 
 
 def test_a_link_that_the_user_has_named_is_followed(root: Path) -> None:

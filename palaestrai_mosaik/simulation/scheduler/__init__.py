@@ -5,7 +5,8 @@ world. This package reads them, and makes the same calls with the same inputs. I
 of this project.
 
 =================  =============================================================================================
-:mod:`.run`        :func:`run_world` for scenario scripts; :func:`run`, in the stead of ``mosaik.scheduler.run``
+:mod:`.run`        :func:`run_world` for scenario scripts; :func:`run`, in the stead of ``mosaik.scheduler.run``;
+                   :func:`stepwise`, to drive a world from outside
 :mod:`.order`      which of those that may step goes first
 :mod:`.direct`     all simulators in this process: one loop that calls one after the other
 :mod:`.general`    some in other processes: mosaik's conditions, written out
@@ -15,7 +16,7 @@ of this project.
 
 from .direct import Question, Schedule
 from .general import GeneralSchedule
-from .run import SCHEDULERS, end_after, run, run_async_world, run_method, run_world, schedule
+from .run import SCHEDULERS, end_after, run, run_async_world, run_method, run_world, schedule, stepwise
 
 __all__ = [
     "SCHEDULERS",
@@ -28,4 +29,5 @@ __all__ = [
     "run_method",
     "run_world",
     "schedule",
+    "stepwise",
 ]

@@ -202,7 +202,18 @@ class GeneralSchedule:
             runner.outputs[time] = outputs
         runner.check_outputs(outputs)
         self._sender.place = place
-        mosaik_scheduler.push_output_data(runner, outputs, time)
+        for (eid, attribute), connections in runner.output_to_push.items():
+            if eid not in outputs or attribute not in outputs[eid]:
+                continue
+            # (mosaik's push_output_data would take a KeyError of the transform for an output that is missing)
+            for connection in connections:
+                connection.dest_sim.timed_input_buffer.add(
+                    time + connection.delay.tiers[0],
+                    runner.sid,
+                    eid,
+                    *connection.dest_port,
+                    connection.transform(outputs[eid][attribute]),
+                )
         runner.data = outputs
 
     # -- what is shown

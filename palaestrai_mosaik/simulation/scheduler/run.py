@@ -23,6 +23,9 @@ SCHEDULERS = ("direct", "mosaik")
 
 _mosaik_run = mosaik_scheduler.run
 
+#: what mosaik says, too
+_RUN_BEFORE = "Simulation has already been run and can only be run once for a World instance."
+
 _LIVES_IN_A_LOOP = (
     "this AsyncWorld has simulators in other processes, or such as ask mosaik for something, or agents, and lives "
     "in an event loop: await run_async_world(world, until=...) there"
@@ -46,6 +49,31 @@ def schedule(world: AsyncWorld, until: int, *, lazy_stepping: bool = True) -> Sc
         except NoOrder:
             pass
     return GeneralSchedule(world, until, lazy_stepping=lazy_stepping)
+
+
+def stepwise(world: World | AsyncWorld, until: int) -> Schedule:
+    """Return the schedule of a built world, to be driven by :meth:`.Schedule.advance` up to ``until``, exclusive.
+
+    All simulators must be in this process. Raises ``RuntimeError`` where they are not, for a world with ``debug`` or
+    attached agents, and for one that has been run before; mosaik's ``ScenarioError`` where data flow in a circle
+    within one time, :class:`.NoOrder` where simulators wait for each other.
+    """
+    inner = world._async_world if isinstance(world, World) else world
+    if hasattr(inner, "until"):
+        raise RuntimeError(_RUN_BEFORE)
+    if inner._debug or "run" in vars(inner):
+        what = "debug=True" if inner._debug else "attached agents"
+        raise RuntimeError(f"a world with {what} cannot be stepped from outside; run it with run_world")
+    versions.compile_world(inner)
+    remote = [one.sid for one in versions.runners(inner) if local_simulator(one._proxy) is None]
+    if remote:
+        raise RuntimeError(
+            f"{', '.join(remote)}: in another process; only a world whose simulators are all in this process can be "
+            "stepped from outside"
+        )
+    versions.show_progress_bars(inner, until, False)
+    inner.until, inner.rt_factor = until, None
+    return Schedule(inner, until)
 
 
 def end_after(world: AsyncWorld, time: int) -> bool:
@@ -86,7 +114,7 @@ async def run(
 def _prepared(world: AsyncWorld, until: int, print_progress: bool | Literal["individual"]) -> Iterator[None]:
     """Do before and after a run what ``AsyncWorld.run`` does, but let every exception pass."""
     if hasattr(world, "until"):
-        raise RuntimeError("Simulation has already been run and can only be run once for a World instance.")
+        raise RuntimeError(_RUN_BEFORE)
     versions.compile_world(world)
     bars = versions.show_progress_bars(world, until, print_progress)
     from mosaik import _debug
@@ -136,7 +164,7 @@ def run_world(  # noqa: PLR0913 (mosaik's own arguments)
     _check(scheduler)
     inner = world._async_world if isinstance(world, World) else world
     if isinstance(world, World) and world.loop.is_closed():
-        raise RuntimeError("Simulation has already been run and can only be run once for a World instance.")
+        raise RuntimeError(_RUN_BEFORE)
     if "run" in vars(inner):
         # agents are attached, who join the world when its run is called
         if not isinstance(world, World):
