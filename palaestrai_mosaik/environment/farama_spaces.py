@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,18 +48,24 @@ class Part:
     ours: Space
     start: npt.NDArray[Any] | int = 0
 
+    @cached_property
+    def shifted(self) -> bool:
+        """Whether there is something to be subtracted."""
+        return bool(np.any(self.start))
+
     def read(self, value: Any) -> FloatVector:
         """Return this part of ``value`` as a flat vector."""
         for key in self.way:
             value = value[key]
-        return np.asarray(value, dtype=np.float64).reshape(-1) - np.reshape(self.start, -1)
+        vector = np.array(value, dtype=np.float64).reshape(-1)
+        return vector - np.reshape(self.start, -1) if self.shifted else vector
 
     def write(self, vector: FloatVector) -> Any:
         """Return this part's value for its flat vector."""
         if isinstance(self.theirs, spaces.Discrete):
             return self.theirs.dtype.type(vector[0])
         value = vector.astype(self.theirs.dtype).reshape(self.ours.shape)
-        return value + self.start if np.any(self.start) else value
+        return value + self.start if self.shifted else value
 
     def read_all(self, values: Sequence[Any]) -> FloatMatrix | None:
         """Return this part of several values as a row each (``None``: :meth:`read` says what is wrong, if anything is)."""
@@ -69,7 +76,8 @@ class Part:
         except (ValueError, TypeError, LookupError):
             return None
         # an entry of other shape, but of as many numbers, is the same vector
-        return found.reshape(len(values), -1) - np.reshape(self.start, -1)
+        found = found.reshape(len(values), -1)
+        return found - np.reshape(self.start, -1) if self.shifted else found
 
     def write_all(self, vectors: FloatMatrix) -> Any:
         """Return an array with this part's value for each of several flat vectors; not of shape ()."""
@@ -77,7 +85,7 @@ class Part:
             return vectors[:, 0].astype(self.theirs.dtype)
         assert self.ours.shape is not None
         values = vectors.astype(self.theirs.dtype).reshape(len(vectors), *self.ours.shape)
-        return values + self.start if np.any(self.start) else values
+        return values + self.start if self.shifted else values
 
 
 class Action:
@@ -118,6 +126,9 @@ class Action:
 
         Raises :class:`ActionError` for the first actuator without one (NaN).
         """
+        only = self._only
+        if only is not None and not np.count_nonzero(np.isnan(setpoints)):
+            return only.write(setpoints)
         action: Any = None
         for part, where in zip(self.parts, self.slices, strict=True):
             if np.isnan(setpoints[where]).any():

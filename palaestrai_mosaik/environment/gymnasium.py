@@ -154,7 +154,7 @@ class _Together(Together):
 
 def _told(info: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what is stored of an info, ``None`` where it says nothing."""
-    plain = plain_info(info)
+    plain = plain_info(info) if info else None
     return {"info": plain} if plain else None
 
 
