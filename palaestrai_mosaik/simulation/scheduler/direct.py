@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from inspect import isgeneratorfunction
 from operator import attrgetter, itemgetter
 from types import FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from mosaik import scheduler as mosaik_scheduler
 from mosaik.adapters import V2ToV1Adapter, V3ToV2Adapter
@@ -38,7 +38,12 @@ KEPT = 32
 #: of an input that waits
 _TIME = itemgetter(0)
 
+#: how a function is marked that asks mosaik for nothing
+_ONLY_QUESTIONS = "only_questions"
+
 Inputs = dict[str, dict[str, dict[str, Any]]]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def _same(value: Any) -> Any:
@@ -118,7 +123,8 @@ class Runner:
         #: whether its functions are generators that may ask mosaik for something
         self.steps = isgeneratorfunction(self.simulator.step)
         self.gives = bool(origin.output_request) and isgeneratorfunction(self.simulator.get_data)
-        self.asks = self.steps or self.gives
+        #: and whether these may be of mosaik: its objects must be up to date then
+        self.asks = self.gives or (self.steps and not getattr(self.simulator.step, _ONLY_QUESTIONS, False))
         #: who can trigger it, and the least time until then
         self.ancestors: list[tuple[Runner, int]] = []
         #: makes its inputs for a time
@@ -414,7 +420,8 @@ class Schedule:
 
     async def _asked_step(self, runner: Runner, inputs: Inputs, advance: int) -> Any:
         """Let a simulator step that asks mosaik, or somebody outside, for something meanwhile."""
-        self._show(runner)
+        if runner.asks:
+            self._show(runner)
         runner.origin.is_in_step = True
         arguments = (self.time, inputs, advance) if runner.advances else (self.time, inputs)
         following = await _answered(runner.simulator.step(*arguments))
@@ -648,6 +655,12 @@ async def _answered(asking: Generator[Any, Any, Any]) -> Any:
             request = asking.send(await request)
     except StopIteration as stop:
         return stop.value
+
+
+def only_questions(step: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Say of a simulator's generator function that it awaits a :class:`Question` and nothing else."""
+    setattr(step, _ONLY_QUESTIONS, True)
+    return step
 
 
 class Question:
