@@ -332,6 +332,8 @@ class Schedule:
             runner.outputs.update(_copied(outputs, 3))
             runner.latest_time, runner.latest = next(reversed(runner.outputs.items()), (-1, {}))
             runner.moment, runner.last, runner.trim_at = None, -1, KEPT
+            # also where the last run was given up within a step
+            runner.origin.is_in_step = False
         self._plan_first()
 
     def _plan(self, runner: Runner, moment: tuple[int, ...]) -> None:
