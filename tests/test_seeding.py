@@ -1,5 +1,6 @@
 """The tree of random generators."""
 
+import hashlib
 import os
 import random
 import subprocess
@@ -68,6 +69,20 @@ def test_streams_are_the_same_in_every_process():
         for hash_seed in ("1", "2")
     }
     assert printed == {str(generator(7, "a", 1).integers(0, 2**62, 3).tolist())}
+
+
+@settings(max_examples=50, deadline=None)
+@given(seeds | st.integers(-(2**200), 2**200), paths)
+def test_the_words_are_those_of_a_spawn_key(seed, path):
+    key = [
+        int.from_bytes(hashlib.sha256(f"{type(name).__name__}:{name}".encode()).digest()[i : i + 4], "little")
+        for name in (seed < 0, *path)
+        for i in (0, 4, 8, 12)
+    ]
+    expected = np.random.SeedSequence(abs(seed), spawn_key=key)
+    found = seed_sequence(seed, *path)
+    for one, other in zip([found, *found.spawn(2)], [expected, *expected.spawn(2)], strict=True):
+        assert one.generate_state(9).tolist() == other.generate_state(9).tolist()
 
 
 @settings(max_examples=50, deadline=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
@@ -14,7 +14,7 @@ from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you
 from palaestrai_mosaik.importing import load
 
 from .batch import Arrays, BatchEnvironment, BoolVector, FloatMatrix, IntVector
-from .environment import Environment, EnvironmentBaseline, EnvironmentState
+from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
 
 
 class Copies(BatchEnvironment):
@@ -38,6 +38,7 @@ class Copies(BatchEnvironment):
     state_dtypes = (np.int64, np.float64, np.bool_, np.bool_)
     flat_observations = True
     flat_actions = True
+    _together: Together
 
     def __init__(
         self,
@@ -84,6 +85,11 @@ class Copies(BatchEnvironment):
         self.reward_names = [reward.uid for reward in baseline.rewards]
         self.state_shapes = ((), (len(self.reward_names),), (), ())
         self._n_readings = sum(sensor.space.size for sensor in baseline.sensors)
+        kinds = {type(copy) for copy in self.copies}
+        faster = kinds.pop().together(self.copies) if len(kinds) == 1 else None
+        self._together = _OneByOne(self) if faster is None else faster
+        self._places = list(range(self.batch))
+        self._numbers = np.arange(self.batch, dtype=np.int64)
         return baseline
 
     def shutdown(self) -> None:
@@ -99,28 +105,45 @@ class Copies(BatchEnvironment):
             raise failed
 
     def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+        places: list[int] = incarnations.tolist()
         said = []
-        for k in incarnations.tolist():
+        for k in places:
             copy = self.copies[k]
             copy.rng, copy.worker, copy.episode = self.rngs[k], self.worker, self.episode
             with self._noted(k):
                 state = copy.reset()
-            self._check(k, state)
+            self.check_state(k, state)
             if state.terminated or state.truncated:
                 raise ContractError(
                     f"{self._where(k)} ended with the first state of an episode, which in a batch is never the last"
                 )
-            said.append((k, state))
-        return self._gather(said, incarnations)
+            said.append(state)
+        readings, rewards, *ends = self._rows(places, *columns_of(said))
+        return [incarnations.astype(np.int64), rewards, *ends], [readings]
 
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
-        setpoints = actions[0].view()
+        places, setpoints, together = self._places, actions[0].view(), self._together
+        everyone = np.count_nonzero(self.active) == self.batch
+        if not everyone:
+            places = np.flatnonzero(self.active).tolist()
+            setpoints = setpoints[places]
         setpoints.flags.writeable = False
-        said = []
-        for k in np.flatnonzero(self.active).tolist():
-            with self._noted(k):
-                said.append((k, self.copies[k].step(setpoints[k])))
-        return self._gather(said, np.arange(self.batch))
+        if not places:
+            shapes = (self.batch, self._n_readings), (self.batch, len(self.reward_names))
+            never = np.zeros(self.batch, dtype=bool)
+            return [self._numbers, np.zeros(shapes[1]), never, never], [np.zeros(shapes[0])]
+        try:
+            said = together.step(places, setpoints)
+        except Exception as error:
+            self._note(error, together.at)
+            raise
+        rows: list[Any] = list(self._rows(places, *said))
+        if not everyone:
+            for i, some in enumerate(rows):
+                rows[i] = np.zeros((self.batch, *some.shape[1:]), some.dtype)
+                rows[i][places] = some
+        readings, *states = rows
+        return [self._numbers, *states], [readings]
 
     def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> FloatMatrix:
         rewards: FloatMatrix = new_states[1]
@@ -130,25 +153,32 @@ class Copies(BatchEnvironment):
         _, _, terminated, truncated = new_states
         return terminated, truncated
 
-    def _gather(self, said: list[tuple[int, EnvironmentState]], rows: IntVector) -> tuple[Arrays, Arrays]:
-        """Return what copies (numbers, states) have ``said`` as arrays with one row for each of ``rows``."""
-        count = len(rows)
-        rewards = np.zeros((count, len(self.reward_names)))
-        ends = np.zeros((2, count), dtype=bool)
-        readings = np.zeros((count, self._n_readings))
-        places = {k: i for i, k in enumerate(rows.tolist())}
-        for k, state in said:
-            self._check(k, state)
-            place = places[k]
-            readings[place] = state.readings
-            rewards[place] = state.rewards
-            ends[:, place] = state.terminated, state.truncated
-        return [rows.astype(np.int64), rewards, *ends], [readings]
+    def _rows(
+        self, places: Sequence[int], readings: Any, rewards: Any, terminated: Any, truncated: Any
+    ) -> tuple[FloatMatrix, FloatMatrix, BoolVector, BoolVector]:
+        """Return what the copies at ``places`` have said as arrays with one row for each."""
+        count = len(places)
+        expected = (count, self._n_readings), (count, len(self.reward_names))
+        try:
+            rows = np.asarray(readings, np.float64), np.asarray(rewards, np.float64)
+            fits = (rows[0].shape, rows[1].shape) == expected
+        except ValueError:
+            # lists of different lengths
+            fits = False
+        if not fits:
+            for k, mine, gained in zip(places, readings, rewards, strict=True):
+                self._check(k, mine, gained)
+            # a reward that is no sequence stands for one
+            rows = rows_of(readings, expected[0]), rows_of(rewards, expected[1])
+        return *rows, np.asarray(terminated, dtype=bool), np.asarray(truncated, dtype=bool)
 
-    def _check(self, k: int, state: Any) -> None:
+    def check_state(self, k: int, state: Any) -> None:
+        """Raise :class:`ContractError` if what copy ``k`` has returned is no state."""
         if not isinstance(state, EnvironmentState):
             raise ContractError(f"{self._where(k)} returned {type(state).__name__}, not EnvironmentState")
-        found = (np.shape(state.readings), np.shape(state.rewards) or (1,))
+
+    def _check(self, k: int, readings: Any, rewards: Any) -> None:
+        found = (np.shape(readings), np.shape(rewards) or (1,))
         declared = ((self._n_readings,), (len(self.reward_names),))
         if found != declared:
             raise ContractError(
@@ -164,9 +194,52 @@ class Copies(BatchEnvironment):
         try:
             yield
         except Exception as error:
-            # the uid is given after the copies have been made
-            error.add_note(f"in copy {k}" + (f" of environment {self.uid!r}" if self.uid else ""))
+            self._note(error, k)
             raise
+
+    def _note(self, error: Exception, k: int) -> None:
+        # the uid is given after the copies have been made
+        error.add_note(f"in copy {k}" + (f" of environment {self.uid!r}" if self.uid else ""))
+
+
+class _OneByOne(Together):
+    """Steps copies of any environment."""
+
+    def __init__(self, batch: Copies):
+        self.batch = batch
+        self.at = 0
+
+    def step(
+        self, places: Sequence[int], setpoints: FloatMatrix
+    ) -> tuple[Rows, Rows, Sequence[bool], Sequence[bool]]:
+        copies, states = self.batch.copies, []
+        for k, mine in zip(places, setpoints, strict=True):
+            self.at = k
+            states.append(copies[k].step(mine))
+        for k, state in zip(places, states, strict=True):
+            if type(state) is not EnvironmentState:
+                self.batch.check_state(k, state)
+        return columns_of(states)
+
+
+def columns_of(
+    states: Sequence[EnvironmentState],
+) -> tuple[list[Any], list[Any], list[bool], list[bool]]:
+    """Return the readings, rewards and ends of some states."""
+    return (
+        [state.readings for state in states],
+        [state.rewards for state in states],
+        [state.terminated for state in states],
+        [state.truncated for state in states],
+    )
+
+
+def rows_of(given: Sequence[Any], shape: tuple[int, int]) -> FloatMatrix:
+    """Return what was ``given`` row by row as an array of this ``shape``."""
+    rows = np.empty(shape)
+    for row, mine in zip(rows, given, strict=True):
+        row[:] = mine
+    return rows
 
 
 def _named(name: str) -> Callable[..., Environment]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ import numpy.typing as npt
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
 
 FloatVector = npt.NDArray[np.float64]
+FloatMatrix = npt.NDArray[np.float64]
+#: something of several environments: a list, or an array with a row for each
+Rows = Sequence[Any] | npt.NDArray[Any]
 
 
 @dataclass(slots=True)
@@ -53,6 +56,26 @@ class EnvironmentState:
     terminated: bool = False
     truncated: bool = False
     world_state: Any = None
+
+
+class Together(Protocol):
+    """Steps several environments of one class, each once, and lays out together what they say.
+
+    For environments that have something to save where many are stepped (:meth:`Environment.together`).
+    """
+
+    #: which of them is being stepped, for the note at its exception
+    at: int
+
+    def step(
+        self, places: Sequence[int], setpoints: FloatMatrix
+    ) -> tuple[Rows, Rows, Sequence[bool], Sequence[bool]]:
+        """Step those at ``places`` with ``setpoints`` (a read-only row for each).
+
+        Return their readings, rewards, and whether they have terminated, and were truncated: one of each for
+        each of them, or arrays with a row for each that nobody writes to again. A row is what
+        :meth:`Environment.step` would have said.
+        """
 
 
 class World(ABC):
@@ -136,6 +159,14 @@ class Environment(World):
         actuators in the order of the baseline, read-only; NaN where no set-point was ever
         given.
         """
+
+    @classmethod
+    def together(cls, copies: Sequence[Any]) -> Together | None:
+        """Return what steps ``copies`` of this class faster than one by one (``None``: nothing does).
+
+        Called after their :meth:`setup`.
+        """
+        return None
 
 
 class Reward(ABC):

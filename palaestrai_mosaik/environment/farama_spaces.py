@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from palaestrai_mosaik.types import (
     Space,
 )
 
-from .environment import FloatVector
+from .environment import FloatMatrix, FloatVector
 
 try:
     from gymnasium import spaces
@@ -47,18 +48,44 @@ class Part:
     ours: Space
     start: npt.NDArray[Any] | int = 0
 
+    @cached_property
+    def shifted(self) -> bool:
+        """Whether there is something to be subtracted."""
+        return bool(np.any(self.start))
+
     def read(self, value: Any) -> FloatVector:
         """Return this part of ``value`` as a flat vector."""
         for key in self.way:
             value = value[key]
-        return np.asarray(value, dtype=np.float64).reshape(-1) - np.reshape(self.start, -1)
+        vector = np.array(value, dtype=np.float64).reshape(-1)
+        return vector - np.reshape(self.start, -1) if self.shifted else vector
 
     def write(self, vector: FloatVector) -> Any:
         """Return this part's value for its flat vector."""
         if isinstance(self.theirs, spaces.Discrete):
             return self.theirs.dtype.type(vector[0])
         value = vector.astype(self.theirs.dtype).reshape(self.ours.shape)
-        return value + self.start if np.any(self.start) else value
+        return value + self.start if self.shifted else value
+
+    def read_all(self, values: Sequence[Any]) -> FloatMatrix | None:
+        """Return this part of several values as a row each (``None``: :meth:`read` says what is wrong, if anything is)."""
+        try:
+            for key in self.way:
+                values = [value[key] for value in values]
+            found = np.array(values, dtype=np.float64)
+        except (ValueError, TypeError, LookupError):
+            return None
+        # an entry of other shape, but of as many numbers, is the same vector
+        found = found.reshape(len(values), -1)
+        return found - np.reshape(self.start, -1) if self.shifted else found
+
+    def write_all(self, vectors: FloatMatrix) -> Any:
+        """Return an array with this part's value for each of several flat vectors; not of shape ()."""
+        if isinstance(self.theirs, spaces.Discrete):
+            return vectors[:, 0].astype(self.theirs.dtype)
+        assert self.ours.shape is not None
+        values = vectors.astype(self.theirs.dtype).reshape(len(vectors), *self.ours.shape)
+        return values + self.start if self.shifted else values
 
 
 class Action:
@@ -75,12 +102,33 @@ class Action:
         for part in self.parts:
             self.slices.append(slice(self.size, self.size + part.ours.size))
             self.size += part.ours.size
+        only = self.parts[0] if len(self.parts) == 1 else None
+        #: the only part, if there is nothing around it and an action is a row of an array
+        self._only = None
+        if (
+            only is not None
+            and not only.way
+            and (isinstance(only.theirs, spaces.Discrete) or only.ours.shape)
+        ):
+            self._only = only
+
+    def compose_all(self, setpoints: FloatMatrix) -> Any:
+        """Return the actions for several rows of ``setpoints`` at once.
+
+        ``None``: each has to be composed, because one has no set-point, or they are no rows of an array.
+        """
+        if self._only is None or np.count_nonzero(np.isnan(setpoints)):
+            return None
+        return self._only.write_all(setpoints)
 
     def compose(self, setpoints: FloatVector, owner: str) -> Any:
         """Return the action that ``setpoints`` (size,) of environment ``owner`` stand for.
 
         Raises :class:`ActionError` for the first actuator without one (NaN).
         """
+        only = self._only
+        if only is not None and not np.count_nonzero(np.isnan(setpoints)):
+            return only.write(setpoints)
         action: Any = None
         for part, where in zip(self.parts, self.slices, strict=True):
             if np.isnan(setpoints[where]).any():

@@ -5,7 +5,7 @@ Needs the extra ``rl`` (or Gymnasium alone): ``pip install palaestrai-mosaik[rl]
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,15 @@ import numpy as np
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import import_module, limit, misfit, needed, raised_at, refusal
 
-from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
+from .environment import (
+    Environment,
+    EnvironmentBaseline,
+    EnvironmentState,
+    FloatMatrix,
+    FloatVector,
+    Rows,
+    Together,
+)
 from .farama_spaces import Action, actuators_of, parts_of, plain_info, reward, sensors_of
 
 try:
@@ -72,6 +80,11 @@ class GymnasiumEnvironment(Environment):
             world_state=_told(info),
         )
 
+    @classmethod
+    def together(cls, copies: Sequence[GymnasiumEnvironment]) -> Together | None:
+        own = (cls.step, cls._readings) == (GymnasiumEnvironment.step, GymnasiumEnvironment._readings)
+        return _Together(copies) if own else None
+
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the environment says of itself: how it can be shown, above all. It must have been set up."""
@@ -93,9 +106,55 @@ class GymnasiumEnvironment(Environment):
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
 
 
+class _Together(Together):
+    """Steps copies one after the other; their actions and readings are rows of arrays."""
+
+    def __init__(self, copies: Sequence[GymnasiumEnvironment]):
+        self._copies = copies
+        self._steps = [copy._world.step for copy in copies if copy._world is not None]
+        self._observed, self._action = copies[0]._observed, copies[0]._action
+        self.at = 0
+
+    def step(
+        self, places: Sequence[int], setpoints: FloatMatrix
+    ) -> tuple[Rows, Rows, Sequence[bool], Sequence[bool]]:
+        steps = self._steps
+        observations, rewards, terminations, truncations = [], [], [], []
+        actions = self._action.compose_all(setpoints)
+        if actions is None:
+            actions = self._one_by_one(places, setpoints)
+        for k, action in zip(places, actions, strict=True):
+            self.at = k
+            observation, gain, terminated, truncated, _ = steps[k](action)
+            observations.append(observation)
+            rewards.append(float(gain))
+            terminations.append(bool(terminated))
+            # both at once are possible; a world that has ended is not cut off
+            truncations.append(bool(truncated and not terminated))
+        gained = np.array(rewards).reshape(-1, 1)
+        return self._readings(places, observations), gained, terminations, truncations
+
+    def _one_by_one(self, places: Sequence[int], setpoints: FloatMatrix) -> Iterator[Any]:
+        for k, mine in zip(places, setpoints, strict=True):
+            self.at = k
+            yield self._action.compose(mine, self._copies[k].uid)
+
+    def _readings(self, places: Sequence[int], observations: Sequence[Any]) -> Rows:
+        parts = [part.read_all(observations) for part in self._observed]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            return list(self._each(places, observations))
+        return found[0] if len(found) == 1 else np.concatenate([np.empty((len(places), 0)), *found], axis=1)
+
+    def _each(self, places: Sequence[int], observations: Sequence[Any]) -> Iterator[FloatVector]:
+        for k, observation in zip(places, observations, strict=True):
+            self.at = k
+            yield self._copies[k]._readings(observation)
+
+
 def _told(info: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what is stored of an info, ``None`` where it says nothing."""
-    plain = plain_info(info)
+    plain = plain_info(info) if info else None
     return {"info": plain} if plain else None
 
 

@@ -120,7 +120,10 @@ class View:
                 f"the actions have the shape {matrix.shape}, but a batch of {self.space} has {shape}"
             )
         matrix = matrix.reshape(shape[0], -1)
-        return self._rounded_back(matrix if self._one else matrix + self._start)
+        if not self._one:
+            # also where that is 0: there is no -0 among the set-points
+            matrix += self._start
+        return self._rounded_back(matrix)
 
     def check(self, vector: FloatVector) -> None:
         """Raise :class:`ActionError` for the first channel whose value is NaN or outside its space."""
@@ -144,7 +147,7 @@ class View:
     def _rounded_back(self, vectors: FloatVector) -> FloatVector:
         layout = self.layout
         over, under = vectors > layout.high, vectors < layout.low
-        if not (over.any() or under.any()):
+        if not (np.count_nonzero(over) or np.count_nonzero(under)):
             return vectors
         vectors = np.where(over & (vectors <= self._highest), layout.high, vectors)
         return np.where(under & (vectors >= self._lowest), layout.low, vectors)

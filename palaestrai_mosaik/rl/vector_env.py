@@ -210,28 +210,19 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         if driver.over:
             raise error.ResetNeeded("there is no episode: call reset")
         acting = ~body.outs
+        everyone = np.count_nonzero(acting) == self.num_envs
         body.muscle.decision = self._decision(actions, acting)  # type: ignore[attr-defined]
         driver.go()
-        count = self.num_envs
-        rewards, objective = np.zeros(count), np.full(count, np.nan)
-        named = np.full((count, len(body.reward_names)), np.nan)
-        rows = body.closed
-        if rows is not None and acting.any():
-            objective[rows.places] = rows.value
-            chosen = rows.value if self._column is None else rows.rewards[:, self._column]
-            if self._column is None and body.objective is not None:
-                # no value for a row is 0; a reward that is NaN stays so
-                chosen = np.where(np.isnan(chosen) & ~np.isnan(rows.rewards).any(axis=1), 0.0, chosen)
-            rewards[rows.places] = chosen
-            named[rows.places] = rows.rewards
-        self._began[~(acting | body.outs)] = driver.director.time
+        rewards, objective, named = self._gained(acting, everyone)
+        if not everyone:
+            self._began[~(acting | body.outs)] = driver.director.time
         infos = self._timed()
         told: dict[str, Any] = {}
         for i, name in enumerate(self._names):
             told[name], told[f"_{name}"] = named[:, i], acting
         infos |= {"rewards": told, "_rewards": acting, OBJECTIVE: objective, f"_{OBJECTIVE}": acting}
         ended = body.outs & acting
-        terminated = ended & (body.port.vector[:count, -2] != 0)
+        terminated = ended & (body.port.vector[: self.num_envs, -2] != 0)
         # what conditions would need: nobody asks for it here
         for other in self._bodies:
             other.forget()
@@ -240,6 +231,29 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
     def close_extras(self, **kwargs: Any) -> None:
         """Let everything go."""
         self._driver.close()
+
+    def _gained(
+        self, acting: npt.NDArray[np.bool_], everyone: bool
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], FloatMatrix]:
+        """Return reward (copies,), objective (copies,) and rewards (copies, rewards) of the last step."""
+        count, body = self.num_envs, self._body
+        rows = body.closed
+        if rows is None or not (everyone or acting.any()):
+            return np.zeros(count), np.full(count, np.nan), np.full((count, len(body.reward_names)), np.nan)
+        chosen = rows.value if self._column is None else rows.rewards[:, self._column]
+        if self._column is None and body.objective is not None:
+            missing = np.isnan(chosen)
+            if np.count_nonzero(missing):
+                # no value for a row is 0; a reward that is NaN stays so
+                chosen = np.where(missing & ~np.isnan(rows.rewards).any(axis=1), 0.0, chosen)
+        if everyone and len(rows.places) == count:
+            return chosen.copy(), rows.value.copy(), rows.rewards.copy()
+        rewards, objective = np.zeros(count), np.full(count, np.nan)
+        named = np.full((count, len(body.reward_names)), np.nan)
+        rewards[rows.places] = chosen
+        objective[rows.places] = rows.value
+        named[rows.places] = rows.rewards
+        return rewards, objective, named
 
     def _timed(self) -> dict[str, Any]:
         times = self._driver.director.time - self._began
@@ -251,12 +265,14 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
     def _decision(self, actions: Any, acting: npt.NDArray[np.bool_]) -> FloatMatrix:
         matrix = self._set.vectors(actions, self._shape)
         layout = self._body.actuators
-        wrong = (layout.outside(matrix) | np.isnan(matrix)).any(axis=1) & acting
-        if wrong.any():
-            copy = int(np.argmax(wrong))
-            try:
-                self._set.check(matrix[copy])
-            except ActionError as found:
-                found.add_note(f"in copy {copy}")
-                raise
+        wrong = layout.outside(matrix) | np.isnan(matrix)
+        if np.count_nonzero(wrong):
+            whose = wrong.any(axis=1) & acting
+            if whose.any():
+                copy = int(np.argmax(whose))
+                try:
+                    self._set.check(matrix[copy])
+                except ActionError as found:
+                    found.add_note(f"in copy {copy}")
+                    raise
         return matrix

@@ -204,6 +204,8 @@ class Worker:
                     self.on_report(self._report(task, perf_counter() - started))
             except Exception as second:
                 error.add_note(f"what was left to record could not be recorded: {second!r}")
+            if isinstance(error, GeneratorExit):
+                self._world = episode.world
             raise
         if not director.over:
             # the user asked for the end while a simulator was busy
@@ -278,7 +280,9 @@ class Worker:
 
 
 def _aggregate(values: npt.NDArray[np.float64]) -> dict[str, float]:
-    values = values[~np.isnan(values)]
+    missing = np.isnan(values)
+    if np.count_nonzero(missing):
+        values = values[~missing]
     if not len(values):
         return dict.fromkeys(("sum", "mean", "min", "max"), math.nan)
     return {

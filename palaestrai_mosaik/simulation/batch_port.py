@@ -28,6 +28,9 @@ FloatVector = npt.NDArray[np.float64]
 BoolVector = npt.NDArray[np.bool_]
 
 
+_NOBODY = np.empty(0, dtype=np.intp)
+
+
 class BatchPort(EnvironmentPort):
     """All incarnations of a batched environment.
 
@@ -165,13 +168,18 @@ class BatchPort(EnvironmentPort):
         before, self.vector = self.dones, vector
         self.steps += 1
         flags = vector[:, -2:] != 0
-        self.dones = dones = flags[:, 0] | flags[:, 1]
-        self.begun_now = before & ~dones
-        self.ended_now = dones & ~before
-        changed = np.flatnonzero(self.begun_now | self.ended_now)
-        if len(changed):
-            self.counts = self.counts + self.begun_now
-            self.done = bool(dones.all())
+        if np.count_nonzero(flags) or np.count_nonzero(before):
+            self.dones = dones = flags[:, 0] | flags[:, 1]
+            self.begun_now = before & ~dones
+            self.ended_now = dones & ~before
+            changed = np.flatnonzero(self.begun_now | self.ended_now)
+            if len(changed):
+                self.counts = self.counts + self.begun_now
+                self.done = bool(dones.all())
+        else:
+            # nothing is over, nor was before
+            self.ended_now = self.begun_now = before
+            changed = _NOBODY
         for seat in self.parts:
             seat.see(vector, flags)
         names = self._names

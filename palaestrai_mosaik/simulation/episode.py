@@ -76,6 +76,10 @@ class Episode:
                 yield from _directly(self, builder, builder.schedule)
             else:
                 yield from turns(loop, _in_loop(self, builder), self.director.outside)
+        except GeneratorExit:
+            # nobody has failed: the next episode may begin in the same world
+            self.world = builder if builder.rewinds else None
+            raise
         finally:
             if not builder.rewinds:
                 _shut_down(self, builder, loop)

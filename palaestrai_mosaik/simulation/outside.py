@@ -15,7 +15,7 @@ from typing import Any
 from .bridge import DirectorSimulator
 from .director import AnyBody
 from .loops import away, clean_up, complete
-from .scheduler import Question
+from .scheduler import Question, only_questions
 
 
 class Outside:
@@ -70,6 +70,7 @@ class Outside:
 class OutsideDirectorSimulator(DirectorSimulator):
     """The director of a world in which somebody outside decides for some bodies."""
 
+    @only_questions
     def step(  # type: ignore[override]  # generators are run, and what they yield is awaited
         self, time: int, inputs: Mapping[str, Mapping[str, Mapping[str, Any]]], max_advance: int
     ) -> Generator[Any, Any, int | None]:

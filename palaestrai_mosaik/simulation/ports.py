@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -172,6 +173,10 @@ class EnvironmentPort:
 
     def initial_setpoints(self) -> FloatVector:
         """Return the set-points that hold until an agent acts (NaN where there is none)."""
+        return self._initial.copy()
+
+    @cached_property
+    def _initial(self) -> FloatVector:
         vector = np.full(self.actuators.size, np.nan)
         for part, actuator in zip(self.actuators.slices, self.baseline.actuators, strict=True):
             if actuator.value is not None:

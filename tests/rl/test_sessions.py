@@ -30,6 +30,7 @@ from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError, 
 from palaestrai_mosaik.rl.driver import Options
 from palaestrai_mosaik.rl.session import Session
 from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.simulation.world import WorldBuilder
 from palaestrai_mosaik.store import Store
 
 SIMULATORS = Path(__file__).parents[1] / "simulators"
@@ -218,6 +219,23 @@ def test_nothing_is_left_of_a_world_that_is_given_up():
     del session
     gc.collect()
     assert children() == before and threading.active_count() == threads
+
+
+def test_after_an_episode_that_is_given_up_the_next_one_has_its_world(monkeypatch):
+    built, build = [], WorldBuilder.build
+    monkeypatch.setattr(WorldBuilder, "build", lambda self: built.append(self) or build(self))
+    session = Session(story(), learners=["a"])
+    given_up, got = [], []
+    for steps in (1, 2, 3):
+        turn = session.reset(seed=1)
+        rewards = []
+        for _ in range(steps):
+            turn = session.step({"a": 100.0 + turn.readings["a"]})
+            rewards.append(turn.rewards["a"])
+        (got if turn.over else given_up).append(rewards)
+    assert (given_up, got) == ([[10.0], [10.0, 20.0]], [[10.0, 20.0, 30.0]])
+    assert len(built) == 1
+    session.close()
 
 
 def test_it_works_below_a_running_loop():

@@ -168,10 +168,11 @@ class SB3Brain(Brain):
         """Take in the newest row; learn when it is time to."""
         memory = self.memory_of(muscle_id).tail(1)
         following = self.next_observations
-        if following is None and memory.dones.any():
-            following = memory.next_observations[0]
-        if following is not None and memory.dones.any() and np.isnan(following).any():
-            following = None
+        if memory.dones.any():
+            if following is None:
+                following = memory.next_observations[0]
+            if np.isnan(following).any():
+                following = None
         return self._think(memory, [muscle_id], [data_from_muscle], [following], alone=True)
 
     def thinking_batch(self, muscle_ids: Sequence[str], data_from_muscles: Sequence[Any]) -> SB3Update | None:

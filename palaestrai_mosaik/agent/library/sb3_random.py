@@ -56,15 +56,23 @@ class PrivateRandomness:
         if self.cuda_state is not None:
             cuda_outside = torch.cuda.get_rng_state(self.device)
             torch.cuda.set_rng_state(self.cuda_state, self.device)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         try:
-            with one_thread():
-                yield
+            yield
         finally:
+            torch.set_num_threads(threads)
             self.torch.set_state(generator.get_state())
             generator.set_state(outside)
             if cuda_outside is not None:
                 self.cuda_state = torch.cuda.get_rng_state(self.device)
                 torch.cuda.set_rng_state(cuda_outside, self.device)
+
+    def rewind(self) -> None:
+        """Let torch draw again from the state that this one had when the context was opened."""
+        torch.default_generator.set_state(self.torch.get_state())
+        if self.cuda_state is not None:
+            torch.cuda.set_rng_state(self.cuda_state, self.device)
 
     @contextmanager
     def for_all(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ of this project.
 =================  =============================================================================================
 """
 
-from .direct import Question, Schedule
+from .direct import Question, Schedule, only_questions
 from .general import GeneralSchedule
 from .run import SCHEDULERS, end_after, run, run_async_world, run_method, run_world, schedule, stepwise
 
@@ -24,6 +24,7 @@ __all__ = [
     "Question",
     "Schedule",
     "end_after",
+    "only_questions",
     "run",
     "run_async_world",
     "run_method",

@@ -41,6 +41,9 @@ _MANY = 256
 #: of an input that waits
 _TIME = itemgetter(0)
 
+#: how a function is marked that asks mosaik for nothing
+_ONLY_QUESTIONS = "only_questions"
+
 Inputs = dict[str, dict[str, dict[str, Any]]]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -124,7 +127,8 @@ class Runner:
         #: whether its functions are generators that may ask mosaik for something
         self.steps = isgeneratorfunction(self.simulator.step)
         self.gives = bool(origin.output_request) and isgeneratorfunction(self.simulator.get_data)
-        self.asks = self.steps or self.gives
+        #: and whether these may be of mosaik: its objects must be up to date then
+        self.asks = self.gives or (self.steps and not getattr(self.simulator.step, _ONLY_QUESTIONS, False))
         #: who can trigger it, and the least time until then
         self.ancestors: list[tuple[Runner, int]] = []
         #: makes its inputs for a time
@@ -336,6 +340,8 @@ class Schedule:
             runner.outputs.update(_copied(outputs, 3))
             runner.latest_time, runner.latest = next(reversed(runner.outputs.items()), (-1, {}))
             runner.moment, runner.last, runner.trim_at = None, -1, KEPT
+            # also where the last run was given up within a step
+            runner.origin.is_in_step = False
         self._plan_first()
 
     def _plan(self, runner: Runner, moment: tuple[int, ...]) -> None:
@@ -424,7 +430,8 @@ class Schedule:
 
     async def _asked_step(self, runner: Runner, inputs: Inputs, advance: int) -> Any:
         """Let a simulator step that asks mosaik, or somebody outside, for something meanwhile."""
-        self._show(runner)
+        if runner.asks:
+            self._show(runner)
         runner.origin.is_in_step = True
         arguments = (self.time, inputs, advance) if runner.advances else (self.time, inputs)
         following = await _answered(runner.simulator.step(*arguments))
@@ -693,6 +700,12 @@ async def _answered(asking: Generator[Any, Any, Any]) -> Any:
             request = asking.send(await request)
     except StopIteration as stop:
         return stop.value
+
+
+def only_questions(step: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Say of a simulator's generator function that it awaits a :class:`Question` and nothing else."""
+    setattr(step, _ONLY_QUESTIONS, True)
+    return step
 
 
 class Question:
