@@ -246,7 +246,9 @@ class BatchSimulator(Shell):
         if eid in self.seats:
             return self.seats[eid], put
         rows, columns = put
-        return np.ix_(rows, columns) if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray) else put
+        return (
+            np.ix_(rows, columns) if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray) else put
+        )
 
 
 class AgentsSimulator(Shell):
