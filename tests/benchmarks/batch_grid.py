@@ -176,10 +176,10 @@ class Loop:
     def injections(self) -> Iterator[tuple[np.ndarray, ...]]:
         """Yield active and reactive powers of loads and inverters, and those of storages, step by step."""
         first = self.environment._first_rows(np.arange(self.batch))
-        load_p, load_q, sgen_p, storage_p = self.environment.grid.profiles.parts
-        for tick, q in enumerate(self.setpoints, start=1):
-            values = self.environment.grid.profiles.rows(first + tick)
-            yield values[:, load_p], values[:, load_q], values[:, sgen_p], q, values[:, storage_p]
+        flow = self.flow
+        for tick, setpoints in enumerate(self.setpoints, start=1):
+            p, q = flow.follow(self.environment.grid.profiles, first + tick)
+            yield p[:, flow.loads], q[:, flow.loads], p[:, flow.sgens], setpoints, p[:, flow.storages]
 
     def written(self, powers: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
         flow = self.flow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import pytest
 from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.environment.grid import BatchGridEnvironment, GridEnvironment, GridReward, load_grid
+from palaestrai_mosaik.environment.grid.batch_flow import BatchPowerFlow
+from palaestrai_mosaik.environment.grid.fastflow import FastPowerFlow
+from palaestrai_mosaik.environment.grid.profiles import QUANTITIES, Assignment, Profiles
 from palaestrai_mosaik.errors import DocumentError, PowerFlowError
 from palaestrai_mosaik.testing import check_batch_environment
 
@@ -292,3 +296,32 @@ def test_a_net_that_only_pandapower_solves_is_refused(two_bus_net: Any, tmp_path
         DocumentError, match=r"cannot be solved many at a time .*ZIP.*GridEnvironment solves it"
     ):
         stepper_of(grid=str(tmp_path / "zip.json"))
+
+
+def test_many_rows_of_profiles_are_those_of_one_to_the_last_bit() -> None:
+    flow = BatchPowerFlow(FastPowerFlow(load_grid("cigre_mv").net))
+    sizes = [part.stop - part.start for part in (flow.loads, flow.loads, flow.sgens, flow.storages)]
+    rng = np.random.default_rng(3)
+    date = datetime(2016, 1, 1)
+
+    def profiles(columns: int) -> Profiles:
+        return Profiles(
+            rng.uniform(size=(7, columns)),
+            {
+                # some have no profile: column -1
+                name: Assignment(rng.integers(-1, columns, size), rng.uniform(size=size))
+                for name, size in zip(QUANTITIES, sizes, strict=True)
+            },
+            date,
+        )
+
+    for columns, rows in ((3, [6, 0, 4, 4]), (0, [0, 1000])):
+        table = profiles(columns)
+        p, q = flow.follow(table, np.array(rows))
+        for i, row in enumerate(rows):
+            load_p, load_q, sgen_p, storage_p = table.at(row)
+            assert p[i].tobytes() == np.concatenate([load_p, sgen_p, storage_p]).tobytes()
+            assert q[i].tobytes() == np.concatenate([load_q, flow.own_q[len(load_q) :]]).tobytes()
+    for row in (7, -1):
+        with pytest.raises(IndexError, match="no such row"):
+            flow.follow(profiles(3), np.array([0, row]))

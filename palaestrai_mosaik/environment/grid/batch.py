@@ -262,24 +262,23 @@ class BatchGridEnvironment(BatchEnvironment):
         Only the ``active`` ones are solved; the others' results stay.
         """
         _, energy, voltage, results = last
-        flow, count = self._flow, len(rows)
-        powers = self.grid.profiles.rows(rows)
-        load_p, load_q, sgen_p, storage_p = (powers[:, part] for part in self.grid.profiles.parts)
+        flow = self._flow
+        p, q = flow.follow(self.grid.profiles, rows)
+        load_p, sgen_p, storage_p = p[:, flow.loads], p[:, flow.sgens], p[:, flow.storages]
         if "load_scaling" in self._set:
             scaling = self._in_force("load_scaling", actions, np.ones(load_p.shape[1]))
-            load_p, load_q = load_p * scaling, load_q * scaling
+            load_p *= scaling
+            q[:, flow.loads] *= scaling
+        sgen_q = q[:, flow.sgens]
         if "q_set" in self._set:
             wish = actions[:, self._set["q_set"][0]]
-            sgen_q = self._inverters.reactive_power(sgen_p, wish, ~np.isnan(wish))
+            sgen_q[:] = self._inverters.reactive_power(sgen_p, wish, ~np.isnan(wish))
         else:
-            sgen_q = np.repeat(self._inverters.own_q[None], count, axis=0)
-        soc, after = energy / self._storages.capacity, energy
+            sgen_q[:] = self._inverters.own_q
+        after = energy
         if "p_set" in self._set:
             wish = actions[:, self._set["p_set"][0]]
-            storage_p, after = self._storages.exchange(energy, storage_p, wish, ~np.isnan(wish))
-        p, q = np.empty((count, flow.elements)), np.repeat(flow.own_q[None], count, axis=0)
-        p[:, flow.loads], p[:, flow.sgens], p[:, flow.storages] = load_p, sgen_p, storage_p
-        q[:, flow.loads], q[:, flow.sgens] = load_q, sgen_q
+            storage_p[:], after = self._storages.exchange(energy, storage_p, wish, ~np.isnan(wish))
         switched = None
         if self._switches:
             switched = (
@@ -293,8 +292,9 @@ class BatchGridEnvironment(BatchEnvironment):
             "sgen.p_mw": sgen_p,
             "sgen.q_mvar": sgen_q,
             "storage.p_mw": storage_p,
-            "storage.soc": soc,
         }
+        if "storage.soc" in self.sensor_groups:
+            seen["storage.soc"] = energy / self._storages.capacity
         return [rows, after, voltage, results], [self._observe(results, seen)], reasons
 
     def _in_force(self, attribute: str, actions: FloatMatrix, own: npt.NDArray[np.float64]) -> FloatMatrix:

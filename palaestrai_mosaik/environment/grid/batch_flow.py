@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import PowerFlowError
 
-from .batch_kernels import BoolMatrix, ComplexMatrix, FloatMatrix, Pair, solve_many
+from .batch_kernels import BoolMatrix, ComplexMatrix, FloatMatrix, Pair, follow_profiles, solve_many
 from .fastflow import FastPowerFlow, Topology
 from .fixed_point import MAX_ITERATIONS
 from .kernels import ComplexVector, IntVector, inject
 from .powerflow import PowerFlowResult
+from .profiles import Profiles
 
 
 class BatchPowerFlow:
@@ -53,6 +54,22 @@ class BatchPowerFlow:
             )
         }
         self.width = ends[-1]
+
+    def follow(self, profiles: Profiles, rows: IntVector) -> Pair:
+        """Return P and Q (rows, elements) in MW and Mvar, as ``profiles`` have them in ``rows``.
+
+        There, inverters and storages have no Q of their own: it is :attr:`own_q`.
+        """
+        p, q = np.empty((len(rows), self.elements)), np.repeat(self.own_q[None], len(rows), axis=0)
+        load_p, load_q, sgen_p, storage_p = profiles.parts
+        for powers, first, part in (
+            (p, self.loads.start, load_p),
+            (q, self.loads.start, load_q),
+            (p, self.sgens.start, slice(sgen_p.start, storage_p.stop)),
+        ):
+            columns, factors = profiles.columns[part], profiles.factors[part]
+            follow_profiles(profiles.table, rows, columns, factors, powers, first)
+        return p, q
 
     def solve(
         self,

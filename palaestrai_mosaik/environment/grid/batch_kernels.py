@@ -34,6 +34,37 @@ Readout = tuple[IntVector, Sparse, IntVector, FloatVector]
 
 
 @compiled
+def follow_profiles(
+    table: FloatMatrix,
+    rows: IntVector,
+    columns: IntVector,
+    factors: FloatVector,
+    powers: FloatMatrix,
+    first: int,
+) -> None:
+    """Write ``table[rows[i], columns[k]] * factors[k]`` to ``powers[i, first + k]``.
+
+    A negative column is one of ones. Raises :class:`IndexError` where there is no such row.
+    """
+    some_constant = False
+    for k in range(len(columns)):
+        some_constant |= columns[k] < 0
+    for i in range(len(rows)):
+        out = powers[i, first:]
+        if table.shape[1]:
+            if not 0 <= rows[i] < len(table):
+                raise IndexError("the profiles have no such row")
+            row = table[rows[i]]
+            # without a question in it, this loop takes a third; a negative column counts from the end
+            for k in range(len(columns)):
+                out[k] = row[columns[k]] * factors[k]
+        if some_constant:
+            for k in range(len(columns)):
+                if columns[k] < 0:
+                    out[k] = factors[k]
+
+
+@compiled
 def solve_many(
     powers: Pair,
     voltage: ComplexMatrix,

@@ -59,12 +59,13 @@ class Profiles:
         self.resolution = resolution
         #: rows of the table; a table without columns (all constant) never ends
         self.steps: int | None = len(self.table) if self.table.shape[1] else None
-        columns = np.concatenate([a.columns for a in self.assignments.values()])
-        self._constant = columns < 0
-        self._columns = np.where(self._constant, 0, columns)
-        self._factors = np.concatenate([a.factors for a in self.assignments.values()])
+        #: of all elements: the column of the table, negative where the power is constant, and the factor
+        self.columns = np.concatenate([a.columns for a in self.assignments.values()])
+        self.factors = np.concatenate([a.factors for a in self.assignments.values()])
+        self._constant = self.columns < 0
+        self._columns = np.where(self._constant, 0, self.columns)
         ends = np.cumsum([len(a.columns) for a in self.assignments.values()])
-        #: where each of :data:`QUANTITIES` stands in :meth:`rows`
+        #: where each of :data:`QUANTITIES` stands in :attr:`columns` and :attr:`factors`
         self.parts = [slice(int(end - len(a.columns)), int(end)) for a, end in zip(
             self.assignments.values(), ends, strict=True)]  # fmt: skip
         self._any_constant = bool(self._constant.any())
@@ -75,30 +76,16 @@ class Profiles:
         Raises :class:`IndexError` outside ``0 .. steps - 1``.
         """
         if self.steps is None:
-            values = self._factors.copy()
+            values = self.factors.copy()
         else:
             if not 0 <= step < self.steps:
                 raise IndexError(f"profiles have steps 0 to {self.steps - 1}, step {step} was asked for")
             values = self.table[step].take(self._columns)
             if self._any_constant:
                 values[self._constant] = 1.0
-            values *= self._factors
+            values *= self.factors
         load_p, load_q, sgen_p, storage_p = self.parts
         return values[load_p], values[load_q], values[sgen_p], values[storage_p]
-
-    def rows(self, steps: npt.NDArray[np.int64]) -> FloatMatrix:
-        """Return the values of rows ``steps`` (n,): (n, elements), what :meth:`at` gives side by side.
-
-        The caller sees to it that there are such rows.
-        """
-        if self.steps is None:
-            return np.repeat(self._factors[None], len(steps), axis=0)
-        # there are such columns, and whoever clips does not look for them first
-        values = self.table.take(steps, axis=0).take(self._columns, axis=1, mode="clip")
-        if self._any_constant:
-            values[:, self._constant] = 1.0
-        values *= self._factors
-        return values
 
     def date_of(self, step: int) -> datetime:
         """Return the date of row ``step``."""
