@@ -111,8 +111,8 @@ class Shell(mosaik_api_v3.Simulator):
         self.outputs = {eid: {} for eid in self.outputs}
 
     def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-        data = self.outputs
-        return {eid: {attr: data[eid][attr] for attr in attrs} for eid, attrs in outputs.items()}
+        # all of it is asked for
+        return self.outputs
 
 
 class EnvironmentSimulator(Shell):
@@ -221,6 +221,11 @@ class BatchSimulator(Shell):
             return None
         return time + port.step_size
 
+    def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        # in most incarnations, no body sits alone
+        data = self.outputs
+        return {eid: {attr: data[eid][attr] for attr in attrs} for eid, attrs in outputs.items()}
+
     def _apply(self, inputs: Inputs) -> np.ndarray[Any, Any]:
         port = self.port
         held = self.setpoints.copy()
@@ -266,6 +271,8 @@ class DirectorSimulator(Shell):
         )
         self.director = director
         self.stop = stop
+        #: whether somebody takes the clock
+        self.clocked = False
         #: the bodies that act now
         self.acting: Sequence[AnyBody] = ()
 
@@ -277,16 +284,15 @@ class DirectorSimulator(Shell):
                 director.settle()
         except BaseException as error:
             raise self.keep(error) from None
-        self.outputs = {DIRECTOR: {CLOCK: time, **{body.name: True for body in self.acting}}}
+        # who does not act gets nothing
+        told: dict[str, Any] = {body.name: True for body in self.acting}
+        if self.clocked:
+            told[CLOCK] = time
+        self.outputs = {DIRECTOR: told}
         if director.over:
             self.stop(time)
             return None
         return director.following
-
-    def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-        # who does not act is not told
-        data = self.outputs[DIRECTOR]
-        return {eid: {attr: data[attr] for attr in attrs if attr in data} for eid, attrs in outputs.items()}
 
 
 class AgentSimulator(Shell):
@@ -299,13 +305,16 @@ class AgentSimulator(Shell):
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         director = self.director
-        # nobody, at the step with which every simulator of this type begins
-        acting = [body for body in self.bodies if TURN in inputs.get(body.name, ())]
+        acted = False
         try:
-            for body in acting:
-                body.act(time, inputs[body.name])
-            director.missing -= len(acting)
-            if acting and not director.missing:
+            for body in self.bodies:
+                mine = inputs.get(body.name)
+                # nobody acts at the step with which every simulator of this type begins
+                if mine is not None and TURN in mine:
+                    body.act(time, mine)
+                    director.missing -= 1
+                    acted = True
+            if acted and not director.missing:
                 director.settle()
         except BaseException as error:
             raise self.keep(error) from None

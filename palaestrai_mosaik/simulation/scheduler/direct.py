@@ -260,8 +260,12 @@ class Schedule:
                         value = transform(value)
                     fetched[port][full_id] = value
             if data:
-                for (eid, attr), values in zip(ports, fetched, strict=True):
-                    data.setdefault(eid, {}).setdefault(attr, {}).update(values)
+                for (eid, attr), port in ports.items():
+                    attributes = data.setdefault(eid, {})
+                    if attr in attributes:
+                        attributes[attr].update(fetched[port])
+                    else:
+                        attributes[attr] = fetched[port]
                 return data
             data = {eid: {attr: fetched[port]} for eid, attr, port in firsts}
             for eid, attr, port in others:
@@ -478,8 +482,11 @@ class Schedule:
                     if transform is not None:
                         value = transform(value)
                     sent.append((place, count(), source, to_eid, to_attr, value))
-            following = bisect_right(queue, place, key=_TIME)
-            queue[following:following] = sent
+            if not queue or queue[-1][0] <= place:
+                queue += sent
+            else:
+                following = bisect_right(queue, place, key=_TIME)
+                queue[following:following] = sent
         for target, delay, ports in runner.triggers:
             for eid, attr in ports:
                 if eid in data and attr in data[eid]:
@@ -603,7 +610,7 @@ def _copied(data: Any, levels: int) -> Any:
 
 def _take_due(queue: list[Any], time: int, data: Inputs) -> None:
     """Move the inputs up to a time from those that wait to ``data``."""
-    count = bisect_right(queue, time, key=_TIME)
+    count = len(queue) if queue[-1][0] <= time else bisect_right(queue, time, key=_TIME)
     for _, _, full_id, eid, attr, value in queue[:count]:
         attributes = data.get(eid)
         if attributes is None:
