@@ -271,6 +271,8 @@ class DirectorSimulator(Shell):
         )
         self.director = director
         self.stop = stop
+        #: the outputs where all bodies act
+        self.everyone: dict[str, Any] = dict.fromkeys(turns, True)
         #: whether somebody takes the clock
         self.clocked = False
         #: the bodies that act now
@@ -285,9 +287,11 @@ class DirectorSimulator(Shell):
         except BaseException as error:
             raise self.keep(error) from None
         # who does not act gets nothing
-        told: dict[str, Any] = {body.name: True for body in self.acting}
-        if self.clocked:
-            told[CLOCK] = time
+        told = self.everyone
+        if self.clocked or self.acting is not director.bodies:
+            told = {body.name: True for body in self.acting}
+            if self.clocked:
+                told[CLOCK] = time
         self.outputs = {DIRECTOR: told}
         if director.over:
             self.stop(time)

@@ -132,7 +132,8 @@ class Runner:
         #: to whose queue it sends with which delay, and what: entity, attribute, name of the source, entity and
         #: attribute of the target, transform
         self.pushes: list[tuple[list[Any], int, list[tuple[str, str, str, str, str, Any]]]] = []
-        #: whom it triggers with which delay, and by what: any of these entities and attributes
+        #: whom it triggers with which delay (ticks, where neither is in a group), and by what: any of these
+        #: entities and attributes
         self.triggers: list[tuple[Runner, Any, list[tuple[str, str]]]] = []
         #: its outputs by time, if others fetch them; the one that was written last, and its time
         self.cached = origin.outputs is not None
@@ -210,7 +211,10 @@ class Schedule:
         for port, triggered in origin.triggers.items():
             for target, delay in triggered:
                 triggers.setdefault((of[target.sid], delay), []).append(port)
-        runner.triggers = [(target, delay, ports) for (target, delay), ports in triggers.items()]
+        runner.triggers = [
+            (target, delay.tiers[0] if runner.tiers == target.tiers == () else delay, ports)
+            for (target, delay), ports in triggers.items()
+        ]
         runner.inputs = self._inputs_of(runner)
 
     def _inputs_of(self, runner: Runner) -> Callable[[int], Inputs]:
@@ -385,7 +389,8 @@ class Schedule:
             else:
                 following = runner.simulator.step(time, inputs)
             runner.last = time
-            self._plan_following(runner, following)
+            if following is not None or runner.must_step:
+                self._plan_following(runner, following)
             if runner.gives:
                 self._show(runner)
                 self._pass_on(runner, await _answered(runner.simulator.get_data(runner.request)))
@@ -460,7 +465,7 @@ class Schedule:
         """Keep, send and trigger what a simulator's outputs demand."""
         sid, moment, count = runner.origin.sid, runner.moment, self._count
         assert moment is not None
-        written = versions.take_time(data, moment[0])
+        written = versions.take_time(data, moment[0]) if "time" in data else moment[0]
         if written == moment[0]:
             out = moment
         elif written < moment[0]:
@@ -469,9 +474,9 @@ class Schedule:
             out = (written, *runner.tiers)
         if runner.cached:
             self._keep(runner, written, data)
-        for eid, attributes in data.items():
-            wanted = runner.known.get(eid)
-            if wanted is None or not wanted.issuperset(attributes):
+        known = runner.known
+        for eid in data:
+            if eid not in known or not known[eid].issuperset(data[eid]):
                 runner.origin.check_outputs(data)
                 break
         for queue, delay, wires in runner.pushes:
@@ -483,14 +488,15 @@ class Schedule:
                         value = transform(value)
                     sent.append((place, count(), source, to_eid, to_attr, value))
             if not queue or queue[-1][0] <= place:
-                queue += sent
+                queue.extend(sent)
             else:
                 following = bisect_right(queue, place, key=_TIME)
                 queue[following:following] = sent
         for target, delay, ports in runner.triggers:
             for eid, attr in ports:
                 if eid in data and attr in data[eid]:
-                    self._plan(target, _after(out, delay))
+                    due = (written + delay,) if type(delay) is int else _after(out, delay)
+                    self._plan(target, due)
                     break
 
     def _keep(self, runner: Runner, written: int, data: Any) -> None:
@@ -592,7 +598,7 @@ def forget(outputs: dict[int, Any], oldest: int) -> None:
     """
     least: float = math.inf
     for time in reversed(list(outputs)):
-        if least <= max(time, oldest):
+        if least <= time or least <= oldest:
             del outputs[time]
         else:
             least = time
