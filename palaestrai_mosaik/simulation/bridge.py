@@ -276,6 +276,10 @@ class DirectorSimulator(Shell):
         )
         self.director = director
         self.stop = stop
+        #: the outputs where all bodies act
+        self.everyone: dict[str, Any] = dict.fromkeys(turns, True)
+        #: whether somebody takes the clock
+        self.clocked = False
         #: the bodies that act now
         self.acting: Sequence[AnyBody] = ()
 
@@ -287,16 +291,17 @@ class DirectorSimulator(Shell):
                 director.settle()
         except BaseException as error:
             raise self.keep(error) from None
-        self.outputs = {DIRECTOR: {CLOCK: time, **{body.name: True for body in self.acting}}}
+        # who does not act gets nothing
+        told = self.everyone
+        if self.clocked or self.acting is not director.bodies:
+            told = {body.name: True for body in self.acting}
+            if self.clocked:
+                told[CLOCK] = time
+        self.outputs = {DIRECTOR: told}
         if director.over:
             self.stop(time)
             return None
         return director.following
-
-    def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-        # who does not act is not told
-        data = self.outputs[DIRECTOR]
-        return {eid: {attr: data[attr] for attr in attrs if attr in data} for eid, attrs in outputs.items()}
 
 
 class AgentSimulator(Shell):
@@ -309,13 +314,16 @@ class AgentSimulator(Shell):
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         director = self.director
-        # nobody, at the step with which every simulator of this type begins
-        acting = [body for body in self.bodies if TURN in inputs.get(body.name, ())]
+        acted = False
         try:
-            for body in acting:
-                body.act(time, inputs[body.name])
-            director.missing -= len(acting)
-            if acting and not director.missing:
+            for body in self.bodies:
+                mine = inputs.get(body.name)
+                # nobody acts at the step with which every simulator of this type begins
+                if mine is not None and TURN in mine:
+                    body.act(time, mine)
+                    director.missing -= 1
+                    acted = True
+            if acted and not director.missing:
                 director.settle()
         except BaseException as error:
             raise self.keep(error) from None

@@ -318,18 +318,20 @@ class WorldBuilder:
 
         kind = DirectorSimulator if director.outside is None else OutsideDirectorSimulator
         self.lead = self._own_sid("director")
-        factory = await self._start_ours(self.lead, kind(director, self._stop, targets))
+        shell = kind(director, self._stop, targets)
+        factory = await self._start_ours(self.lead, shell)
         lead = await factory.Director(eid=DIRECTOR)
         for i, (name, bodies) in enumerate(director.agents.items()):
             sid = self._own_sid(f"agent-{i}")
             self.agents.append(sid)
-            shell = AgentSimulator(director, name, sorted({*targets, *sources}))
-            factory = await self._start_ours(sid, shell)
+            agent = AgentSimulator(director, name, sorted({*targets, *sources}))
+            factory = await self._start_ours(sid, agent)
             for body in bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
             self._plug(link, lead)
         for clocked in self._clocked(links):
+            shell.clocked = True
             self._connect(lead, clocked[0], (CLOCK, clocked[1]), 1, -1)
         for (body, entity), (inward, outward) in zip(agents, links, strict=True):
             self._connect(lead, entity, (body.name, TURN), 0)

@@ -144,7 +144,8 @@ class Runner:
         #: to whose queue it sends with which delay, and what: entity, attribute, name of the source, entity and
         #: attribute of the target, transform
         self.pushes: list[tuple[list[Any], int, list[tuple[str, str, str, str, str, Any]]]] = []
-        #: whom it triggers with which delay, and by what: any of these entities and attributes
+        #: whom it triggers with which delay (ticks, where neither is in a group), and by what: any of these
+        #: entities and attributes
         self.triggers: list[tuple[Runner, Any, list[tuple[str, str]]]] = []
         #: its outputs by time, if others fetch them; the one that was written last, and its time
         self.cached = origin.outputs is not None
@@ -222,7 +223,10 @@ class Schedule:
         for port, triggered in origin.triggers.items():
             for target, delay in triggered:
                 triggers.setdefault((of[target.sid], delay), []).append(port)
-        runner.triggers = [(target, delay, ports) for (target, delay), ports in triggers.items()]
+        runner.triggers = [
+            (target, delay.tiers[0] if runner.tiers == target.tiers == () else delay, ports)
+            for (target, delay), ports in triggers.items()
+        ]
         runner.inputs = self._inputs_of(runner)
         messages = sum(len(wires) for _, _, wires in runner.pushes)
         runner.passes_on = self._pass_on if messages < _MANY else _without_collector(self._pass_on)
@@ -397,7 +401,8 @@ class Schedule:
             else:
                 following = runner.simulator.step(time, inputs)
             runner.last = time
-            self._plan_following(runner, following)
+            if following is not None or runner.must_step:
+                self._plan_following(runner, following)
             if runner.gives:
                 self._show(runner)
                 runner.passes_on(runner, await _answered(runner.simulator.get_data(runner.request)))
@@ -473,7 +478,7 @@ class Schedule:
         """Keep, send and trigger what a simulator's outputs demand."""
         sid, moment, count = runner.origin.sid, runner.moment, self._count
         assert moment is not None
-        written = versions.take_time(data, moment[0])
+        written = versions.take_time(data, moment[0]) if "time" in data else moment[0]
         if written == moment[0]:
             out = moment
         elif written < moment[0]:
@@ -482,9 +487,9 @@ class Schedule:
             out = (written, *runner.tiers)
         if runner.cached:
             self._keep(runner, written, data)
-        for eid, attributes in data.items():
-            wanted = runner.known.get(eid)
-            if wanted is None or not wanted.issuperset(attributes):
+        known = runner.known
+        for eid in data:
+            if eid not in known or not known[eid].issuperset(data[eid]):
                 runner.origin.check_outputs(data)
                 break
         for queue, delay, wires in runner.pushes:
@@ -496,12 +501,16 @@ class Schedule:
                     if transform is not None:
                         value = transform(value)
                     sent.append((place, count(), source, to_eid, to_attr, value))
-            following = bisect_right(queue, place, key=_TIME)
-            queue[following:following] = sent
+            if not queue or queue[-1][0] <= place:
+                queue.extend(sent)
+            else:
+                following = bisect_right(queue, place, key=_TIME)
+                queue[following:following] = sent
         for target, delay, ports in runner.triggers:
             for eid, attr in ports:
                 if eid in data and attr in data[eid]:
-                    self._plan(target, _after(out, delay))
+                    due = (written + delay,) if type(delay) is int else _after(out, delay)
+                    self._plan(target, due)
                     break
 
     def _keep(self, runner: Runner, written: int, data: Any) -> None:
@@ -643,7 +652,7 @@ def _copied(data: Any, levels: int) -> Any:
 
 def _take_due(queue: list[Any], time: int, data: Inputs) -> None:
     """Move the inputs up to a time from those that wait to ``data``."""
-    count = bisect_right(queue, time, key=_TIME)
+    count = len(queue) if queue[-1][0] <= time else bisect_right(queue, time, key=_TIME)
     for _, _, full_id, eid, attr, value in queue[:count]:
         attributes = data.get(eid)
         if attributes is None:
