@@ -232,9 +232,7 @@ class BatchBody:
         assert rows is not None
         port = self.port
         if port in fresh:
-            everyone = rows.places is self._places
-            incarnations = self._rows if everyone else self.channels.rows[rows.places]
-            rewards = port.vector[incarnations, port.n_readings : -2].copy()
+            rewards = port.vector[self.channels.rows[rows.places], port.n_readings : -2]
         else:
             rewards = np.zeros((len(rows.places), port.n_rewards))
         rows.rewards = rewards
