@@ -65,6 +65,9 @@ class BatchBody:
         everyone = np.arange(port.batch)
         #: the incarnations; a slice where they are neighbours, which copies nothing
         self._rows = places(channels.rows.tolist())
+        #: the same for the packet with set-points: places that are neighbours in both directions, or numbers
+        sliced = isinstance(self._rows, slice) and isinstance(channels.put, slice)
+        self._neighbours = self._rows if sliced else channels.rows
         self._all = len(channels.rows) == port.batch and bool((channels.rows == everyone).all())
         self._places = np.arange(len(channels.rows))
         #: takes what the brain learned from rows of these bodies (``None``: their muscle)
@@ -159,7 +162,7 @@ class BatchBody:
     def begin_again(self) -> None:
         """Begin the next episode of the incarnations that have ended, where they are there now."""
         begun = self.outs & self.port.begun_now[self._rows]
-        if begun.any():
+        if np.count_nonzero(begun):
             self.outs = self.outs & ~begun
             self._episodes = self.port.counts[self._rows]
             self.muscle.reset_bodies(np.flatnonzero(begun))
@@ -171,15 +174,17 @@ class BatchBody:
             self._settled, self._pending = self._pending, None
         (matrix,) = inputs[self._input].values()
         mine = matrix if self._all else matrix[self._rows]
-        acting, incarnations = self._places, self._rows
-        if self.outs.any():
+        acting, steps, episodes = self._places, self._steps, self._episodes
+        incarnations: Any = self._neighbours
+        if np.count_nonzero(self.outs):
             acting = np.flatnonzero(~self.outs)
-            mine, incarnations = mine[acting], self.channels.rows[acting]
+            mine, steps, episodes = mine[acting], steps[acting], episodes[acting]
+            incarnations = self.channels.rows[acting]
         readings = np.ascontiguousarray(mine[:, self.channels.take])
         readings.flags.writeable = False
         rows = Rows()
         rows.places, rows.time, rows.readings, rows.learned = acting, time, readings, False
-        rows.step, rows.episodes = self._steps[acting], self._episodes[acting]
+        rows.step, rows.episodes = steps, episodes
         started = perf_counter()
         answer = self.muscle.propose_batch(BatchReadings(readings, acting, self.sensors, self.actuators))
         rows.wall = (perf_counter() - started) / len(acting)
@@ -218,7 +223,7 @@ class BatchBody:
             found = f"for {len(data)} bodies" if hasattr(data, "__len__") else f"that is {data!r}"
             raise ContractError(f"{who} returned data {found}; expected is one for each of {count}")
         wrong = layout.outside(setpoints)
-        if wrong.any():
+        if np.count_nonzero(wrong):
             place = int(np.argmax(wrong.any(axis=1)))
             self.channels.actuators_of(int(acting[place])).check(setpoints[place])
         return setpoints, data
@@ -230,9 +235,10 @@ class BatchBody:
         """Close the open rows with the rewards since the action."""
         rows, self._open = self._open, None
         assert rows is not None
-        port = self.port
+        port, everyone = self.port, len(rows.places) == len(self.numbers)
         if port in fresh:
-            rewards = port.vector[self.channels.rows[rows.places], port.n_readings : -2]
+            of = self._rows if everyone else self.channels.rows[rows.places]
+            rewards = np.array(port.vector[of, port.n_readings : -2])
         else:
             rewards = np.zeros((len(rows.places), port.n_rewards))
         rows.rewards = rewards
@@ -248,8 +254,10 @@ class BatchBody:
                     f"{type(self.objective).__name__}.internal_rewards returned shape {rows.value.shape}, expected "
                     f"is {(len(rows.places),)}"
                 )
-        self._steps = self._steps.copy()
-        self._steps[rows.places] += 1
+        # the rows have kept the array that there was
+        self._steps = self._steps + 1 if everyone else self._steps.copy()
+        if not everyone:
+            self._steps[rows.places] += 1
         self._remember(rows)
         self._pending = self.closed = rows
 
