@@ -29,3 +29,12 @@ def importing() -> Iterator[None]:
     with paused():
         yield
         gc.freeze()
+
+
+def program(module: str) -> str:
+    """Return what a new interpreter executes (``-c``) to call ``main`` of ``module``, after :func:`importing` it."""
+    return f"""\
+from palaestrai_mosaik import collector
+with collector.importing():
+    from {module} import main
+main()"""

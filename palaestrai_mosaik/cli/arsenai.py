@@ -10,7 +10,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .common import STORE_HELP, Command, call, few_threads, index_ranges, positive, seconds, top_parser
+from .common import (
+    STORE_HELP,
+    Command,
+    call,
+    few_threads,
+    first_import,
+    index_ranges,
+    positive,
+    seconds,
+    top_parser,
+)
 
 _DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
 _EPILOG = """\
@@ -37,7 +47,8 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _generate(arguments: argparse.Namespace) -> int:
-    from .design import generate
+    with first_import("palaestrai_mosaik.cli.design"):
+        from .design import generate
 
     return generate(arguments.design, output=arguments.output, force=arguments.force, quiet=arguments.quiet)
 
@@ -50,14 +61,16 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     few_threads()
-    from .execution import run
+    with first_import("palaestrai_mosaik.cli.execution"):
+        from .execution import run
 
     return run(arguments.folder, **_execution(arguments))
 
 
 def _resume(arguments: argparse.Namespace) -> int:
     few_threads()
-    from .execution import resume
+    with first_import("palaestrai_mosaik.cli.execution"):
+        from .execution import resume
 
     return resume(arguments.folder, **_execution(arguments))
 

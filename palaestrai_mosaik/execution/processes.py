@@ -18,6 +18,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Literal, NamedTuple
 
+from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.process import write_frame
 
@@ -34,8 +35,8 @@ DEFAULT_METHOD: StartMethod = "fork" if hasattr(os, "fork") and sys.platform != 
 #: would only get in the others' way
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-_SERVER = "from palaestrai_mosaik.execution.server import main; main()"
-_TASK = "from palaestrai_mosaik.execution.task import main; main()"
+_SERVER = program("palaestrai_mosaik.execution.server")
+_TASK = program("palaestrai_mosaik.execution.task")
 _POLL = 0.02
 
 

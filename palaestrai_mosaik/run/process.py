@@ -18,10 +18,11 @@ import sys
 import threading
 from typing import IO, Any
 
+from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import SimulationError
 
 _LENGTH = struct.Struct("<Q")
-_PROGRAM = "from palaestrai_mosaik.run.child import main; main()"
+_PROGRAM = program("palaestrai_mosaik.run.child")
 #: seconds that a process has to end by itself
 _PATIENCE = 2.0
 

@@ -83,6 +83,7 @@ JUDGED: dict[str, dict[str, str]] = {
     },
     "execution/own.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "execution/processes.py": {"os.open": "the null device"},
+    "execution/server.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "cli/common.py": {"os.open": "the null device"},
     "palaestrai/dumper.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
