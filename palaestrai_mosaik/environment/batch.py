@@ -282,7 +282,7 @@ class BatchStepper:
         another episode of theirs; without, they stay in their last state and give no reward.
         """
         environment, count, ended = self.environment, self.environment.batch, self._ended
-        some = bool(ended.any())
+        some = np.count_nonzero(ended) > 0
         environment.active = ~ended
         actions = actions_of(setpoints, self._action_kinds, self._parts, environment.active, self._who)
         new, observations = self._pair(

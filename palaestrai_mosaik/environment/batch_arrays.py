@@ -48,7 +48,8 @@ def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Arra
 
     Raises :class:`ContractError` where they are not what was declared; ``what`` says whose they are.
     """
-    if not isinstance(given, Sequence) or len(given) != len(kinds):
+    # a list is found at once, and other sequences by what they are registered as
+    if not isinstance(given, (list, Sequence)) or len(given) != len(kinds):
         found = f"{len(given)}" if isinstance(given, Sequence) else type(given).__name__
         raise ContractError(f"{what}s must be a list of {len(kinds)} arrays, found {found}")
     arrays = []

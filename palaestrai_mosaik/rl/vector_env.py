@@ -222,7 +222,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
             told[name], told[f"_{name}"] = named[:, i], acting
         infos |= {"rewards": told, "_rewards": acting, OBJECTIVE: objective, f"_{OBJECTIVE}": acting}
         ended = body.outs & acting
-        terminated = ended & (body.port.vector[: self.num_envs, -2] != 0)
+        terminated = ended & body.port.vector[: self.num_envs, -2].astype(bool)
         # what conditions would need: nobody asks for it here
         for other in self._bodies:
             other.forget()

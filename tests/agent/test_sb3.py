@@ -8,6 +8,7 @@ import random
 import tomllib
 import warnings
 from copy import deepcopy
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from support.sb3_driver import Driver, TwinMuscle, make_brain
 
 from palaestrai_mosaik.agent import FileBrainDumper, Memory
+from palaestrai_mosaik.agent.library import sb3_policy
 from palaestrai_mosaik.agent.library.sb3 import SB3Brain, SB3Muscle
 from palaestrai_mosaik.agent.library.sb3_buffers import Rollouts, Row, fill_replay, replay_arrays
 from palaestrai_mosaik.agent.library.sb3_model import (
@@ -506,6 +508,33 @@ def test_no_exploration_in_test_mode():
     train, test = muscle_of(brain), muscle_of(brain, Mode.TEST)
     assert len({act(train, *PENDULUM)[0].item() for _ in range(10)}) == 10
     assert len({act(test, *PENDULUM)[0].item() for _ in range(10)}) == 1
+
+
+@pytest.mark.parametrize("layouts", [CARTPOLE, PENDULUM], ids=["categorical", "normal"])
+def test_a_policy_without_numbers_is_said_in_torchs_words(layouts):
+    brain = make_brain(*layouts, 3, "PPO", device="cpu", **PPO)
+    muscle, update = muscle_of(brain), brain.initial_update()
+    weights = {name: np.full_like(value, np.nan) for name, value in update.weights.items()}
+    muscle.update(replace(update, version=7, weights=weights))
+    with pytest.raises(ValueError, match="to satisfy the constraint"):
+        act(muscle, *layouts)
+    assert torch.distributions.Distribution._validate_args is True
+    # and the policy that it had draws as if nothing had been
+    muscle.update(replace(update, version=8))
+    assert np.isfinite(act(muscle, *layouts)[0]).all()
+
+
+@pytest.mark.parametrize("layouts", [CARTPOLE, PENDULUM], ids=["categorical", "normal"])
+def test_a_step_that_is_made_again_with_checks_is_the_same(layouts, monkeypatch):
+    def drawn():
+        muscle = muscle_of(make_brain(*layouts, 3, "PPO", device="cpu", **PPO))
+        return [[part.tolist() for part in act(muscle, *layouts)] for _ in range(20)]
+
+    unchecked = sb3_policy._unchecked
+    expected, asked = drawn(), []
+    monkeypatch.setattr(sb3_policy, "_unchecked", lambda *given: asked.append(unchecked(*given)))
+    assert drawn() == expected
+    assert len(asked) == 20
 
 
 @pytest.mark.parametrize(
