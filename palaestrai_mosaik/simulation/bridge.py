@@ -123,7 +123,7 @@ class EnvironmentSimulator(Shell):
     """Steps one environment: set-points in, one state vector out."""
 
     def __init__(self, port: EnvironmentPort, environment: Environment, director: Director):
-        super().__init__({"Environment": ("state", "setpoints", CLOCK)}, f"environment {port.uid!r}")
+        super().__init__({"Environment": ("state", "setpoints")}, f"environment {port.uid!r}")
         self.port = port
         self.environment = environment
         self.director = director
@@ -186,7 +186,7 @@ class BatchSimulator(Shell):
 
     def __init__(self, port: BatchPort, director: Director):
         super().__init__(
-            {"Batch": ("states", "setpoints", CLOCK), "Incarnation": ("state", "setpoints")},
+            {"Batch": ("states", "setpoints"), "Incarnation": ("state", "setpoints")},
             f"environment {port.uid!r}",
         )
         self.port = port
@@ -278,7 +278,7 @@ class DirectorSimulator(Shell):
         self.stop = stop
         #: the outputs where all bodies act
         self.everyone: dict[str, Any] = dict.fromkeys(turns, True)
-        #: whether somebody takes the clock
+        #: whether some simulator asks for the time of the last step
         self.clocked = False
         #: the bodies that act now
         self.acting: Sequence[AnyBody] = ()

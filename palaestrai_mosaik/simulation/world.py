@@ -330,9 +330,10 @@ class WorldBuilder:
                 agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
             self._plug(link, lead)
-        for clocked in self._clocked(links):
-            shell.clocked = True
-            self._connect(lead, clocked[0], (CLOCK, clocked[1]), 1, -1)
+        for e, plan in enumerate(self.plans):
+            for name, attribute in plan.clocks if plan is not None else ():
+                shell.clocked = True
+                self._connect(lead, self.entities[e, name], (CLOCK, attribute), 1, -1)
         for (body, entity), (inward, outward) in zip(agents, links, strict=True):
             self._connect(lead, entity, (body.name, TURN), 0)
             for link in inward:
@@ -348,16 +349,6 @@ class WorldBuilder:
             initial, convert = conversion(plan, link, there, outward)
         ends = (agent, there) if outward else (there, agent)
         self._connect(*ends, (link.source, link.target), int(outward), initial, convert)
-
-    def _clocked(self, links: Sequence[Any]) -> Iterator[tuple[Any, str]]:
-        """Yield what takes the clock: environments in which nobody acts, and who asks for it."""
-        acted = {link.environment for _, outward in links for link in outward}
-        for e, plan in enumerate(self.plans):
-            if plan is not None:
-                for entity, attribute in plan.clocks:
-                    yield self.entities[e, entity], attribute
-            elif e not in acted:
-                yield self.entities[e, ""], CLOCK
 
     def _connect(
         self,

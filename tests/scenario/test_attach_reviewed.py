@@ -175,15 +175,15 @@ def test_an_input_that_triggers_has_its_first_value_too() -> None:
     world, entity = started()
     attach_agents(world, agent(entity, limits=(LIMITS, 2.0)), step_size=2)
     run(world, 4)
-    assert PROBES[0].seen[:2] == [(0, {"agents.a": 2.0}), (1, {"agents.a": 1.0})]
+    assert PROBES[0].seen[:2] == [(0, {"agent-0.a": 2.0}), (1, {"agent-0.a": 1.0})]
 
 
 def test_a_simulator_may_be_called_as_ours_is() -> None:
-    world, entity = started("agents")
+    world, entity = started("agent-0")
     agents = attach_agents(world, agent(entity))
     run(world)
-    assert readings(agents, "agents") == [0.0] * 4
-    assert PROBES[0].seen[1] == (1, {"agents-2.a": 1.0})
+    assert readings(agents, "agent-0") == [0.0] * 4
+    assert PROBES[0].seen[1] == (1, {"agent-0-2.a": 1.0})
 
 
 def test_an_end_comes_at_once_for_those_that_are_not_connected_too() -> None:
