@@ -388,7 +388,7 @@ def test_plot_prints_the_name_of_its_picture(store, workplace, capsys):
 def test_graph_prints_or_draws(workplace, capsys):
     assert main(["graph", str(DUMMY)]) == 0
     text = capsys.readouterr().out
-    assert "--> agents.evil_attacker" in text
+    assert "--> agent-1.evil_attacker" in text
     assert main(["graph", str(DUMMY), "--output", "world.txt"]) == 0
     assert Path("world.txt").read_text() == text
     assert main(["graph", str(DUMMY), "--phase", "test", "--output", "world.svg"]) == 0

@@ -208,7 +208,7 @@ def test_simulators_of_two_worlds_know_their_own_only() -> None:
     assert both[0][:3] == (
         "Tank-0.e",
         ["Tank-0.e"],
-        ["Control-0.e", "Tank-0.e", "agents.@director", "agents.a"],
+        ["Control-0.e", "Tank-0.e", "agent-0.a", "director.@director"],
     )
     sources = {
         source
@@ -265,7 +265,7 @@ def test_a_value_holds_until_an_agent_acts_also_where_it_triggers() -> None:
         assert seen_of(Group())[0] == [2.0]
         LOG.clear()
         seen_of(world(kind="Hybrid"))
-    assert LOG[1] == (0, {"u": {"agents.a": None}})
+    assert LOG[1] == (0, {"u": {"agent-0.a": None}})
 
 
 def test_what_a_user_adds_to_a_world_stays_its_own() -> None:
@@ -283,7 +283,7 @@ def test_what_a_user_adds_to_a_world_stays_its_own() -> None:
     assert all(isinstance(one, MyWorld) for one in made)
     # all else is that of the one world that runs
     assert made[0].until == made[1].until
-    assert set(made[0].entity_graph) == {"Tank-0.e", "q-Tank-0.e", "agents.@director", "agents.a"}
+    assert set(made[0].entity_graph) == {"Tank-0.e", "q-Tank-0.e", "agent-0.a", "director.@director"}
 
 
 def _late(one: Any, entities: Any) -> Any:
