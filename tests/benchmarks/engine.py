@@ -4,8 +4,8 @@ Two agents (5 sensors and 5 actuators each) act in the dummy environment:
 
 * ``vanilla``, ``taking turns``: the run document through the whole package, with and without the store,
   and with ``scheduler: mosaik``;
-* ``bare mosaik``: the same simulators, entities and connections, but empty ``step``, by mosaik's own scheduler
-  in asyncio's event loop;
+* ``bare mosaik``: two simulators with empty ``step``, one for the environment and one for all agents (a simulator for
+  each of them would be slower), by mosaik's own scheduler in asyncio's event loop;
 * ``bare loop``: the same environment, muscles, brains and objectives in a Python loop.
 
 All are run in this process, in turn, ``--repeat`` times; the table gives the median and
@@ -132,7 +132,7 @@ class Last(Empty):
 
 
 def bare_mosaik(steps: int) -> None:
-    """Run the document's world with empty simulators."""
+    """Run a world like the document's with empty simulators."""
 
     async def run() -> None:
         world = AsyncWorld({"ours": internals.HANDED_OVER}, configure_logging=False, skip_greetings=True)

@@ -270,7 +270,7 @@ def bare_mosaik(steps: int, graph: nx.MultiDiGraph) -> None:
         entities = {}
         for sid, nodes in simulators.items():
             names = [node[len(sid) + 1 :] for node in nodes]
-            kind = Last if sid in ("agents", "director") else Empty
+            kind = Last if sid == "director" else Empty
             simulator = kind(names, attributes[sid])
             simulator.world, simulator.steps = world, steps
             internals.hand_over(simulator)
