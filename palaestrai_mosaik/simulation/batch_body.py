@@ -6,7 +6,7 @@ that come out are the same to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import repeat
 from time import perf_counter
 from typing import Any
@@ -23,7 +23,7 @@ from palaestrai_mosaik.types.rows import AgentRows
 from .batch_rows import BatchChannels, Rows
 from .incarnation import Identity, Learning, check_statistics
 from .ports import AgentStream, EnvironmentPort
-from .wires import Link, Sockets, places
+from .wires import STATES, Link, Sockets, places
 
 FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
@@ -124,20 +124,16 @@ class BatchBody:
         """There is none: what these bodies did is not kept for the muscle."""
         return None
 
-    def wire(self, sockets: Sockets) -> tuple[list[Link], list[Link]]:
-        """Return the links of a new world: all states in one attribute, all set-points in one packet."""
+    def wire(self, sockets: Sockets) -> list[Link]:
+        """Return the link of a new world: all set-points in one packet."""
         e = sockets.ports.index(self.port)
-        self._input = f"{e}-{self.port.uid}.states"
         self._output = f"{e}-{self.port.uid}.setpoints"
-        return (
-            [Link(e, "", "states", self._input)],
-            [Link(e, "", self._output, "setpoints", ())] if self.actuators.size else [],
-        )
+        return [Link(e, "", self._output, "setpoints", ())] if self.actuators.size else []
 
     def wired(self) -> dict[str, int]:
         """Return the number of floats behind each attribute that is wired."""
         count = len(self.numbers)
-        return {self._input: count * self.sensors.size, self._output: count * self.actuators.size}
+        return {STATES: count * self.sensors.size, self._output: count * self.actuators.size}
 
     def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
         """Start an episode. ``rng`` makes the generator for a name below the agent's."""
@@ -168,11 +164,14 @@ class BatchBody:
             self.muscle.reset_bodies(np.flatnonzero(begun))
             self.out = False
 
-    def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
-        """Ask the muscle for set-points of all bodies that go on, and lay them out for mosaik."""
+    def act(self, time: int, states: Sequence[FloatMatrix]) -> None:
+        """Ask the muscle for set-points of all bodies that go on, and lay them out for mosaik.
+
+        ``states``: the newest state vectors of its environment's incarnations (:class:`BatchPort`).
+        """
         if self._pending is not None:
             self._settled, self._pending = self._pending, None
-        (matrix,) = inputs[self._input].values()
+        (matrix,) = states
         mine = matrix if self._all else matrix[self._rows]
         acting, steps, episodes = self._places, self._steps, self._episodes
         incarnations: Any = self._neighbours

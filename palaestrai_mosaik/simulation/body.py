@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +18,7 @@ from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, c
 
 from .incarnation import Incarnation, check_statistics
 from .ports import EnvironmentPort
-from .wires import OutputWire, read
+from .wires import OutputWire
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -158,17 +158,16 @@ class Body(Incarnation):
     ended with it: with the next action, or at the end.
     """
 
-    def act(self, time: int, inputs: Mapping[str, Mapping[str, Any]]) -> None:
-        """Ask the muscle for set-points at ``time`` and lay them out for mosaik."""
+    def act(self, time: int, states: Sequence[FloatVector]) -> None:
+        """Ask the muscle for set-points at ``time`` and lay them out for mosaik.
+
+        ``states``: the newest state vector of each of its environments (:class:`EnvironmentPort`).
+        """
         if self.pending:
             self.settled, self.pending = (self.row, self.told), False
-        alone = self.alone
-        if alone is not None:
-            (vector,) = inputs[alone.attribute].values()
-            readings = np.asarray(vector, dtype=np.float64)[alone.take]
-            readings.setflags(write=False)
-        else:
-            readings = read(self.inputs, inputs, self.sensors.size)
+        alone = self.channels.alone
+        readings = self.channels.pick(states) if alone is None else states[0][alone]
+        readings.setflags(write=False)
         filters = self.filters
         ahead, self.ahead = self.ahead, None
         seen = readings

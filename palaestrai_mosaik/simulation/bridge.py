@@ -27,12 +27,12 @@ from palaestrai_mosaik.errors import SimulationError
 from .batch_port import BatchPort
 from .director import AnyBody, Director
 from .ports import EnvironmentPort
+from .wires import STATES
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 # An entity and attributes of our own. With the sign they are no names of agents.
 DIRECTOR = "@director"
-TURN = "@turn"
 CLOCK = "@clock"
 
 _T = TypeVar("_T")
@@ -186,7 +186,7 @@ class BatchSimulator(Shell):
 
     def __init__(self, port: BatchPort, director: Director):
         super().__init__(
-            {"Batch": ("states", "setpoints"), "Incarnation": ("state", "setpoints")},
+            {"Batch": ("states", "setpoints"), "Incarnation": ("setpoints",)},
             f"environment {port.uid!r}",
         )
         self.port = port
@@ -206,10 +206,6 @@ class BatchSimulator(Shell):
         children = [{"eid": eid, "type": "Incarnation"} for eid in self.seats]
         return [{**entity, "children": children}]
 
-    def get_data(self, outputs: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-        # nobody may read an incarnation in which a body sits
-        return {eid: self.outputs[eid] for eid in outputs}
-
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
         port, director = self.port, self.director
         if director.over or port.stopped:
@@ -223,8 +219,6 @@ class BatchSimulator(Shell):
         except BaseException as error:
             raise self.keep(error) from None
         self.outputs = {port.uid: {"states": matrix}}
-        for eid, number in self.seats.items():
-            self.outputs[eid] = {"state": matrix[number]}
         if not director.environments_reset and matrix[:, -2:].any(axis=1).all():
             return None
         return time + port.step_size
@@ -265,19 +259,17 @@ class BatchSimulator(Shell):
 
 
 class DirectorSimulator(Shell):
-    """Leads the episode: takes the new states in, and tells every agent when it acts."""
+    """Leads the episode: takes the new states in, and gives them to every agent that acts."""
 
     def __init__(self, director: Director, stop: Callable[[int], None], attributes: Sequence[str]):
-        turns = [body.name for body in director.bodies]
+        names = [body.name for body in director.bodies]
         super().__init__(
-            {"Director": [*attributes, CLOCK, *turns]},
+            {"Director": [*attributes, CLOCK, *names]},
             "an objective, a brain or a condition",
-            {"non-persistent": turns},
+            {"non-persistent": names},
         )
         self.director = director
         self.stop = stop
-        #: the outputs where all bodies act
-        self.everyone: dict[str, Any] = dict.fromkeys(turns, True)
         #: whether some simulator asks for the time of the last step
         self.clocked = False
         #: the bodies that act now
@@ -292,12 +284,10 @@ class DirectorSimulator(Shell):
         except BaseException as error:
             raise self.keep(error) from None
         # who does not act gets nothing
-        told = self.everyone
-        if self.clocked or self.acting is not director.bodies:
-            told = {body.name: True for body in self.acting}
-            if self.clocked:
-                told[CLOCK] = time
-        self.outputs = {DIRECTOR: told}
+        newest: dict[str, Any] = {body.name: [port.vector for port in body.ports] for body in self.acting}
+        if self.clocked:
+            newest[CLOCK] = time
+        self.outputs = {DIRECTOR: newest}
         if director.over:
             self.stop(time)
             return None
@@ -305,10 +295,10 @@ class DirectorSimulator(Shell):
 
 
 class AgentSimulator(Shell):
-    """One agent, with all its bodies: steps when the director says that one of them acts."""
+    """One agent, with all its bodies: steps when the director gives one of them states to act on."""
 
     def __init__(self, director: Director, agent: str, attributes: Sequence[str]):
-        super().__init__({"Agent": [*attributes, TURN]}, f"agent {agent!r}", {"trigger": [TURN]})
+        super().__init__({"Agent": [*attributes, STATES]}, f"agent {agent!r}", {"trigger": [STATES]})
         self.director = director
         self.bodies = director.agents[agent]
 
@@ -319,8 +309,9 @@ class AgentSimulator(Shell):
             for body in self.bodies:
                 mine = inputs.get(body.name)
                 # nobody acts at the step with which every simulator of this type begins
-                if mine is not None and TURN in mine:
-                    body.act(time, mine)
+                if mine is not None:
+                    (states,) = mine[STATES].values()
+                    body.act(time, states)
                     director.missing -= 1
                     acted = True
             if acted and not director.missing:

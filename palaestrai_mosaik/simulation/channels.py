@@ -30,20 +30,27 @@ class Channels:
         self.rewards = [f"{p.uid}.{r.uid}" for p in self.ports for r in p.rewards]
         self.sensors = self._select(ports, "sensors", sensors)
         self.actuators = self._select(ports, "actuators", actuators)
-        self._newest: list[tuple[EnvironmentPort, Places, Places]] = []
+        #: for each environment, where readings are in its state, and where they belong
+        self._places: list[tuple[Places, Places]] = []
         for port in self.ports:
             mine = [i for i, p in enumerate(read) if p is port]
             take = [
                 k for i in mine for k in _range(port.sensors.slices[port.sensors.index[self.sensors.uids[i]]])
             ]
             put = [k for i in mine for k in _range(self.sensors.slices[i])]
-            self._newest.append((port, places(take), places(put)))
+            self._places.append((places(take), places(put)))
+        #: the places of all readings in the state of the environment, if there is only one
+        self.alone = self._places[0][0] if len(self.ports) == 1 else None
 
     def readings(self) -> FloatVector:
         """Return the newest readings, as the environments have them: (readings,)."""
+        return self.pick([port.vector for port in self.ports])
+
+    def pick(self, states: Sequence[FloatVector]) -> FloatVector:
+        """Return the readings (readings,) in the state vectors of the environments, one for each of ``ports``."""
         vector = np.empty(self.sensors.size)
-        for port, take, put in self._newest:
-            vector[put] = port.vector[: port.n_readings][take]
+        for state, (take, put) in zip(states, self._places, strict=True):
+            vector[put] = state[take]
         return vector
 
     @staticmethod

@@ -34,6 +34,7 @@ from .embody import embody
 from .episode import Episode
 from .loops import complete
 from .ports import EnvironmentPort
+from .wires import STATES
 from .world import WorldBuilder
 
 # Of one model in one simulator, more entities than this are shown as one group.
@@ -210,6 +211,8 @@ def _label(connections: list[dict[str, Any]]) -> str:
 def _attribute(data: dict[str, Any]) -> str:
     # our side of a connection repeats the names of the other side, environment and entity included
     source, target = data["source"], data["target"]
+    if target == STATES:
+        return "newest states"
     if target.split("#")[0].endswith(source):
         return str(source)
     if source.endswith(target):

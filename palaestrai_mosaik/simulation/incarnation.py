@@ -16,7 +16,7 @@ from palaestrai_mosaik.types import Mode
 
 from .channels import Channels
 from .ports import AgentStream
-from .wires import Link, Sockets, wire_actuators, wire_sensors
+from .wires import STATES, Link, Sockets, wire_actuators
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -169,19 +169,16 @@ class Incarnation:
         self.muscle.teardown()
         self.muscle, self.objective, self.memory, self.filters = muscle, objective, memory, filters
 
-    def wire(self, sockets: Sockets) -> tuple[list[Link], list[Link]]:
-        """Lay the wires of a new world; return the links of its inputs and of its outputs."""
-        self.inputs, inward = wire_sensors(sockets, self.ports, self.sensors.uids)
-        #: the only input, where taking its places is all that reading means
-        self.alone = self.inputs[0] if len(self.inputs) == 1 and self.inputs[0].alone else None
-        self.outputs, outward = wire_actuators(sockets, self.ports, self.actuators.uids)
-        return inward, outward
+    def wire(self, sockets: Sockets) -> list[Link]:
+        """Lay the wires of a new world; return the links of its outputs."""
+        self.outputs, links = wire_actuators(sockets, self.ports, self.actuators.uids)
+        return links
 
     def wired(self) -> dict[str, int]:
         """Return the number of floats behind each attribute that is wired."""
-        readings, setpoints = np.arange(self.sensors.size), np.arange(self.actuators.size)
-        found = {wire.attribute: readings[wire.put].size for wire in self.inputs}
-        return found | {wire.attribute: setpoints[wire.take].size for wire in self.outputs}
+        setpoints = np.arange(self.actuators.size)
+        found = {wire.attribute: setpoints[wire.take].size for wire in self.outputs}
+        return {STATES: self.sensors.size, **found}
 
     def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
         """Start an episode. ``rng`` makes the generator for a name below the agent's."""

@@ -19,6 +19,9 @@ from .ports import EnvironmentPort
 
 FloatVector = npt.NDArray[np.float64]
 
+#: the attribute of an agent with the newest states of its environments. With the sign it is no name of a channel.
+STATES = "@states"
+
 #: places in a vector: a slice where they are neighbours, which is faster
 Places = npt.NDArray[np.intp] | slice
 
@@ -46,8 +49,6 @@ class InputWire:
     put: Places
     flatten: Any = None
     at: int | None = None
-    #: reading is no more than ``source[take]``: this wire fills the vector in its order
-    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,7 @@ def wire_sensors(
         if not take:
             target += f"#{len(wires)}"
         if plain is None:
-            alone = put == list(range(position))
-            wires.append(InputWire(target, places(take), places(put), alone=alone))
+            wires.append(InputWire(target, places(take), places(put)))
         elif plain.size == 1:
             wires.append(InputWire(target, None, places(put), plain.to_number, at=put[0]))
         else:

@@ -32,7 +32,6 @@ from .batch_port import BatchPort
 from .bridge import (
     CLOCK,
     DIRECTOR,
-    TURN,
     AgentSimulator,
     BatchSimulator,
     DirectorSimulator,
@@ -43,7 +42,7 @@ from .bridge import (
 from .outside import OutsideDirectorSimulator
 from .scheduler import GeneralSchedule, Schedule, schedule
 from .starters import LEAST_START, new_sid, starter
-from .wires import InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
+from .wires import STATES, InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
 
 if TYPE_CHECKING:
     from .episode import Episode
@@ -144,7 +143,7 @@ class WorldBuilder:
         else:
             self.schedule.until = time + 1
 
-    def _prepare(self) -> tuple[list[Any], list[Link]]:
+    def _prepare(self) -> tuple[list[list[Link]], list[Link]]:
         """Begin the episode in all objects of ours; return the agents' and director's links."""
         director = self.episode.director
         self._begin_environments()
@@ -195,7 +194,7 @@ class WorldBuilder:
             if self.plans[e] is None:
                 everything = slice(0, len(port.vector))
                 source = "states" if isinstance(port.domain, BatchEnvironment) else "state"
-                wires.append([InputWire(f"{port.uid}.{source}", everything, everything, True)])
+                wires.append([InputWire(f"{port.uid}.{source}", everything, everything)])
                 links.append(Link(e, "", source, f"{port.uid}.{source}"))
             else:
                 laid, wanted = wire_sensors(Sockets(self.ports, self.plans), [port], port.sensors.uids)
@@ -308,13 +307,12 @@ class WorldBuilder:
         self.timeouts |= dict.fromkeys(guests.remote, plan.timeout)
         self.entities |= {(e, uid): entity for uid, entity in entities.items()}
 
-    async def _build_agents(self, links: Sequence[Any], watching: Sequence[Link]) -> None:
+    async def _build_agents(self, links: Sequence[Sequence[Link]], watching: Sequence[Link]) -> None:
+        """Start the director's and the agents' simulators; ``links``: for each body, those of its set-points."""
         director = self.episode.director
         agents: list[tuple[Any, Any]] = []
-        targets = sorted(
-            {link.target for inward, _ in links for link in inward} | {w.target for w in watching}
-        )
-        sources = sorted({link.source for _, outward in links for link in outward})
+        targets = sorted({link.target for link in watching})
+        sources = sorted({link.source for outward in links for link in outward})
 
         kind = DirectorSimulator if director.outside is None else OutsideDirectorSimulator
         self.lead = self._own_sid("director")
@@ -324,7 +322,7 @@ class WorldBuilder:
         for i, (name, bodies) in enumerate(director.agents.items()):
             sid = self._own_sid(f"agent-{i}")
             self.agents.append(sid)
-            agent = AgentSimulator(director, name, sorted({*targets, *sources}))
+            agent = AgentSimulator(director, name, sources)
             factory = await self._start_ours(sid, agent)
             for body in bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))
@@ -334,10 +332,8 @@ class WorldBuilder:
             for name, attribute in plan.clocks if plan is not None else ():
                 shell.clocked = True
                 self._connect(lead, self.entities[e, name], (CLOCK, attribute), 1, -1)
-        for (body, entity), (inward, outward) in zip(agents, links, strict=True):
-            self._connect(lead, entity, (body.name, TURN), 0)
-            for link in inward:
-                self._plug(link, entity)
+        for (body, entity), outward in zip(agents, links, strict=True):
+            self._connect(lead, entity, (body.name, STATES), 0)
             for link in outward:
                 self._plug(link, entity, outward=True)
 

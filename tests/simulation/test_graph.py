@@ -17,18 +17,16 @@ DUMMY = ROOT / "scenarios" / "dummy.yml"
 
 DUMMY_TEXT = """\
 world of phase 0 'train' (vanilla)
-4 simulators, 4 entities, 7 connections
+4 simulators, 4 entities, 5 connections
 
 0-myenv: environment 'myenv', palaestrai_mosaik.environment.dummy:DummyEnvironment
   myenv [Environment]
-    --> director.@director       state
-    --> agent-0.mighty_defender  state (5 values)
-    --> agent-1.evil_attacker    state (5 values)
+    --> director.@director  state
 
 director: the agents' director
   @director [Director]
-    --> agent-0.mighty_defender  mighty_defender → @turn
-    --> agent-1.evil_attacker    evil_attacker → @turn
+    --> agent-0.mighty_defender  newest states (5 values)
+    --> agent-1.evil_attacker    newest states (5 values)
 
 agent-0: agent 'mighty_defender', palaestrai_mosaik.agent.library.dummy:DummyMuscle
   mighty_defender [Agent]
@@ -103,10 +101,8 @@ def test_the_graph_has_what_mosaik_connects():
     first, second = "agent-0.mighty_defender", "agent-1.evil_attacker"
     assert edges(world_graph(load(DUMMY))) == {
         (env, director, "state", "myenv.state", False, None),
-        (env, first, "state", "0-myenv.state", False, 5),
-        (env, second, "state", "0-myenv.state", False, 5),
-        (director, first, "mighty_defender", "@turn", False, None),
-        (director, second, "evil_attacker", "@turn", False, None),
+        (director, first, "mighty_defender", "@states", False, 5),
+        (director, second, "evil_attacker", "@states", False, 5),
         (first, env, "0-myenv.setpoints", "setpoints", True, 5),
         (second, env, "0-myenv.setpoints", "setpoints", True, 5),
     }
@@ -137,7 +133,8 @@ def test_third_party_entities_have_the_names_of_the_document():
     flows = {(f.source, f.target, f.time_shifted): f.label for f in summary(graph).flows}
     assert flows["0-net-wishes.Constant-0", "0-net-storage.Battery_0", False] == "value → P_set"
     assert flows["agent-0.keeper", "0-net-storage.Battery_1", True] == "P_set"
-    assert flows["0-net-storage.Battery_1", "agent-0.keeper", False] == "soc"
+    assert flows["0-net-storage.Battery_1", "director.@director", False] == "soc"
+    assert flows["director.@director", "agent-0.keeper", False] == "newest states (2 values)"
 
 
 def test_columns_of_the_picture_are_the_order_of_steps_within_one_time():
@@ -158,8 +155,8 @@ def test_many_entities_and_connections_become_one_row_and_one_arrow(tmp_path):
     (storage,) = [box for box in picture.boxes if box.simulator == "0-net-storage"]
     assert [row.label for row in storage.rows] == ["Battery x 300  (battery-0, ..., battery-299)"]
     flows = {(f.source, f.target): f.label for f in picture.flows}
-    assert flows["0-net-storage/Battery", "agent-0.keeper"] == "soc (300 values)"
     assert flows["0-net-storage/Battery", "director.@director"] == "soc (300 connections)"
+    assert flows["director.@director", "agent-0.keeper"] == "newest states (300 values)"
     text = graph_text(graph)
     assert "303 entities" in text
     assert len(text.split("\n")) < 25
