@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mosaik_api_v3
 import numpy as np
 import psutil
 import pytest
@@ -101,6 +102,53 @@ def test_a_cosimulation_and_an_environment_share_a_world(tmp_path):
         steps = store.steps("latest")
     assert steps["time"].tolist() == list(range(0, 6 * 3600, 1800))
     assert steps["reading.dummy.0"].tolist() == list(range(12))
+
+
+class Clock(mosaik_api_v3.Simulator):
+    """Steps at every tick, and says when."""
+
+    def __init__(self) -> None:
+        models = {"Clock": {"public": True, "params": [], "attrs": ["now"]}}
+        super().__init__({"type": "time-based", "models": models})
+
+    def create(self, num: int, model: str) -> Any:
+        return [{"eid": f"clock-{i}", "type": model} for i in range(num)]
+
+    def step(self, time: int, inputs: Any, max_advance: int) -> int:
+        self.time = time
+        return time + 1
+
+    def get_data(self, outputs: Any) -> Any:
+        return {eid: {"now": float(self.time)} for eid in outputs}
+
+
+@pytest.mark.usefixtures("importable")
+@pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
+def test_an_agent_sees_the_states_that_environments_have(tmp_path, scheduler):
+    """A state is of the time of its environment's step, also if a simulator of it is further on when the agent acts."""
+    slow = environment(
+        "slow",
+        DESCRIBED,
+        step_size=4,
+        end=100,
+        simulators={"clock": {"python": f"{__name__}:Clock"}},
+        entities=[{"uid": "clock", "simulator": "clock", "model": "Clock"}],
+        sensors=[{"uid": "now", "entity": "clock", "attribute": "now", "space": "Box(0, inf, ())"}],
+    )
+    quick = environment("quick", max_iter=7)
+    both = agent(
+        "a",
+        sensors=["slow.now", "quick.0"],
+        actuators=["quick.0"],
+        muscle=named("support.parts:Returning", what="good list"),
+        brain=None,
+    )
+    doc = document(phase([slow, quick], [both], scheduler=scheduler))
+    with Store(tmp_path) as store:
+        execute(doc, store=store)
+        steps = store.steps("latest")
+    assert steps["time"].tolist() == list(range(7))
+    assert steps["reading.slow.now"].tolist() == [0, 0, 0, 0, 4, 4, 4]
 
 
 @pytest.mark.usefixtures("importable")
