@@ -206,8 +206,10 @@ def test_an_evaluation_is_judged_without_a_worker_that_has_stopped(tmp_path, asy
     result = execute(doc)
     assert result.phases[0].reason == "Evaluations"
     assert asynchronous or result.phases[0].episodes == 1 + 2
-    (line,) = told(noted(log), "condition")
-    assert line.startswith("0 a 1 objective=")
+    first, *more = told(noted(log), "condition")
+    assert first.startswith("0 a 1 objective=")
+    # a worker that does not wait for the others may have reached its next one
+    assert asynchronous or not more
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
