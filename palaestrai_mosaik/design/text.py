@@ -92,9 +92,9 @@ def _write(value: Any, first: str, rest: str, add: Callable[[str], object]) -> N
     """Add the lines of a collection that is not empty, with what stands before its first line and the rest."""
     if isinstance(value, dict):
         for key, item in value.items():
-            name = _text_word(key) if type(key) is str else _word(key)
+            name = _word(key)
             if not item or not isinstance(item, (dict, list)):
-                add(f"{first}{name}: {_text_word(item) if type(item) is str else _word(item)}\n")
+                add(f"{first}{name}: {_word(item)}\n")
             else:
                 add(f"{first}{name}:\n")
                 inside = f"{rest}  " if isinstance(item, dict) else rest
@@ -103,13 +103,15 @@ def _write(value: Any, first: str, rest: str, add: Callable[[str], object]) -> N
         return
     for item in value:
         if not item or not isinstance(item, (dict, list)):
-            add(f"{first}- {_text_word(item) if type(item) is str else _word(item)}\n")
+            add(f"{first}- {_word(item)}\n")
         else:
             _write(item, f"{first}- ", f"{rest}  ", add)
         first = rest
 
 
 def _word(value: Any) -> str:
+    if type(value) is str:
+        return _text_word(value)
     if isinstance(value, (dict, list)):
         return "{}" if isinstance(value, dict) else "[]"
     return _one_line(yaml_scalar(value))

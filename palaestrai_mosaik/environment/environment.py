@@ -92,7 +92,7 @@ class World(ABC):
     uid: str = ""
     #: the environment's own random generator, new for every episode
     rng: np.random.Generator
-    #: parameters that were given and change nothing, each with the reason: whoever checks the document is told
+    #: parameters that were given but have no effect, each with the reason; checking a document warns of them
     without_effect: Mapping[str, str] = {}
     #: what :meth:`setup` returned
     baseline: EnvironmentBaseline | None = None

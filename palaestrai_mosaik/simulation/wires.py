@@ -153,26 +153,22 @@ class Sockets:
 def wire_sensors(
     sockets: Sockets, plugged: Sequence[EnvironmentPort], uids: Sequence[str]
 ) -> tuple[list[InputWire], list[Link]]:
-    """Lay the wires from the sensors ``uids`` (full ids) of ``plugged`` to a vector in their order."""
+    """Lay the wires from the sensors ``uids`` (full ids) of co-simulations to a vector in their order."""
     groups: dict[tuple[int, str, str], tuple[list[int], list[int], Space | None]] = {}
     position = 0
     for uid in uids:
         e, port, i = sockets.find(plugged, uid, "sensors")
-        part, space = port.sensors.slices[i], port.sensors.spaces[i]
+        space, plan = port.sensors.spaces[i], sockets.plans[e]
+        assert plan is not None
+        sensor = plan.sensors[i]
         put = list(range(position, position + space.size))
         position += space.size
-        plan = sockets.plans[e]
-        if plan is None:
-            key, take = (e, port.entity, "state"), list(range(part.start, part.stop))
-        else:
-            sensor = plan.sensors[i]
-            if sensor.index is None:
-                # a plain value has its own wire, whatever else comes from that attribute
-                groups[e, sensor.entity, sensor.attribute + "\0" + uid] = ([], put, space)
-                continue
-            key, take = (e, sensor.entity, sensor.attribute), [sensor.index]
-        taken, placed, _ = groups.setdefault(key, ([], [], None))
-        taken += take
+        if sensor.index is None:
+            # a plain value has its own wire, whatever else comes from that attribute
+            groups[e, sensor.entity, sensor.attribute + "\0" + uid] = ([], put, space)
+            continue
+        taken, placed, _ = groups.setdefault((e, sensor.entity, sensor.attribute), ([], [], None))
+        taken.append(sensor.index)
         placed += put
     wires: list[InputWire] = []
     links: list[Link] = []

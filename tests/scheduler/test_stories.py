@@ -886,7 +886,7 @@ class Wide(mosaik_api_v3.Simulator):
 
 @pytest.mark.parametrize("enabled", [True, False])
 @pytest.mark.parametrize("fails", [False, True])
-def test_garbage_is_not_looked_for_while_many_inputs_are_collected(enabled, fails):
+def test_the_garbage_collector_is_paused_while_many_inputs_are_put_together(enabled, fails):
     """No dictionary of them is garbage yet. Afterwards all is as it was, whatever happens."""
     seen = []
 

@@ -56,12 +56,10 @@ class PrivateRandomness:
         if self.cuda_state is not None:
             cuda_outside = torch.cuda.get_rng_state(self.device)
             torch.cuda.set_rng_state(self.cuda_state, self.device)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
         try:
-            yield
+            with one_thread():
+                yield
         finally:
-            torch.set_num_threads(threads)
             self.torch.set_state(generator.get_state())
             generator.set_state(outside)
             if cuda_outside is not None:

@@ -35,8 +35,7 @@ _PLAIN = 1
 _TURN = 0.005
 #: outputs that a simulator keeps before those that nobody can ask for any more are dropped
 KEPT = 32
-
-#: from so many inputs or messages of a simulator on, Python does not look for garbage while they are collected
+#: from so many inputs or outputs of a simulator on, the garbage collector is paused while they are put together
 _MANY = 256
 #: of an input that waits
 _TIME = itemgetter(0)
@@ -628,9 +627,9 @@ def mean_progress(times: Sequence[int], until: int) -> float:
 
 
 def _without_collector(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return ``call``, during which Python does not look for garbage.
+    """Return ``call``, during which the garbage collector is paused.
 
-    It would do so after every 700 new dictionaries or tuples, none of which is garbage yet.
+    It would run after every 700 new dictionaries or tuples, none of which is garbage yet.
     """
 
     def without(*args: _P.args, **kwargs: _P.kwargs) -> _R:
