@@ -190,8 +190,9 @@ def acting_networks(recipe: Recipe, observations: ObservationSpace, actions: Act
         policy = make_policy(recipe, observations.space, actions.space)
     for module in policy.modules():
         if type(module) is torch.nn.Sequential:
+            layers: Any = module  # (types are checked without torch, too)
             # nobody hooks into these layers, so none needs the way to it that looks for hooks
-            module.forward = partial(_in_turn, tuple(module))  # type: ignore[method-assign]
+            layers.forward = partial(_in_turn, tuple(layers))
     return policy
 
 
