@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .environment.mosaik_environment import MosaikEnvironment
+    from palaestrai_mosaik.palaestrai.mosaik_environment import MosaikEnvironment
+
     from .rl import aec_env, make, make_vec, parallel_env
     from .scenario import attach_agents
     from .simulation.scheduler import run_async_world, run_world

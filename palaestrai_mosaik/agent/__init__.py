@@ -1,12 +1,10 @@
 """Agents: a brain that learns, muscles that act, an objective, and their memory."""
 
 from .batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
-from .body import BodyInformation
-from .brain import Brain
+from .brain import BodyInformation, Brain
 from .dumper import BrainDumper, FileBrainDumper, dump_arrays, load_arrays
-from .experience import Experience
 from .filter import Filter, FilterChain
-from .memory import Memory, MemoryShard
+from .memory import Experience, Memory, MemoryShard
 from .muscle import Muscle
 from .objective import Objective
 

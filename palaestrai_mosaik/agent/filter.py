@@ -13,7 +13,7 @@ from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 
-from .experience import Experience
+from .memory import Experience
 
 FloatVector = npt.NDArray[np.float64]
 

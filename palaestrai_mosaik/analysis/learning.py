@@ -18,10 +18,9 @@ import numpy as np
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.store import BodyChoice
 
-from .bodies import body_outcomes, many_bodied, own_episodes, phases_that_begin_again
 from .curves import Axis, Span, line_curves, point_curves
 from .groups import Group, find_groups
-from .series import Curve, Panel
+from .series import Curve, Panel, body_outcomes, many_bodied, own_episodes, phases_that_begin_again
 
 if TYPE_CHECKING:
     import pandas as pd

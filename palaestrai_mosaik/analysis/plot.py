@@ -14,10 +14,10 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean, harmless
 from palaestrai_mosaik.store import BodyChoice
 
+from .curves import means, means_of, span_of, thinned
 from .groups import find_groups, learning_title
 from .learning import MOST_LINES, Fold, LearningChoice, learning_panels
 from .series import TIME, Curve, Panel, episode_panels, find_moment, objective_panels, time_panels
-from .thinning import means, means_of, span_of, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

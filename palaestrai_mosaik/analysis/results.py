@@ -105,7 +105,7 @@ class Results:
 
         Columns: ``row``, ``count`` (finished repetitions), one per outcome. A repetition whose
         outcome is not finite is left out of that mean; a row without any is NaN. (Sensitivity indices
-        are computed from means that can be compared where seeds are common: see :mod:`.loss`.)
+        are computed from means that can be compared where seeds are common: see :mod:`.missing_runs`.)
         """
         frame = self.outcomes()
         names = [outcome.name for outcome in self.outcome_specs]

@@ -13,8 +13,8 @@ from palaestrai_mosaik.design.rules import check_sampler, default_methods
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.seeding import integer_seed
 
-from .loss import Kept, keep
 from .methods import ANALYSERS, Index, Method, Refused, Repetitions, Study
+from .missing_runs import Kept, keep
 from .results import Results, labels
 
 if TYPE_CHECKING:

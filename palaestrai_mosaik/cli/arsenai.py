@@ -93,7 +93,7 @@ def _given(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Any
 
 
 def _submit(arguments: argparse.Namespace) -> int:
-    from .cluster import submit
+    from .execution import submit
 
     return submit(
         arguments.folder,
@@ -109,13 +109,13 @@ def _submit(arguments: argparse.Namespace) -> int:
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
-    from .cluster import cancel
+    from .execution import cancel
 
     return cancel(arguments.folder)
 
 
 def _collect(arguments: argparse.Namespace) -> int:
-    from .collect import collect
+    from .execution import collect
 
     return collect(arguments.folder, store=_store(arguments), remove=arguments.remove, quiet=arguments.quiet)
 
@@ -124,7 +124,7 @@ def _store(arguments: argparse.Namespace) -> str | None:
     """Return the store that ``--store`` names, else that of the user's configuration file."""
     if arguments.store is not None:
         return str(arguments.store)
-    from palaestrai_mosaik.execution.config import read_configuration
+    from palaestrai_mosaik.execution.settings import read_configuration
 
     return read_configuration().store
 
@@ -141,7 +141,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _analyse(arguments: argparse.Namespace) -> int:
-    from .results import analyse
+    from .analyse import analyse
 
     return analyse(
         arguments.folder,
@@ -153,7 +153,7 @@ def _analyse(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from .comparison import compare
+    from .analyse import compare
 
     return compare(
         arguments.folder,
@@ -166,7 +166,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from .report import report
+    from .analyse import report
 
     return report(arguments.folder, store=_store(arguments), output=arguments.output)
 

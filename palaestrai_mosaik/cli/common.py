@@ -1,4 +1,4 @@
-"""What all commands have in common: exit codes, argument types, how errors are told."""
+"""What all commands have in common: exit codes, argument types, design folders, errors."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from palaestrai_mosaik import __version__, collector
+from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
 from palaestrai_mosaik.errors import (
     DocumentError,
     NameResolutionError,
     PalaestraiMosaikError,
     Problem,
     harmless,
+    listed,
 )
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 
@@ -222,3 +225,37 @@ def index_ranges(text: str) -> tuple[range, ...]:
 # the type's name stands in argparse's message: "invalid whole number value: 'x'"
 positive.__name__ = "positive number"
 index.__name__ = "episode number"
+
+
+_LISTED = 20
+
+
+def find_folder(folder: str | None) -> DesignFolder:
+    """Open the design folder ``folder``, or the only one that there is here.
+
+    Without a name it is the working directory, else the only one in it or in ``_outputs``.
+    Raises :class:`PalaestraiMosaikError` where that is none, or several.
+    """
+    if folder is not None:
+        return DesignFolder.open(folder)
+    if _is_design(Path()):
+        return DesignFolder.open(Path())
+    places = (Path(OUTPUTS), Path())
+    found = sorted(
+        path
+        for place in places
+        if place.is_dir()
+        for path in place.iterdir()
+        if not path.name.startswith(".") and _is_design(path)
+    )
+    if len(found) == 1:
+        return DesignFolder.open(found[0])
+    if found:
+        raise PalaestraiMosaikError(f"there are several design folders, name one: {listed(found, _LISTED)}")
+    raise PalaestraiMosaikError(
+        f"there is no design folder here or in {OUTPUTS}: name one, or make it with arsenai generate DESIGN.yml"
+    )
+
+
+def _is_design(path: Path) -> bool:
+    return (path / MANIFEST).is_file() and (path / DESIGN).is_file()

@@ -10,11 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik.design.design import Design
+from palaestrai_mosaik.design.design import Design, Plan, tell
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder
 from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.design.model import Factor
-from palaestrai_mosaik.design.plan import Plan, tell
 from palaestrai_mosaik.design.schema import design_schema
 from palaestrai_mosaik.errors import DocumentError, ExecutionError, listed
 

@@ -77,19 +77,19 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from .look import list_runs
+    from .show import list_runs
 
     return list_runs(_location(arguments))
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from .look import show
+    from .show import show
 
     return show(_location(arguments), arguments.run, arguments.phase, _bodies(arguments), arguments.steps)
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from .draw import plot, plot_learning
+    from .check import plot, plot_learning
 
     if arguments.learning:
         _refuse(arguments, "--learning", "sensors", "episode")
@@ -128,7 +128,7 @@ def _refuse(arguments: argparse.Namespace, place: str, *options: str) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from .look import export
+    from .show import export
 
     return export(
         _location(arguments),
@@ -141,19 +141,19 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from .verify import verify
+    from .store import verify
 
     return verify(_location(arguments), arguments.runs, everything=arguments.all, mark=arguments.mark_failed)
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from .import_results import import_palaestrai
+    from .store import import_palaestrai
 
     return import_palaestrai(arguments.source, _location(arguments), arguments.experiment_run)
 
 
 def _graph(arguments: argparse.Namespace) -> int:
-    from .draw import graph
+    from .check import graph
 
     with only_modules(arguments.allow_modules):
         return graph(arguments.document, arguments.phase, arguments.output)

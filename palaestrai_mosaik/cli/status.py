@@ -24,10 +24,8 @@ from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
 
-from .common import FINISHED, say, store_option
-from .folders import find_folder
-from .run_lists import factors_of, list_runs, short_path
-from .tables import count, duration, table
+from .common import FINISHED, find_folder, say, store_option
+from .tables import count, duration, factors_of, list_runs, short_path, table
 
 #: what ``resume`` executes again because of what it did
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)

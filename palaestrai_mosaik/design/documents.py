@@ -9,9 +9,8 @@ from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located
 from palaestrai_mosaik.experiment.vocabulary import PHASE_CONFIG
 
-from .alternatives import BY_AGENT, Phase, Reader, SlotKey, chosen_names
+from .arsenai_form import BY_AGENT, Definitions, Phase, Reader, SlotKey, chosen_names, read_definitions
 from .decode import INACTIVE
-from .definitions import Definitions, read_definitions
 from .model import DesignSpec, Factor
 from .paths import Changes, Keys, Path
 

@@ -16,7 +16,7 @@ from typing import Any
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
 from palaestrai_mosaik.experiment.located import Findings, Located, show
 from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.experiment.schema_parts import FLAG, Schema, maybe, section_schema
+from palaestrai_mosaik.experiment.schema import FLAG, Schema, maybe, section_schema
 from palaestrai_mosaik.experiment.vocabulary import Section
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 

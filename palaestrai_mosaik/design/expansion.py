@@ -23,8 +23,8 @@ from palaestrai_mosaik.seeding import integer_seed
 from .decode import INACTIVE
 from .documents import DocumentBuilder
 from .model import DesignSpec
-from .names import run_file, run_uid
-from .text import Template, is_scalar, json_scalar, yaml_scalar, yaml_text
+from .run_names import run_file, run_uid
+from .templates import Template, is_scalar, json_scalar, yaml_scalar, yaml_text
 
 #: characters of structures that are kept at a time
 _KEPT = 2**22

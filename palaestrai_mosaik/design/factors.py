@@ -12,7 +12,7 @@ from palaestrai_mosaik.experiment.located import Findings, Located, show
 from palaestrai_mosaik.experiment.readers import boolean, choice, identifier
 
 from . import distributions
-from .alternatives import BY_AGENT, Phase
+from .arsenai_form import BY_AGENT, Phase
 from .merge import default_name
 from .model import Choice, Distribution, Factor, Kind
 from .paths import Path

@@ -5,25 +5,89 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from palaestrai_mosaik import files
+from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import content_digest
 from palaestrai_mosaik.experiment import load as load_run
 
-from .blocks import unpack
 from .load import load
-from .model import DesignSpec
-from .names import is_run_file
-from .sample import Sample
+from .model import Axis, DesignSpec
+from .rows import Rows
+from .run_names import is_run_file
+from .sample import Sample, pack, unpack
+
+#: libraries on which the numbers of a sample depend
+_LIBRARIES = ("numpy", "scipy", "SALib")
+
+
+def manifest(spec: DesignSpec, rows: Rows, first_rows: Mapping[int, int], documents: int) -> dict[str, Any]:
+    """Return the manifest as plain data.
+
+    ``first_rows`` gives, for every row whose documents equal those of an earlier one, the
+    number of that one. All of it but ``versions`` depends on the design alone.
+    """
+    runs = rows.count * spec.repetitions
+    return {
+        "format": FORMAT,
+        "versions": {
+            "palaestrai_mosaik": __version__,
+            "python": ".".join(map(str, sys.version_info[:2])),
+            **{name.lower(): version(name) for name in _LIBRARIES},
+        },
+        "design": {"uid": spec.uid, "hash": spec.hash, "seed": spec.seed, "version": spec.version},
+        "seeds": {"policy": spec.seed_policy},
+        "sampler": {
+            "name": spec.sampler.name,
+            "n": spec.sampler.n,
+            "options": dict(spec.sampler.options),
+            "arguments": dict(rows.sample.arguments),
+            "warnings": list(rows.sample.warnings),
+            "blocks": pack(rows.sample.block),
+        },
+        "axes": [_axis(axis) for axis in spec.axes],
+        "counts": {
+            "drawn": rows.drawn,
+            "rejected": rows.drawn - rows.count,
+            "rows": rows.count,
+            "repetitions": spec.repetitions,
+            "runs": runs,
+            "documents": documents,
+            "duplicates": runs - documents,
+        },
+        "duplicates": {str(row): first for row, first in first_rows.items()},
+    }
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    return {"name": axis.name, "factors": [factor.name for factor in axis.factors], "group": axis.group}
+
+
+def manifest_text(data: Mapping[str, Any]) -> str:
+    """Return a manifest as JSON text, an entry a line."""
+    lines = []
+    for key, value in data.items():
+        if isinstance(value, list):
+            items = ",\n".join(f"    {_compact(item)}" for item in value)
+            lines.append(f"  {_compact(key)}: [\n{items}\n  ]")
+        else:
+            lines.append(f"  {_compact(key)}: {_compact(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
 
 #: number of the folder's format; older ones are read as long as it is said here how
 FORMAT = 1

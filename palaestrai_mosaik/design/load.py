@@ -19,12 +19,12 @@ from palaestrai_mosaik.experiment.vocabulary import TOP
 from .axes import read_axes
 from .documents import Schedule, read_schedule
 from .execution import EXECUTION
+from .factor_targets import Documents, Targets, check_conditions, read_expression
 from .factors import choices, read_factors
 from .merge import Draft, MergedFindings, draft, read_file, read_text
 from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SeedPolicy
 from .outcomes import read_analysis, read_outcomes
 from .resolved import identity, resolved
-from .targets import Documents, Targets, check_conditions, read_expression
 from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, POLICIES, SEEDS
 
 _BASE = replace(TOP, title="the base", required=("schedule",))

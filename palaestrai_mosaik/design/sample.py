@@ -1,4 +1,4 @@
-"""What a sampler gives: points of the unit cube, and how they belong together."""
+"""What a sampler gives: points of the unit cube, the blocks they form, and how they belong together."""
 
 from __future__ import annotations
 
@@ -27,3 +27,21 @@ class Sample:
     block: npt.NDArray[np.int64]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+
+IntArray = npt.NDArray[np.int64]
+
+
+def pack(block: IntArray) -> int | list[int]:
+    """Return the lengths of runs of equal numbers in ``block`` (rows,), as one if all are equal."""
+    starts = np.flatnonzero(np.diff(block, prepend=block[:1] - 1))
+    lengths = [int(length) for length in np.diff(np.append(starts, len(block)))]
+    return lengths[0] if lengths and len(set(lengths)) == 1 else lengths
+
+
+def unpack(packed: int | list[int], rows: int) -> IntArray:
+    """Return the block of each of ``rows`` rows, numbered from 0. Raises ``ValueError``."""
+    lengths = [packed] * (rows // packed) if isinstance(packed, int) else packed
+    if sum(lengths) != rows:
+        raise ValueError(f"the blocks have {sum(lengths)} rows, the sample {rows}")
+    return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)

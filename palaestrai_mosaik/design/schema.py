@@ -7,7 +7,7 @@ and word, and which keys belong together.
 from __future__ import annotations
 
 from palaestrai_mosaik.experiment import json_schema
-from palaestrai_mosaik.experiment.schema_parts import (
+from palaestrai_mosaik.experiment.schema import (
     COUNT,
     FLAG,
     MAYBE_TEXT,

@@ -29,12 +29,21 @@ from palaestrai_mosaik.experiment import dumps
 
 from . import folder
 from .expansion import INACTIVE, Expansion
-from .folder import GENERATED, REPLACED, REPLACING, PlannedRun, read_checksums, read_manifest, refuse
+from .folder import (
+    GENERATED,
+    REPLACED,
+    REPLACING,
+    PlannedRun,
+    manifest,
+    manifest_text,
+    read_checksums,
+    read_manifest,
+    refuse,
+)
 from .lock import FileLock, execution_lock
-from .manifest import manifest, manifest_text
 from .model import DesignSpec, Factor
-from .names import run_file, run_uid
 from .rows import ExpandedRow, Rows, draw_rows, expand
+from .run_names import run_file, run_uid
 from .sample import Sample
 
 #: called with the number of runs that are done, and of all

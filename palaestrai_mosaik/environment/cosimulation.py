@@ -1,4 +1,4 @@
-"""The contract of a co-simulation: an environment that is a group of mosaik simulators.
+"""The contract of a co-simulation, a group of mosaik simulators, and the checks of its plan.
 
 Agents connect straight to the entities of these simulators. A sensor is an attribute of
 an entity (or one place of a vector attribute), and so is an actuator.
@@ -7,10 +7,13 @@ an entity (or one place of a vector attribute), and so is an actuator.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import networkx as nx
+
+from palaestrai_mosaik.errors import Problem, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 
 from .environment import EnvironmentState, FloatVector, World
@@ -141,3 +144,214 @@ class CoSimulation(World):
         be kept (it is not written to again). The default never ends and has no rewards.
         """
         return EnvironmentState(readings)
+
+
+@dataclass(slots=True)
+class PlanPaths:
+    """Where each part of a plan stands in its document, in the plan's order."""
+
+    simulators: list[str] = field(default_factory=list)
+    entities: list[str] = field(default_factory=list)
+    connections: list[str] = field(default_factory=list)
+    sensors: list[str] = field(default_factory=list)
+    actuators: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, plan: CoSimulationPlan) -> PlanPaths:
+        """Return the paths of a plan that came from no document: ``entities.3`` and so on."""
+
+        def paths(name: str) -> list[str]:
+            return [f"{name}.{i}" for i in range(len(getattr(plan, name)))]
+
+        return cls(
+            simulators=[f"simulators.{s.uid}" for s in plan.simulators],
+            entities=paths("entities"),
+            connections=paths("connections"),
+            sensors=paths("sensors"),
+            actuators=paths("actuators"),
+        )
+
+
+def plan_problems(plan: CoSimulationPlan, paths: PlanPaths | None = None) -> list[Problem]:
+    """Return all that is wrong in how the parts of ``plan`` refer to each other.
+
+    Found are: names given twice, names of simulators and entities that do not exist,
+    children listed before their parents, simulators that wait for each other within
+    one time, initial values that mosaik would refuse, actuators that meet in one place.
+    Whether a simulator knows a model or an attribute shows only once it has started.
+    """
+    paths = paths or PlanPaths.of(plan)
+    simulator_of, problems = _check_entities(plan, paths)
+    problems += _check_simulators(plan.simulators, paths.simulators)
+    problems += _check_connections(plan.connections, paths.connections, simulator_of)
+    problems += _check_cycles(plan.connections, paths.connections, simulator_of)
+    problems += _check_ports("sensor", plan.sensors, paths.sensors, simulator_of)
+    problems += _check_ports("actuator", plan.actuators, paths.actuators, simulator_of)
+    problems += _check_targets(plan.actuators, paths.actuators)
+    return problems
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], path: str) -> Problem:
+    names = list(known)
+    hint = did_you_mean(name, names) or f"; there are: {', '.join(names[:10]) or 'none'}"
+    return Problem(f"unknown {kind} {name!r}{hint}", path)
+
+
+def _check_simulators(simulators: Sequence[SimulatorSpec], paths: list[str]) -> list[Problem]:
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for spec, path in zip(simulators, paths, strict=True):
+        if spec.uid in seen:
+            problems.append(Problem(f"simulator {spec.uid!r} is defined twice", path))
+        seen.add(spec.uid)
+        ways = {
+            "python": spec.python,
+            "cmd": spec.cmd,
+            "connect": spec.connect,
+            "factory": spec.factory,
+        }
+        given = [name for name, way in ways.items() if way is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            problems.append(
+                Problem(f"a simulator has exactly one of python, cmd, connect; found {found}", path)
+            )
+    return problems
+
+
+def _check_entities(plan: CoSimulationPlan, paths: PlanPaths) -> tuple[dict[str, str], list[Problem]]:
+    """Return the simulator of every entity, and the problems."""
+    problems: list[Problem] = []
+    simulators = [s.uid for s in plan.simulators]
+    simulator_of: dict[str, str] = {}
+    names = {e.uid for e in plan.entities}
+    for entity, path in zip(plan.entities, paths.entities, strict=True):
+        simulator = entity.simulator
+        if entity.parent is not None:
+            if entity.parent in simulator_of:
+                simulator = simulator_of[entity.parent]
+            elif entity.parent in names:
+                message = f"the parent {entity.parent!r} must be listed before its child {entity.uid!r}"
+                problems.append(Problem(message, f"{path}.parent"))
+            else:
+                problems.append(_unknown("parent", entity.parent, simulator_of, f"{path}.parent"))
+        elif simulator not in simulators:
+            problems.append(_unknown("simulator", simulator, simulators, f"{path}.simulator"))
+        problems += [Problem(message, f"{path}.{key}") for key, message in _entity_faults(entity)]
+        if entity.uid in simulator_of:
+            problems.append(Problem(f"entity {entity.uid!r} is defined twice", f"{path}.uid"))
+        simulator_of[entity.uid] = simulator
+    return simulator_of, problems
+
+
+def _entity_faults(entity: EntitySpec) -> list[tuple[str, str]]:
+    """Return (key, message) for what does not belong together in one entity."""
+    faults: list[tuple[str, str]] = []
+    if entity.parent is None:
+        if not entity.model:
+            faults.append(("model", "an entity needs a model (or, as a child, parent and eid)"))
+        if entity.eid is not None:
+            faults.append(("eid", "an eid finds a child; parent is missing"))
+        return faults
+    if entity.eid is None:
+        faults.append(("eid", "a child is found by its mosaik id; eid is missing"))
+    for key in ("simulator", "model", "params"):
+        if getattr(entity, key):
+            faults.append((key, f"a child is made by its parent; {key} has no place here"))
+    return faults
+
+
+def _check_connections(
+    connections: Sequence[ConnectionSpec], paths: list[str], simulator_of: dict[str, str]
+) -> list[Problem]:
+    problems: list[Problem] = []
+    for spec, path in zip(connections, paths, strict=True):
+        for key, name in (("from", spec.source), ("to", spec.target)):
+            if name not in simulator_of:
+                problems.append(_unknown("entity", name, simulator_of, f"{path}.{key}"))
+        if not spec.attributes and not spec.async_requests:
+            problems.append(Problem("a connection needs at least one attribute", f"{path}.attributes"))
+        sources = [pair[0] for pair in spec.attributes]
+        if spec.weak and simulator_of.get(spec.source) == simulator_of.get(spec.target):
+            message = "a weak connection is one between two simulators"
+            problems.append(Problem(message, f"{path}.weak"))
+        if spec.initial and not (spec.time_shifted or spec.weak):
+            message = "initial values only make sense in a time-shifted or weak connection"
+            problems.append(Problem(message, f"{path}.initial"))
+        for name, value in spec.initial.items():
+            if name not in sources:
+                problems.append(_unknown("source attribute", name, sources, f"{path}.initial.{name}"))
+            elif value is None:
+                problems.append(Problem("an initial value cannot be null", f"{path}.initial.{name}"))
+    return problems
+
+
+def _check_cycles(
+    connections: Sequence[ConnectionSpec], paths: list[str], simulator_of: dict[str, str]
+) -> list[Problem]:
+    """Find simulators that would wait for each other within one time."""
+    graph = nx.DiGraph()
+    for spec, path in zip(connections, paths, strict=True):
+        ends = simulator_of.get(spec.source), simulator_of.get(spec.target)
+        # who may ask for data gets it within one time, however attributes are connected
+        if (spec.async_requests or not (spec.time_shifted or spec.weak)) and all(ends):
+            graph.add_edge(*ends, path=path)
+    problems: list[Problem] = []
+    while True:
+        try:
+            cycle = nx.find_cycle(graph)
+        except nx.NetworkXNoCycle:
+            return problems
+        ring = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
+        message = f"simulators wait for each other within one time: {ring}; make one connection time_shifted or weak"
+        problems.append(Problem(message, graph.edges[cycle[-1]]["path"]))
+        graph.remove_edge(*cycle[-1])
+
+
+def _check_ports(
+    kind: str,
+    ports: Sequence[SensorPort | ActuatorPort],
+    paths: list[str],
+    simulator_of: dict[str, str],
+) -> list[Problem]:
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for port, path in zip(ports, paths, strict=True):
+        uid, space = port.information.uid, port.information.space
+        if uid in seen:
+            problems.append(Problem(f"{kind} {uid!r} is defined twice", f"{path}.uid"))
+        seen.add(uid)
+        if port.entity not in simulator_of:
+            problems.append(_unknown("entity", port.entity, simulator_of, f"{path}.entity"))
+        if port.index is not None and space.size != 1:
+            message = f"with an index the space holds one number, not {space.size}: {space}"
+            problems.append(Problem(message, f"{path}.space"))
+        if port.index is not None and port.index < 0:
+            problems.append(Problem(f"an index is 0 or more, found {port.index}", f"{path}.index"))
+    return problems
+
+
+def _check_targets(actuators: Sequence[ActuatorPort], paths: list[str]) -> list[Problem]:
+    """Find actuators that would overwrite each other, and vectors of unclear length."""
+    problems: list[Problem] = []
+    users: dict[tuple[str, str], list[tuple[ActuatorPort, str]]] = {}
+    for port, path in zip(actuators, paths, strict=True):
+        users.setdefault((port.entity, port.attribute), []).append((port, path))
+        if port.index is None and port.information.value is None:
+            message = "value is missing: without an index, it is what the entity gets until an agent acts"
+            problems.append(Problem(message, f"{path}.value"))
+        if port.index is not None and port.index >= port.size:
+            problems.append(Problem(f"index {port.index} does not fit size {port.size}", f"{path}.index"))
+    for (entity, attribute), ports in users.items():
+        places: dict[Any, str] = {}
+        first = ports[0][0]
+        for port, path in ports:
+            if port.index in places or (port.index is None) != (first.index is None):
+                other = places.get(port.index, first.information.uid)
+                message = f"actuators {other!r} and {port.information.uid!r} both set {entity}.{attribute}"
+                problems.append(Problem(message, f"{path}.{'attribute' if port.index is None else 'index'}"))
+            elif port.size != first.size:
+                message = f"{entity}.{attribute} has size {first.size} for one actuator and {port.size} here"
+                problems.append(Problem(message, f"{path}.size"))
+            places[port.index] = port.information.uid
+    return problems

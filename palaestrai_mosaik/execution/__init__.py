@@ -7,16 +7,14 @@
 
 from palaestrai_mosaik.store.location import StoreLocation
 
-from .choice import row_values, select_runs
-from .executor import Executor
-from .inline import InlineExecutor
+from .executor import Executor, InlineExecutor
 from .job import Job, JobRecord
 from .local import LocalExecutor, available_cores
 from .progress import FolderProgress, make_progress
-from .runs import Summary, run_folder
+from .run_selection import row_values, select_runs
+from .runs import SubmitSummary, Summary, run_folder, submit_missing
 from .settings import EXECUTORS, Settings
 from .status import RunState, RunStatus, States, job_records, run_states, states_of
-from .submitting import SubmitSummary, submit_missing
 
 __all__ = [
     "EXECUTORS",

@@ -1,4 +1,4 @@
-"""The contract of executors: they take jobs, and yield how each of them ended.
+"""What an executor of runs is, and the one that executes them in this process.
 
 ::
 
@@ -20,11 +20,17 @@ Rules for all of them:
 
 from __future__ import annotations
 
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from palaestrai_mosaik import files
+from palaestrai_mosaik.run import Interrupt, Progress
+
 from .job import Job, JobRecord
+from .task import open_log, perform
 
 #: module, class and parameters of a part of this package that runs are made of
 OwnClass = tuple[str, str, dict[str, Any]]
@@ -58,3 +64,34 @@ class Executor(ABC):
         Only notes the wish, so a signal handler or another thread may call it.
         """
         self._cancelled = max(self._cancelled, 2 if now else 1)
+
+
+class InlineExecutor(Executor):
+    """Executes jobs in this process, one after the other.
+
+    Standard streams stay as they are, so ``breakpoint()`` works in users' code. The traceback
+    of a failure is printed whole and written to the log. There is no time limit, and a
+    process that dies takes all with it.
+    """
+
+    processes = 1
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
+        """See :class:`Executor`."""
+        for job in jobs:
+            if self.cancelled:
+                return
+            done = perform(job, Interrupt(), Progress())
+            if done is None:
+                self.left_out.append(job.run)
+                continue
+            record, trace = done
+            if trace:
+                print(f"run {job.run!r} failed:\n{trace}", end="", file=sys.stderr)
+                with os.fdopen(open_log(job), "a", encoding="utf-8", errors="backslashreplace") as log:
+                    log.write(trace)
+            record.write(job.record)
+            files.remove(job.marker, missing_ok=True)
+            if record.status == "interrupted":
+                self.cancel()
+            yield record

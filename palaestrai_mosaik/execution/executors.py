@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.experiment.names import canonical_name
+from palaestrai_mosaik.experiment.classes import canonical_name
 
-from .executor import Executor, OwnClass
-from .inline import InlineExecutor
+from .executor import Executor, InlineExecutor, OwnClass
 from .local import LocalExecutor
 from .settings import Settings
 

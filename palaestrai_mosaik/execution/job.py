@@ -1,4 +1,4 @@
-"""A job (one planned run that is to be executed), and what is known of it afterwards.
+"""A job (one planned run that is to be executed), its files, and what is known of it afterwards.
 
 Each run of a design folder has up to three files in ``jobs/``, named as its document::
 
@@ -28,11 +28,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import process_started, still_runs
 
-from .files import write_file
+
+def write_file(path: Path, text: str, *, durable: bool = True) -> None:
+    """Put ``text`` in place at ``path``: whole, or not at all; ``durable``: and on the disk.
+
+    A link at ``path`` is replaced, not followed. Raises :class:`ExecutionError`.
+    """
+    try:
+        files.write_text(path, text, durable=durable)
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
+
 
 RecordStatus = Literal["finished", "failed", "interrupted"]
 #: annotation of a field of a record or marker -> the types of its value in JSON

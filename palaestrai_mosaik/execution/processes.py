@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.run.process import write_frame
+from palaestrai_mosaik.run.worker_process import write_frame
 
 from .executor import OwnClass
 from .job import Job
@@ -35,7 +35,7 @@ DEFAULT_METHOD: StartMethod = "fork" if hasattr(os, "fork") and sys.platform != 
 #: would only get in the others' way
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-_SERVER = program("palaestrai_mosaik.execution.server")
+_SERVER = program("palaestrai_mosaik.execution.fork_server")
 _TASK = program("palaestrai_mosaik.execution.task")
 _POLL = 0.02
 
@@ -89,7 +89,7 @@ class Launcher(ABC):
 
 
 class ForkLauncher(Launcher):
-    """Has processes forked by a server (:mod:`.server`) that has prepared ``preload``.
+    """Has processes forked by a server (:mod:`.fork_server`) that has prepared ``preload``.
 
     ``here``: the server is forked from this process, which saves the start of an interpreter. This
     process must have no other threads then.
@@ -119,7 +119,7 @@ class ForkLauncher(Launcher):
         )
 
     def _fork(self, theirs: Connection, lifeline: int) -> _Forked:
-        from .server import serve
+        from .fork_server import serve
 
         def run() -> None:
             # else the server would itself hold what tells it that this process is gone

@@ -11,34 +11,61 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
+from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.errors import DocumentError, ExecutionError, StoreError
 from palaestrai_mosaik.run import Interrupt
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
-from palaestrai_mosaik.run.checkpoint import why_unusable
-from palaestrai_mosaik.run.resume import versions
+from palaestrai_mosaik.run.checkpoint import versions, why_unusable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
-from .choice import Which, choose, select_runs
 from .claim import wait_for_dying
-from .cluster.submission import Submissions, own_store
+from .cluster.submission import Submission, Submissions, TaskRun, own_store
 from .executor import Executor
 from .executors import CLUSTER, make_executor
-from .instances import resumable
 from .job import Job, JobRecord
-from .lock import FolderLock
 from .progress import FolderProgress
+from .run_selection import Which, choose, select_runs
+from .run_store import resumable, stray_stores
 from .settings import Settings
-from .status import RunState, RunStatus, job_path, job_records, run_states, slug_of
-from .strays import stray_stores
+from .status import RunState, RunStatus, job_path, job_records, run_states, slug_of, states_of
 from .task import GRACE
 
 if TYPE_CHECKING:
     from .cluster.collect import Collected
+
+
+class FolderLock:
+    """Held by the command that executes the design folder ``folder``; nobody else changes it meanwhile.
+
+    It is free as soon as the process has ended, however that was. Raises :class:`ExecutionError`
+    when entered while another process holds it.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._lock = execution_lock(folder)
+
+    def __enter__(self) -> Self:
+        try:
+            self._lock.__enter__()
+        except BlockingIOError as error:
+            raise ExecutionError(
+                f"the folder {self._folder} {error.strerror}: wait for it, or end it"
+            ) from None
+        except OSError as error:
+            raise ExecutionError(f"cannot write to {self._lock.path.parent}: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.__exit__(kind, error, trace)
+
 
 logger = logging.getLogger(__name__)
 
@@ -239,3 +266,64 @@ def _signals_cancel(executor: Executor, progress: FolderProgress) -> Iterator[No
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitSummary:
+    """What was submitted.
+
+    ``submission`` is ``None`` where there was nothing to submit, or nothing should be (``dry_run``);
+    ``runs`` are those of it. ``before``: how many others of the ``considered`` runs have each status.
+    """
+
+    submission: Submission | None
+    runs: tuple[TaskRun, ...]
+    considered: int
+    before: dict[RunStatus, int]
+
+
+def submit_missing(
+    folder: DesignFolder,
+    *,
+    which: Which = "missing",
+    rows: Collection[int] | None = None,
+    store: str | None = None,
+    settings: Settings,
+    ignore_queue: bool = False,
+    dry_run: bool = False,
+) -> SubmitSummary:
+    """Submit runs of ``folder`` to Slurm. What a live task already has is left out.
+
+    ``which`` and ``rows`` are those of :func:`~palaestrai_mosaik.execution.run_folder`; ``store``:
+    where results are collected (default: the folder's ``results``). ``ignore_queue``: what earlier
+    submissions have is taken for gone, and Slurm not asked. ``dry_run``: nothing is submitted.
+
+    Raises, with nothing submitted, :class:`~palaestrai_mosaik.errors.ExecutionError` where another
+    process executes the folder, :class:`~palaestrai_mosaik.errors.SchedulerError` where Slurm does not
+    answer, :class:`~palaestrai_mosaik.errors.DocumentError` where a file of the folder was edited.
+    """
+    from .cluster.collect import collect_folder
+    from .cluster.submit import settle_submissions, submit_folder
+
+    considered = select_runs(folder, rows)
+    location = StoreLocation.of(folder.path / RESULTS, store)
+    with FolderLock(folder.path):
+        problems = folder.verify()
+        if problems:
+            raise DocumentError(problems)
+        if not ignore_queue:
+            settle_submissions(folder.path)
+        if not dry_run and stray_stores(folder, job_records(folder)):
+            # the runs that have their names now would hide them
+            collect_folder(folder, location)
+        states = states_of(folder, location, held=True, ask=not ignore_queue)
+        choice = choose(states, which, considered)
+        runs = tuple(task_run(state) for state in choice.chosen)
+        submission = submit_folder(folder, runs, settings) if runs and not dry_run else None
+    return SubmitSummary(submission, runs, choice.considered, choice.before)
+
+
+def task_run(state: RunState) -> TaskRun:
+    """Return the run of ``state`` for a task, as its next attempt."""
+    planned = state.planned
+    return TaskRun(planned.uid, planned.hash, planned.file, state.attempts + 1)

@@ -14,11 +14,9 @@ from palaestrai_mosaik.store.location import StoreLocation
 
 from .cluster.scheduler import TaskWord
 from .cluster.submission import TaskRun, own_store
-from .cluster.words import Cover, Coverage, coverage
-from .instances import KnownInstance, instances_of
+from .cluster.task_assignment import Cover, Coverage, coverage
 from .job import JobRecord, Marker, is_silent, with_suffix
-from .own import is_whole
-from .strays import contents_of, stray_stores
+from .run_store import KnownInstance, contents_of, instances_of, is_whole, stray_stores
 
 
 class RunStatus(StrEnum):

@@ -30,13 +30,13 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.experiment import RunDocument, load, only_modules
 from palaestrai_mosaik.run import Interrupt, Progress, execute, make_progress
-from palaestrai_mosaik.run.process import read_frame
-from palaestrai_mosaik.run.resume import as_begun
+from palaestrai_mosaik.run.checkpoint import as_begun
+from palaestrai_mosaik.run.worker_process import read_frame
 from palaestrai_mosaik.store import Store
 
 from .claim import Beat, claim, has_lost
 from .job import Job, JobRecord, Marker, RecordStatus, now
-from .own import earlier_attempts, open_own
+from .run_store import earlier_attempts, open_own
 
 #: seconds that a run has to end once nobody waits for it any more
 GRACE = 5.0

@@ -5,7 +5,7 @@ document names.
 """
 
 from .canonical import canonical_json, content_digest, digest
-from .classes import check_classes
+from .classes import check_classes, modules_of, only_modules, resolve, split_id
 from .describe import describe
 from .load import from_mapping, load, loads
 from .model import (
@@ -21,8 +21,6 @@ from .model import (
     SimulationSpec,
     SnapshotSpec,
 )
-from .modules import modules_of
-from .names import only_modules, resolve, split_id
 from .schema import json_schema
 from .yaml_text import dumps
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean, listed
 
 from .canonical import size_of
+from .classes import split_id
 from .located import Findings, Located, show
 from .model import BODY_NUMBER, MAX_BODIES, BodySpec, ClassSpec, Place
-from .names import split_id
 from .readers import class_list, id_list, identifier, integer, items_of, optional_class
 from .vocabulary import BODY
 

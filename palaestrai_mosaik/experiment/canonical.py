@@ -15,6 +15,7 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .classes import canonical_name
 from .located import Findings, show
 from .model import (
     DEFAULT_SYNC_EVERY,
@@ -27,7 +28,6 @@ from .model import (
     ReplaySpec,
     SnapshotSpec,
 )
-from .names import canonical_name
 from .yaml_text import MAX_DEPTH
 
 #: what is plain data as it is; looked at before anything else, for most nodes of a document are of these types

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from palaestrai_mosaik.types.mode import Mode
+from palaestrai_mosaik.types.control import Mode
 
-from .agent_conditions import check_agent_keys, warn_of_evaluations
 from .bodies import Common, body_list, channel_list, has_bodies, origins_of
+from .brain_sources import load_section, points_before_the_first, replay_list, snapshot_section
 from .cascade import CascadedPhase, Definitions, Entry
-from .learning import load_section, replay_list, snapshot_section
+from .conditions import check_agent_keys, warn_of_evaluations
 from .located import Findings, Located
 from .model import (
     DEFAULT_SYNC_EVERY,
@@ -40,7 +40,6 @@ from .readers import (
     optional_class,
     parameters,
 )
-from .sources import points_before_the_first
 from .vocabulary import (
     AGENT,
     AGENT_WITH_BODIES,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from palaestrai_mosaik.types.mode import Mode
+from palaestrai_mosaik.types.control import Mode
 
 from .model import (
     BODY_NUMBER,

@@ -9,16 +9,15 @@ from typing import Any
 from palaestrai_mosaik import collector, files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
-from .agent_conditions import check_evaluations, check_phase_averages
+from .brain_sources import check_sources, warn_of_snapshots
 from .canonical import canonical_document, digest, plain_data
 from .cascade import Definitions, cascade
 from .check import ModelBuilder, header, run_config_of
-from .effects import warn_of_no_effect
+from .conditions import check_evaluations, check_phase_averages
+from .hints import hint, warn_of_no_effect
 from .located import Findings, Lines, Located, show
 from .model import RunDocument
-from .palaestrai_keys import hint
 from .readers import identifier, items_of
-from .sources import check_sources, warn_of_snapshots
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from palaestrai_mosaik.errors import Problem
-from palaestrai_mosaik.types.mode import Mode
+from palaestrai_mosaik.types.control import Mode
 
 #: The version of the run-document format; ``major.minor`` are compared with a document's.
 DOCUMENT_VERSION = "3.5"

@@ -9,10 +9,9 @@ from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import limit
 
 from .canonical import copy
+from .classes import name_fault, refusals, split_id
 from .located import Findings, Located, show
 from .model import ClassSpec
-from .modules import refusals
-from .names import name_fault, split_id
 from .vocabulary import CLASS
 
 Spec = TypeVar("Spec")

@@ -27,11 +27,11 @@ from palaestrai_mosaik.simulation.conditions import (
     PhaseView,
     TerminationCondition,
 )
-from palaestrai_mosaik.simulation.director import AnyBody, Director
+from palaestrai_mosaik.simulation.coordinator import AnyBody, Director
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
+from .random_streams import Streams
 from .state import TheirStates
-from .streams import Streams
 from .translate import their_simtime
 
 #: rows of earlier episodes that a brain's memory still has, as far as conditions see it

@@ -11,8 +11,8 @@ import palaestrai.agent
 
 from palaestrai_mosaik.agent import BrainDumper, Muscle
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.simulation.body import MUSCLE_MEMORY
 from palaestrai_mosaik.simulation.channels import Channels
-from palaestrai_mosaik.simulation.incarnation import MUSCLE_MEMORY
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
 

@@ -14,7 +14,7 @@ import palaestrai.types
 
 from palaestrai_mosaik.types import Mode
 
-from .streams import Streams
+from .random_streams import Streams
 
 #: An objective's NaN as its bits. A row that has no objective has Python's own NaN, and what is on its way to
 #: the brain has one number for both, so that the two differ in a bit of which arithmetic makes no use.

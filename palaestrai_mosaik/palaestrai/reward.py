@@ -20,8 +20,8 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
 from palaestrai_mosaik.types.vectors import Layout
 
+from .random_streams import Streams
 from .state import TheirStates
-from .streams import Streams
 from .translate import TheirChannels, checked, our_space, their_actuator, their_sensor
 
 

@@ -25,17 +25,17 @@ from palaestrai_mosaik.experiment import (
     load,
 )
 from palaestrai_mosaik.run.brains import BrainKeeper, brain_keeper
-from palaestrai_mosaik.run.inspect import Inspection
+from palaestrai_mosaik.run.factory import WorkerPlan, all_conditions, all_of, make_ports
 from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.run.learners import check_sources, make_learner
-from palaestrai_mosaik.run.parts import WorkerPlan, all_conditions, all_of, make_ports
+from palaestrai_mosaik.run.preflight import Inspection
+from palaestrai_mosaik.run.recorded_sessions import StoredSessions
 from palaestrai_mosaik.run.replay import Standpoint
-from palaestrai_mosaik.run.sessions import StoredSessions
-from palaestrai_mosaik.run.team import deliver
 from palaestrai_mosaik.run.worker import EpisodeTask, Worker
+from palaestrai_mosaik.run.worker_pool import deliver
 from palaestrai_mosaik.simulation.body import Learner
-from palaestrai_mosaik.simulation.embody import embody
-from palaestrai_mosaik.simulation.outside import Outside
+from palaestrai_mosaik.simulation.body_placement import embody
+from palaestrai_mosaik.simulation.external_control import Outside
 from palaestrai_mosaik.types import Mode
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """Phases x workers x episodes: executes a run document."""
 
-from .inspect import inspect
+from .checkpoint import Earlier, earlier_run
 from .interrupt import Interrupt
+from .preflight import inspect
 from .progress import Progress, make_progress
-from .resume import Earlier, earlier_run
 from .runner import RunResult, execute
 
 __all__ = [

@@ -3,19 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
 
 from palaestrai_mosaik.agent.dumper import BrainDumper, FileBrainDumper
 from palaestrai_mosaik.errors import BrainDumpError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
+from palaestrai_mosaik.store import Store
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
-    from .store_dumper import StoreBrainDumper
+
+@dataclass(frozen=True)
+class StoreBrainDumper(BrainDumper):
+    """Keeps the dumps of ``agent`` in phase number ``phase`` of an instance (its uid).
+
+    ``location`` and ``directory`` are those of the :class:`Store`. A ``snapshot`` has dumps
+    of its own. The store is opened for each dump, so this object can be pickled and sent
+    to other processes.
+    """
+
+    # it may hold a password
+    location: str = field(repr=False)
+    directory: str | None
+    instance: str
+    phase: int
+    agent: str
+    snapshot: str = ""
+
+    def save(self, dump: BinaryIO, tag: str = "") -> None:
+        with Store(self.location, directory=self.directory, create=False) as store:
+            store.keep_brain(
+                self.instance, self.phase, self.agent, dump.read(), snapshot=self.snapshot, tag=tag
+            )
+
+    def load(self, tag: str = "") -> BinaryIO:
+        try:
+            with Store(self.location, directory=self.directory, read_only=True) as store:
+                kept = store.brain(self.instance, self.phase, self.agent, snapshot=self.snapshot, tag=tag)
+        except StoreError as error:
+            raise BrainDumpError(str(error)) from error
+        return BytesIO(kept)
+
 
 BRAINS = "brains"
 
@@ -209,7 +242,6 @@ def _has_database(store: Store | None) -> TypeGuard[Store]:
 
 def _in_database(store: Store, instance: str, phase: int, agent: str) -> StoreBrainDumper:
     # a store in a directory needs no database driver here
-    from .store_dumper import StoreBrainDumper
 
     location = store.database.engine.url.render_as_string(hide_password=False)
     return StoreBrainDumper(location, str(store.directory), instance, phase, agent)
@@ -217,3 +249,8 @@ def _in_database(store: Store, instance: str, phase: int, agent: str) -> StoreBr
 
 def _of_snapshot(dumper: StoreBrainDumper, snapshot: str) -> StoreBrainDumper:
     return replace(dumper, snapshot=snapshot)
+
+
+def keep_brain(directory: Path, run: str, phase: str, agent: str, dump: bytes, tag: str) -> None:
+    """Keep the ``dump`` of an agent's brain in the folder of an instance, as a run keeps its own."""
+    FileBrainDumper(directory / BRAINS, run, phase, agent).save(BytesIO(dump), tag)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.experiment import RunDocument
 
-from .inspect import Inspection
 from .interrupt import Interrupt
-from .process import Pool
+from .preflight import Inspection
 from .progress import Progress
+from .worker_process import Pool
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import InstanceRecorder, Store

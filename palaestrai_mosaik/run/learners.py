@@ -15,12 +15,12 @@ from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentErro
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body import Learner
+from palaestrai_mosaik.simulation.body_placement import Group
 from palaestrai_mosaik.simulation.channels import Channels
-from palaestrai_mosaik.simulation.embody import Group
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .brains import BrainKeeper, Dumpers, find_source
-from .parts import FILTERS, cannot_load, give_filters, learned, load_filters, make, make_filters, muscle_uid
+from .factory import FILTERS, cannot_load, give_filters, learned, load_filters, make, make_filters, muscle_uid
 from .replay import Standpoint, find_instance, replay
 
 if TYPE_CHECKING:

@@ -12,27 +12,56 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.errors import RunInterrupted
+import numpy as np
+
+from palaestrai_mosaik.agent import Brain, Muscle
+from palaestrai_mosaik.errors import ContractError, RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body import Learner
+from palaestrai_mosaik.simulation.body_placement import Group, embody
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
-from palaestrai_mosaik.simulation.director import ask
-from palaestrai_mosaik.simulation.embody import Group, embody
-from palaestrai_mosaik.simulation.ports import EnvironmentPort
+from palaestrai_mosaik.simulation.coordinator import ask
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentPort
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .brains import BrainKeeper, Dumpers, brain_keeper
 from .context import Context
+from .factory import WorkerPlan, all_conditions, all_of, muscle_kinds
 from .learners import make_learner, store_model
-from .metrics import mean, metrics_of, more_metrics
-from .parts import WorkerPlan, all_conditions, all_of, muscle_kinds
-from .process_team import ProcessTeam
+from .recorded_sessions import StoredSessions
 from .replay import Standpoint
-from .sessions import StoredSessions
-from .team import LocalTeam, Team
 from .worker import EpisodeReport, EpisodeTask
+from .worker_pool import LocalTeam, ProcessTeam, Team
+
+
+def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:
+    """Return the mean over the evaluation's episodes of an agent's objective and of their lengths."""
+    objectives = [report.outcomes[agent]["objective"] for report in reports]
+    return {
+        "objective": mean([o["mean"] for o in objectives]),
+        "objective_sum": mean([o["sum"] for o in objectives]),
+        "steps": mean([report.steps for report in reports]),
+    }
+
+
+def more_metrics(brain: Brain, metrics: Mapping[str, float]) -> Mapping[str, float]:
+    """Tell the brain its ``metrics``; return those that it adds."""
+    more = brain.evaluated(dict(metrics))
+    if more is not None and not isinstance(more, Mapping):
+        raise ContractError(
+            f"{type(brain).__name__}.evaluated of agent {brain.name!r} must return a mapping of metrics or None, "
+            f"not {more!r}"
+        )
+    return more or {}
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean of those that are not NaN; NaN where there are none."""
+    array = np.array(values, dtype=np.float64)
+    known = array[~np.isnan(array)]
+    return float(known.mean()) if len(known) else math.nan
+
 
 #: what a checkpoint keeps of a phase
 _LASTING = (
@@ -192,7 +221,7 @@ class PhaseRunner:
         if recorder is None:
             return None
         # here, because worker processes need no store
-        from .records import agent_record, environment_record
+        from .descriptions import agent_record, environment_record
 
         environments = [environment_record(s, p) for s, p in zip(phase.environments, ports, strict=True)]
         agents = [agent_record(s, groups[s.name]) for s in phase.agents]

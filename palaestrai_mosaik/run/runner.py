@@ -18,17 +18,16 @@ from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, Simulation
 from palaestrai_mosaik.experiment import RunDocument, content_digest
 from palaestrai_mosaik.types import SimulationFlowControl
 
-from .checkpoint import INTERVAL, Checkpoints
+from .checkpoint import INTERVAL, Checkpoints, reopen, versions
 from .context import Context
-from .inspect import Inspection
 from .interrupt import Interrupt
 from .learners import check_sources
 from .phase import PhaseResult, PhaseRunner
-from .process import Pool
+from .preflight import Inspection
 from .progress import Progress
-from .resume import reopen, versions
+from .recorded_sessions import StoredSessions
 from .scalars import RunName, Scalars, check_sinks
-from .sessions import StoredSessions
+from .worker_process import Pool
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
@@ -67,7 +66,7 @@ def execute(
     """Run ``document`` and record it in ``store`` (nowhere if there is none).
 
     ``resume`` is an instance of ``document`` in ``store`` that did not finish
-    (:func:`~palaestrai_mosaik.run.resume.earlier_run`): it goes on from its last whole checkpoint, with the result that it
+    (:func:`~palaestrai_mosaik.run.checkpoint.earlier_run`): it goes on from its last whole checkpoint, with the result that it
     would have had undisturbed. While a train phase runs, a checkpoint is written every
     ``checkpoint_every`` seconds (0: never), or less often where it takes long. ``scalars`` names
     sinks, such as ``tensorboard:runs`` (:mod:`.scalars`).

@@ -14,16 +14,16 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.simulation.body import Learning
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
-from palaestrai_mosaik.simulation.director import INTERRUPTED, AnyBody, Director
+from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, AnyBody, Director
+from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentPort, EnvironmentStream
 from palaestrai_mosaik.simulation.episode import Episode
-from palaestrai_mosaik.simulation.incarnation import Learning
-from palaestrai_mosaik.simulation.ports import AgentStream, EnvironmentPort, EnvironmentStream
 from palaestrai_mosaik.simulation.world import WorldBuilder
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
+from .factory import WorkerPlan, all_of, make_bodies
 from .interrupt import Interrupt
-from .parts import WorkerPlan, all_of, make_bodies
 
 
 @dataclass(frozen=True, slots=True)

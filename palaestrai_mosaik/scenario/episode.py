@@ -13,9 +13,9 @@ from typing import Any
 from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import Shell, guarded
+from palaestrai_mosaik.simulation.connections import Link
 from palaestrai_mosaik.simulation.episode import Episode
-from palaestrai_mosaik.simulation.starters import new_sid
-from palaestrai_mosaik.simulation.wires import Link
+from palaestrai_mosaik.simulation.sim_config import new_sid
 from palaestrai_mosaik.simulation.world import WorldBuilder
 
 from .environment import Scenario

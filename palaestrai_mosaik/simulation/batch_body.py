@@ -1,4 +1,4 @@
-"""Many alike bodies of an agent in a batched environment, stepped as arrays.
+"""Many bodies of an agent in a batched environment, stepped as arrays.
 
 Does for all of them what :class:`~palaestrai_mosaik.simulation.body.Body` does for one; the rows
 that come out are the same to the byte.
@@ -19,16 +19,72 @@ from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchRead
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.rows import AgentRows
+from palaestrai_mosaik.types.vectors import Layout
 
-from .batch_rows import BatchChannels, Rows
-from .incarnation import Identity, Learning, check_statistics
-from .ports import AgentStream, EnvironmentPort
-from .wires import STATES, Link, Sockets, places
+from .batch_handle import BatchPort
+from .body import Identity, Learning, check_statistics
+from .connections import STATES, Link, Sockets, places
+from .environment_handle import AgentStream, EnvironmentPort
 
 FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
 IntVector = npt.NDArray[np.intp]
 BoolVector = npt.NDArray[np.bool_]
+
+
+class BatchChannels:
+    """What alike bodies read, set and are rewarded by; body ``i`` sits in incarnation ``rows[i]``.
+
+    ``sensors`` and ``actuators`` name the channels within an incarnation. ``take`` and ``put`` are
+    their places in its state vector and its set-points.
+    """
+
+    def __init__(
+        self, port: BatchPort, rows: Sequence[int], sensors: Sequence[str], actuators: Sequence[str]
+    ):
+        self.port = port
+        self.rows = np.array(rows, dtype=np.intp)
+        self._actuators = actuators
+        self.sensors, self.take = port.select("sensors", sensors, rows[0])
+        self.actuators, self.put = port.select("actuators", actuators, rows[0])
+
+    def actuators_of(self, place: int) -> Layout:
+        """Return the actuators of one of the bodies."""
+        return self.port.select("actuators", self._actuators, int(self.rows[place]))[0]
+
+
+class Rows:
+    """The rows of one tick, a row of each array for each of ``places`` among the bodies."""
+
+    _ARRAYS = ("places", "step", "episodes", "readings", "setpoints", "rewards", "value")
+    __slots__ = (*_ARRAYS, "time", "wall", "proposed", "data", "learned", "told")
+
+    places: IntVector
+    step: npt.NDArray[np.int64]
+    episodes: npt.NDArray[np.int32]
+    readings: FloatMatrix
+    setpoints: FloatMatrix
+    rewards: FloatMatrix
+    value: FloatVector
+    time: int
+    wall: float
+    proposed: FloatMatrix | None
+    data: Sequence[Any] | None
+    #: the brain has been told
+    learned: bool
+    #: what the muscle reported about itself
+    told: dict[str, Any]
+
+    def of(self, mask: BoolVector) -> Rows:
+        """Return those under ``mask``."""
+        part = Rows()
+        for name in Rows._ARRAYS:
+            setattr(part, name, getattr(self, name)[mask])
+        part.time, part.wall, part.learned, part.told = self.time, self.wall, self.learned, self.told
+        part.proposed = None if self.proposed is None else self.proposed[mask]
+        data = self.data
+        part.data = None if data is None else [data[i] for i in np.flatnonzero(mask).tolist()]
+        return part
 
 
 class BatchBody:

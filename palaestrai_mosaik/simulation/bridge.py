@@ -24,10 +24,10 @@ from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import SimulationError
 
-from .batch_port import BatchPort
-from .director import AnyBody, Director
-from .ports import EnvironmentPort
-from .wires import STATES
+from .batch_handle import BatchPort
+from .connections import STATES
+from .coordinator import AnyBody, Director
+from .environment_handle import EnvironmentPort
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 

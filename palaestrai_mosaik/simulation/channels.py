@@ -10,8 +10,8 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types.vectors import Layout
 
-from .ports import EnvironmentPort
-from .wires import Places, places
+from .connections import Places, places
+from .environment_handle import EnvironmentPort
 
 FloatVector = npt.NDArray[np.float64]
 

@@ -18,11 +18,11 @@ from palaestrai_mosaik import seeding
 
 from . import mosaik_internals as internals
 from .bridge import ordinary
-from .director import Director
-from .loops import complete
-from .outside import turns
+from .coordinator import Director
+from .event_loop import complete
+from .external_control import turns
 from .scheduler import Schedule
-from .starters import LEAST_START
+from .sim_config import LEAST_START
 from .world import WorldBuilder
 
 

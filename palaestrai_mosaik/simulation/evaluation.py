@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from palaestrai_mosaik.errors import ContractError, did_you_mean
-from palaestrai_mosaik.experiment.evaluation_rules import AgentRules, read_rules
+from palaestrai_mosaik.experiment.conditions import AgentRules, read_rules
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .conditions import EvaluationView, VanillaRunGovernorTerminationCondition
@@ -72,7 +72,7 @@ class AgentEvaluationObjectiveTerminationCondition(VanillaRunGovernorTermination
     (``greater_equal``, ``less_equal``), ``consecutive``, ``min_evaluations``; ``plateau`` has
     ``metric``, ``direction`` (``maximize``, ``minimize``), ``min_delta``, ``patience``,
     ``min_evaluations``, ``window``; see
-    :class:`~palaestrai_mosaik.experiment.evaluation_rules.SuccessRule` and ``PlateauRule`` for
+    :class:`~palaestrai_mosaik.experiment.conditions.SuccessRule` and ``PlateauRule`` for
     their meaning. All configured agents must satisfy a rule for it to end the phase; success
     is looked at first. Training episodes are not looked at, other than by what
     :class:`VanillaRunGovernorTerminationCondition` does: an environment's end ends the

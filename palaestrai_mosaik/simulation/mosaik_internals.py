@@ -24,11 +24,11 @@ from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik.errors import SimulationError, SimulatorError
 
-from . import peers
+from . import peer_check
 from .scheduler import GeneralSchedule, end_after, versions
 from .scheduler.versions import runners
 
-peers.guard()
+peer_check.guard()
 
 #: end of a world's time that no episode reaches
 FOREVER = 2**53

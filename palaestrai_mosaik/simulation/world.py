@@ -23,12 +23,11 @@ from palaestrai_mosaik.environment.cosimulation import (
     SimulatorSpec,
 )
 from palaestrai_mosaik.environment.environment import Environment
-from palaestrai_mosaik.environment.mosaik_environment import WorldPlan
 from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.palaestrai.mosaik_environment import WorldPlan
 
 from . import mosaik_internals as internals
-from .adopted import adopt, chain, conversion, setpoints_of
-from .batch_port import BatchPort
+from .batch_handle import BatchPort
 from .bridge import (
     CLOCK,
     DIRECTOR,
@@ -39,10 +38,11 @@ from .bridge import (
     Shell,
     guarded,
 )
-from .outside import OutsideDirectorSimulator
+from .connections import STATES, InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
+from .external_control import OutsideDirectorSimulator
+from .foreign_world import adopt, chain, conversion, setpoints_of
 from .scheduler import GeneralSchedule, Schedule, schedule
-from .starters import LEAST_START, new_sid, starter
-from .wires import STATES, InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
+from .sim_config import LEAST_START, new_sid, starter
 
 if TYPE_CHECKING:
     from .episode import Episode
@@ -53,7 +53,7 @@ _OURS = "ours"
 class WorldBuilder:
     """A mosaik world under construction for one episode.
 
-    Also draws itself: :func:`palaestrai_mosaik.simulation.graph.world_graph` builds a
+    Also draws itself: :func:`palaestrai_mosaik.simulation.world_graph.world_graph` builds a
     world without running it.
     """
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandapower as pp
 
+from palaestrai_mosaik.environment.grid.components import PowerGrid
 from palaestrai_mosaik.environment.grid.network import load_grid
-from palaestrai_mosaik.environment.grid.power_grid import PowerGrid
-from palaestrai_mosaik.environment.grid.slowflow import make_power_flow
+from palaestrai_mosaik.environment.grid.power_flow_factory import make_power_flow
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError
 
 from .shell import Inputs, TimeBased, total

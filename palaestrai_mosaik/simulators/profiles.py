@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
+from palaestrai_mosaik.environment.grid.episode_starts import start_rows
 from palaestrai_mosaik.environment.grid.network import load_grid
 from palaestrai_mosaik.environment.grid.profiles import QUANTITIES
 from palaestrai_mosaik.environment.grid.profiles import Profiles as Tables
-from palaestrai_mosaik.environment.grid.starts import start_rows
 from palaestrai_mosaik.errors import DocumentError, SimulationError
 
 from .shell import Inputs, TimeBased

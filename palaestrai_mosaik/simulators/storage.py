@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.environment.grid.storages import Storages
+from palaestrai_mosaik.environment.grid.components import Storages
 from palaestrai_mosaik.errors import SimulationError
 
 from .shell import Inputs, TimeBased, total

@@ -23,7 +23,7 @@ told by :class:`EnvironmentRecord`, :class:`AgentRecord`, :class:`BodyRecord` an
         checkpoints/<number>/                     the newest two, until the run has finished
 """
 
-from .coordinates import BodyChoice
+from .body_selection import BodyChoice
 from .phase_recorder import PhaseRecorder
 from .recorder import InstanceRecorder
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .coordinates import Bodies, BodyGroup
+from .body_selection import Bodies, BodyGroup
 from .lookup import inside
-from .part_reading import columns_of, damage_told, open_parts, whole_parts
+from .parts import columns_of, damage_told, open_parts, whole_parts
 from .trajectories import Rows, Trajectories
 
 if TYPE_CHECKING:

@@ -14,13 +14,12 @@ from palaestrai_mosaik.errors import StoreError
 from .database import reads
 from .models import Agent, Body, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
-from .stream_set import TRAJECTORIES, AnyStream, StreamSet
-from .streams import AgentStream, EnvironmentStream
+from .streams import TRAJECTORIES, AgentStream, AnyStream, EnvironmentStream, StreamSet
 
 if TYPE_CHECKING:
     from .database import Database
-    from .kept import Kept
     from .recorder import InstanceRecorder
+    from .stream_resume import Kept
 
 # Episodes are committed together: a commit costs about a millisecond, a short episode less.
 _EPISODES_PER_COMMIT = 200

@@ -22,7 +22,7 @@ from .records import AgentRecord, EnvironmentRecord
 
 if TYPE_CHECKING:
     from .database import Database
-    from .kept import Kept
+    from .stream_resume import Kept
 
 
 def wait_for_others(session: Session, instance: int) -> None:

@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
-from .kept import Kept, count_rows, read_kept
 from .lookup import inside
 from .models import (
     Agent,
@@ -39,9 +38,10 @@ from .models import (
 )
 from .parts import part_files, part_number, wall_folder
 from .process import process_started
-from .query import status_of
 from .recorder import MARKER, PENDING_MARKER, InstanceRecorder, wait_for_others
-from .stream_set import EVALUATION, TRAJECTORIES
+from .run_queries import status_of
+from .stream_resume import Kept, count_rows, read_kept
+from .streams import EVALUATION, TRAJECTORIES
 
 if TYPE_CHECKING:
     from .store import Store

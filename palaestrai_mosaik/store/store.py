@@ -23,10 +23,10 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import StoreError
 
-from .across import AcrossRuns
 from .body_episodes import BodyEpisodes
 from .brains import Brains
 from .database import Database, Journal
+from .many_runs import AcrossRuns
 from .models import Experiment, Instance, RunDocument
 from .process import process_started
 from .recorder import InstanceRecorder

@@ -28,7 +28,6 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
-from .kept import count_rows, read_kept
 from .lookup import inside
 from .models import (
     Agent,
@@ -43,11 +42,11 @@ from .models import (
     to_json,
     utc_now,
 )
-from .part_reading import UnreadableError, columns_of, read_parts, whole_parts
-from .parts import wall_folder, write_text
+from .parts import UnreadableError, columns_of, read_parts, wall_folder, whole_parts, write_text
 from .phase_recorder import digests_of
-from .query import status_of
 from .recorder import MARKER, put_marker, read_marker
+from .run_queries import status_of
+from .stream_resume import count_rows, read_kept
 
 if TYPE_CHECKING:
     from .store import Store

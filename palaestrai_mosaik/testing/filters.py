@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.agent.experience import Experience
 from palaestrai_mosaik.agent.filter import Filter, FilterChain
+from palaestrai_mosaik.agent.memory import Experience
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.vectors import Layout
 

@@ -1,8 +1,7 @@
 """Leaf types: spaces, readings, set-points, rewards, mode, flow control."""
 
-from .flow_control import SimulationFlowControl
+from .control import Mode, SimulationFlowControl
 from .information import ActuatorInformation, RewardInformation, SensorInformation
-from .mode import Mode
 from .spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 __all__ = [

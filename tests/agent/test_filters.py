@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.agent.experience import Experience
 from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.agent.filters import (
     AbsoluteDeviationFilter,
@@ -27,7 +26,8 @@ from palaestrai_mosaik.agent.filters import (
     QuadraticPenaltyFilter,
     ScaleFilter,
 )
-from palaestrai_mosaik.agent.filters.moments import Moments
+from palaestrai_mosaik.agent.filters.norm import Moments
+from palaestrai_mosaik.agent.memory import Experience
 from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiBinary, MultiDiscrete, Tuple
 from palaestrai_mosaik.types.vectors import Layout

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from palaestrai_mosaik.agent import Memory
-from palaestrai_mosaik.agent.experience import Experience
+from palaestrai_mosaik.agent.memory import Experience
 
 MUSCLES = ["a.0", "a.1", "a.2"]
 OBSERVATIONS, ACTIONS = 3, 2

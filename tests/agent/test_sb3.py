@@ -27,18 +27,17 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from support.sb3_driver import Driver, TwinMuscle, make_brain
 
 from palaestrai_mosaik.agent import FileBrainDumper, Memory
-from palaestrai_mosaik.agent.library import sb3_policy
-from palaestrai_mosaik.agent.library.sb3 import SB3Brain, SB3Muscle
-from palaestrai_mosaik.agent.library.sb3_buffers import Rollouts, Row, fill_replay, replay_arrays
-from palaestrai_mosaik.agent.library.sb3_model import (
+from palaestrai_mosaik.agent.library.sb3 import SB3Brain, SB3Muscle, policy
+from palaestrai_mosaik.agent.library.sb3.buffers import Rollouts, Row, fill_replay, replay_arrays
+from palaestrai_mosaik.agent.library.sb3.model import (
     _READS_SAFELY,
     from_bytes,
     make_recipe,
     networks_of,
     to_bytes,
 )
-from palaestrai_mosaik.agent.library.sb3_random import PrivateRandomness
-from palaestrai_mosaik.agent.library.sb3_spaces import action_space, observation_space
+from palaestrai_mosaik.agent.library.sb3.random_states import PrivateRandomness
+from palaestrai_mosaik.agent.library.sb3.spaces import action_space, observation_space
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Box, Discrete, Mode, MultiBinary, MultiDiscrete
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
@@ -530,9 +529,9 @@ def test_a_step_that_is_made_again_with_checks_is_the_same(layouts, monkeypatch)
         muscle = muscle_of(make_brain(*layouts, 3, "PPO", device="cpu", **PPO))
         return [[part.tolist() for part in act(muscle, *layouts)] for _ in range(20)]
 
-    unchecked = sb3_policy._unchecked
+    unchecked = policy._unchecked
     expected, asked = drawn(), []
-    monkeypatch.setattr(sb3_policy, "_unchecked", lambda *given: asked.append(unchecked(*given)))
+    monkeypatch.setattr(policy, "_unchecked", lambda *given: asked.append(unchecked(*given)))
     assert drawn() == expected
     assert len(asked) == 20
 

@@ -7,10 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palaestrai_mosaik.analysis.bodies import body_outcomes, phases_that_begin_again
 from palaestrai_mosaik.analysis.learning import LearningChoice, learning_panels
 from palaestrai_mosaik.analysis.outcomes import default_outcomes, take
-from palaestrai_mosaik.analysis.series import episode_panels, find_moment, objective_panels, time_panels
+from palaestrai_mosaik.analysis.series import (
+    body_outcomes,
+    episode_panels,
+    find_moment,
+    objective_panels,
+    phases_that_begin_again,
+    time_panels,
+)
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition

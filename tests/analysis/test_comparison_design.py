@@ -12,8 +12,8 @@ from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN, agent, envir
 
 from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.cli.analyse import next_step
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.cli.results import next_step
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.execution import Settings, run_folder

@@ -17,11 +17,11 @@ import yaml
 from sqlalchemy import text
 from support.documents import ENVIRONMENT_ENDS, VANILLA_RUN, environment, named
 
-from palaestrai_mosaik.analysis.loss import keep
 from palaestrai_mosaik.analysis.methods import ANALYSERS, Study
+from palaestrai_mosaik.analysis.missing_runs import keep
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import sensitivity, tidy
-from palaestrai_mosaik.cli.results import analyse
+from palaestrai_mosaik.cli.analyse import analyse
 from palaestrai_mosaik.design import from_mapping
 from palaestrai_mosaik.design.decode import decode
 from palaestrai_mosaik.design.design import Design
@@ -302,7 +302,7 @@ def test_runs_that_end_in_another_order_give_the_same_bytes(chain, tmp_path, cap
     backwards = (
         "import sys; from palaestrai_mosaik.design.folder import DesignFolder; "
         "from palaestrai_mosaik.execution import Settings, run_folder; "
-        "from palaestrai_mosaik.cli.results import analyse; "
+        "from palaestrai_mosaik.cli.analyse import analyse; "
         "folder = DesignFolder.open(sys.argv[1]); "
         "folder.runs = folder.runs[::-1]; "
         "run_folder(folder, settings=Settings(executor='inline')); "

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support.documents import document
 
-from palaestrai_mosaik.analysis.loss import keep, lost_runs
+from palaestrai_mosaik.analysis.missing_runs import keep, lost_runs
 from palaestrai_mosaik.analysis.sensitivity import COLUMNS, sensitivity, tidy
 from palaestrai_mosaik.design import from_mapping
 from palaestrai_mosaik.design.decode import decode

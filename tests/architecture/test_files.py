@@ -68,22 +68,25 @@ _WRITING = set("wax+")
 #: file -> what it does by itself, and why that is no harm
 JUDGED: dict[str, dict[str, str]] = {
     "agent/dumper.py": {"zipfile.ZipFile": "into memory"},
-    "agent/library/sb3_model.py": {"torch.save": "into memory"},
-    "analysis/bodies.py": {".rename": "columns of a frame"},
+    "agent/library/sb3/model.py": {"torch.save": "into memory"},
+    "analysis/series.py": {".rename": "columns of a frame"},
     "analysis/comparison/compare.py": {".rename": "columns of a frame"},
     "analysis/learning.py": {".rename": "columns of a frame"},
     "analysis/plot.py": {".savefig": "into a file that files.writing gives"},
-    "analysis/report/tables.py": {".to_csv": "into memory"},
-    "cli/comparison.py": {".to_csv": "into a file that files.writing_text gives"},
-    "cli/results.py": {".to_csv": "into a file that files.writing_text gives"},
+    "analysis/report/data.py": {".to_csv": "into memory"},
+    "cli/analyse.py": {".to_csv": "into a file that files.writing_text gives"},
     "environment/grid/network.py": {".savez": "into memory", ".to_json": "gives text"},
     "execution/cluster/interchange.py": {
         "os.open": "a script that must not import the package; the file is the driver's own, no link is followed",
         "os.utime": "of the same file, no link is followed",
     },
-    "execution/own.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "execution/run_store.py": {
+        "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
+    },
     "execution/processes.py": {"os.open": "the null device"},
-    "execution/server.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "execution/fork_server.py": {
+        "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
+    },
     "cli/common.py": {"os.open": "the null device"},
     "palaestrai/dumper.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
@@ -92,16 +95,16 @@ JUDGED: dict[str, dict[str, str]] = {
     },
     "rl/driver.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "run/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
-    "simulation/graph_picture.py": {".savefig": "into a file that files.writing gives"},
+    "simulation/world_graph.py": {".savefig": "into a file that files.writing gives"},
     "simulators/power_flow.py": {".to_json": "gives text"},
-    "store/export.py": {
+    "store/trajectories.py": {
         ".to_csv": "into a file that files.writing_text gives",
         ".to_parquet": "into a file that files.writing gives",
         "csv.CSVWriter": "into a file that files.writing gives",
         "pq.ParquetWriter": "into a file that files.writing gives",
     },
     "store/parts.py": {"pq.ParquetWriter": "into memory"},
-    "store/query.py": {".rename": "columns of a frame"},
+    "store/run_queries.py": {".rename": "columns of a frame"},
     "testing/filters.py": {".savez": "into memory"},
 }
 

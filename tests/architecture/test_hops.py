@@ -30,7 +30,7 @@ import palaestrai_mosaik
 from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.simulation import mosaik_internals as internals
-from palaestrai_mosaik.simulation.director import Director
+from palaestrai_mosaik.simulation.coordinator import Director
 
 ROOT = str(Path(palaestrai_mosaik.__file__).parent) + "/"
 USERS = ("environment/dummy.py", "agent/library/dummy.py")

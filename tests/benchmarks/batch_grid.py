@@ -36,8 +36,8 @@ import numpy as np
 from palaestrai_mosaik.agent.library.voltage_control import IntegratingVoltageController
 from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.grid import BatchGridEnvironment
-from palaestrai_mosaik.environment.grid.batch_flow import BatchPowerFlow
-from palaestrai_mosaik.environment.grid.fastflow import FastPowerFlow
+from palaestrai_mosaik.environment.grid.batch_power_flow import BatchPowerFlow
+from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
 from palaestrai_mosaik.environment.grid.network import load_grid
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
 from palaestrai_mosaik.run import execute

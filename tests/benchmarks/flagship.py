@@ -54,17 +54,17 @@ from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik.environment.grid import GridReward
 from palaestrai_mosaik.environment.grid.environment import GridEnvironment
-from palaestrai_mosaik.environment.grid.fastflow import FastPowerFlow
+from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
 from palaestrai_mosaik.environment.grid.simulators import Shell
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.run.brains import BrainKeeper
-from palaestrai_mosaik.run.inspect import Inspection
-from palaestrai_mosaik.run.parts import WorkerPlan, make_bodies
+from palaestrai_mosaik.run.factory import WorkerPlan, make_bodies
+from palaestrai_mosaik.run.preflight import Inspection
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import AgentSimulator, DirectorSimulator
 from palaestrai_mosaik.simulation.episode import Episode
-from palaestrai_mosaik.simulation.graph import world_graph
+from palaestrai_mosaik.simulation.world_graph import world_graph
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.recorder import InstanceRecorder, PhaseRecorder
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream

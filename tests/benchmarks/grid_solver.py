@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pandapower as pp
 
-from palaestrai_mosaik.environment.grid.fastflow import FastPowerFlow
+from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
 from palaestrai_mosaik.environment.grid.network import Grid, load_grid
-from palaestrai_mosaik.environment.grid.powerflow import PowerFlow
+from palaestrai_mosaik.environment.grid.power_flow import PowerFlow
 
 GRIDS = ("cigre_mv", "simbench:1-MV-rural--2-sw", "simbench:1-MV-semiurb--1-sw", "oberrhein", "case2869")
 BLOCK = 100

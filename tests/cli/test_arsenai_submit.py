@@ -10,7 +10,7 @@ import yaml
 from execution.folders import make_folder, statuses, until
 from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 
-from palaestrai_mosaik.cli import cluster
+from palaestrai_mosaik.cli import execution
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.execution import SubmitSummary
 from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
@@ -83,7 +83,7 @@ def test_resume_keeps_the_limits_of_the_submission(here, limit, again, monkeypat
         planned.append((settings.timeout or None, settings.runs_per_process, settings.checkpoint_every))
         return SubmitSummary(None, (), 2, {})
 
-    monkeypatch.setattr(cluster, "submit_missing", plan)
+    monkeypatch.setattr(execution, "submit_missing", plan)
     assert main(["resume", "f", *(() if again is None else ("--timeout", str(again)))]) == 0
     assert planned == [(again or limit, 3, 9.0)]
 

@@ -60,10 +60,10 @@ def named() -> Iterator[tuple[str, str, tuple[str, str] | None, str]]:
 _OTHERS = ("execution/cluster/",)
 #: modules outside of the commands whose messages name options: of these commands, which alone lead there
 _OF_COMMANDS = {
-    "analysis/report/write.py": [("arsenai", "report")],
+    "analysis/report/page.py": [("arsenai", "report")],
     "design/writer.py": [("arsenai", "generate")],
     "environment/gymnasium.py": [("palaestrai-mosaik", "start"), ("arsenai", "run")],
-    "execution/choice.py": [
+    "execution/run_selection.py": [
         ("arsenai", "run"),
         ("arsenai", "resume"),
         ("arsenai", "submit"),

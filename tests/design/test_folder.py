@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from support.documents import VANILLA_RUN, named, phase
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.design import blocks
+from palaestrai_mosaik.design import sample
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.lock import execution_lock
-from palaestrai_mosaik.design.names import slug
+from palaestrai_mosaik.design.run_names import slug
 from palaestrai_mosaik.errors import DocumentError
 
 
@@ -436,6 +436,6 @@ def test_a_place_that_may_not_be_written_to() -> None:
 def test_blocks_in_short(lengths: list[int], first: int) -> None:
     """Numbers may be left out, by rejected rows: what belongs together is what counts."""
     block = np.repeat(np.arange(len(lengths), dtype=np.int64) * 2 + first, lengths)
-    unpacked = blocks.unpack(blocks.pack(block), len(block))
+    unpacked = sample.unpack(sample.pack(block), len(block))
     assert (np.diff(unpacked) == np.diff(block).astype(bool)).all()
     assert unpacked.tolist() == np.repeat(np.arange(len(lengths)), lengths).tolist()

@@ -19,7 +19,7 @@ from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.expansion import Expansion
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.text import yaml_text
+from palaestrai_mosaik.design.templates import yaml_text
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping, load, loads
 from palaestrai_mosaik.experiment.yaml_text import read

@@ -20,9 +20,9 @@ from palaestrai_mosaik.environment.cosimulation import (
     EntitySpec,
     SensorPort,
     SimulatorSpec,
+    plan_problems,
 )
 from palaestrai_mosaik.environment.described import DescribedCoSimulation
-from palaestrai_mosaik.environment.plan_check import plan_problems
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation
 

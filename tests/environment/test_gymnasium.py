@@ -244,7 +244,7 @@ PARTS = [
     "palaestrai_mosaik.environment.gymnasium",
     "palaestrai_mosaik.environment.pettingzoo",
     "palaestrai_mosaik.rl",
-    "palaestrai_mosaik.agent.library.sb3_base",
+    "palaestrai_mosaik.agent.library.sb3.brain",
 ]
 
 

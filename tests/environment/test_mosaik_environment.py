@@ -21,10 +21,10 @@ from support.mosaik_worlds import META_PARAMS, STEPS
 
 from palaestrai_mosaik import MosaikEnvironment
 from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.environment import mosaik_descriptions
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, SimulatorError
 from palaestrai_mosaik.importing import only_modules
-from palaestrai_mosaik.simulation.graph import world_graph
+from palaestrai_mosaik.palaestrai import mosaik_environment
+from palaestrai_mosaik.simulation.world_graph import world_graph
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "peer" / "golden_mosaik.json").read_text(encoding="utf-8"))
@@ -158,14 +158,14 @@ def test_an_attribute_that_comes_with_events_stays_until_the_next_one(cache: boo
 
 
 def test_what_was_never_told_is_missing() -> None:
-    read = mosaik_descriptions.readable(Box(0, 1, (), np.float32), "a.b.c")
+    read = mosaik_environment.readable(Box(0, 1, (), np.float32), "a.b.c")
     assert np.isnan(read(None))
     assert (read(True), read(0.1)) == (1.0, np.float32(0.1))
-    assert mosaik_descriptions.readable(Box(0, 9, (), np.int64), "a.b.c")(3.7) == 3
+    assert mosaik_environment.readable(Box(0, 9, (), np.int64), "a.b.c")(3.7) == 3
     with pytest.raises(ContractError, match=r"'x' is no reading of sensor 'a\.b\.c'"):
         read("x")
-    assert mosaik_descriptions.settable(np.array([0.5])) == [0.5]
-    assert mosaik_descriptions.settable(np.float64("nan")) is None
+    assert mosaik_environment.settable(np.array([0.5])) == [0.5]
+    assert mosaik_environment.settable(np.float64("nan")) is None
 
 
 def test_an_error_of_a_simulator_ends_the_episode() -> None:

@@ -19,7 +19,6 @@ from support.engine import make_director, run_episodes
 
 from palaestrai_mosaik import MosaikEnvironment
 from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.environment import mosaik_descriptions
 from palaestrai_mosaik.environment.cosimulation import (
     ActuatorPort,
     CoSimulation,
@@ -30,6 +29,7 @@ from palaestrai_mosaik.environment.cosimulation import (
 )
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import ContractError, SimulationError, SimulatorError, SpaceError
+from palaestrai_mosaik.palaestrai import mosaik_environment
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation, Space
 
@@ -250,7 +250,7 @@ def test_ticks_of_another_length_beside_simulators_of_another_environment(first:
 )
 def test_values_that_a_space_cannot_hold(space: str, value: Any, reading: Any) -> None:
     found = Space.from_string(space)
-    convert = mosaik_descriptions.readable(found, "a.b.c")
+    convert = mosaik_environment.readable(found, "a.b.c")
     if isinstance(reading, str):
         with pytest.raises(ContractError, match=reading):
             convert(value)

@@ -17,7 +17,7 @@ from environment.pettingzoo_parts import HERE, document, legal, script
 from palaestrai_mosaik.environment.pettingzoo import PettingZooEnvironment
 from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.experiment.modules import modules_of
+from palaestrai_mosaik.experiment.classes import modules_of
 from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store import Store

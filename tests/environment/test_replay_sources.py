@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from palaestrai_mosaik.environment.replay import SessionBatchEnvironment, SessionPoolEnvironment
-from palaestrai_mosaik.environment.replay.npz import read_npz
-from palaestrai_mosaik.environment.replay.sources import read_parquet, read_source
+from palaestrai_mosaik.environment.replay.sources import read_npz, read_parquet, read_source
 from palaestrai_mosaik.errors import ContractError
 
 

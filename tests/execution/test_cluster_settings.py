@@ -12,9 +12,9 @@ from palaestrai_mosaik.design.estimate import EMPTY_DATABASE, Experience, estima
 from palaestrai_mosaik.design.execution import PARSL, SLURM
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import Settings, run_folder
-from palaestrai_mosaik.execution.cluster.dry import array_sizes, dry_run
 from palaestrai_mosaik.execution.cluster.settings import ParslSettings, SlurmSettings, slurm_seconds
-from palaestrai_mosaik.execution.config import Configuration, read_configuration, user_settings
+from palaestrai_mosaik.execution.cluster.submit import array_sizes, dry_run
+from palaestrai_mosaik.execution.settings import Configuration, read_configuration, user_settings
 from palaestrai_mosaik.store import Store
 
 

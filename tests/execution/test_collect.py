@@ -24,7 +24,7 @@ from palaestrai_mosaik.execution.cluster import collect
 from palaestrai_mosaik.execution.cluster.collect import collect_folder
 from palaestrai_mosaik.execution.cluster.submission import own_store
 from palaestrai_mosaik.execution.job import Job, JobRecord, Marker
-from palaestrai_mosaik.execution.own import earlier_attempts, is_whole, open_own
+from palaestrai_mosaik.execution.run_store import earlier_attempts, is_whole, open_own
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store, recorder
 from palaestrai_mosaik.store import verify as verifying

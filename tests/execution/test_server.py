@@ -9,7 +9,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from palaestrai_mosaik.execution import server
+from palaestrai_mosaik.execution import fork_server
 
 CODE = """
 import os, sys, threading
@@ -45,9 +45,9 @@ def test_who_starts_many_processes_has_one_rehearsal_before_the_fourth(
     said: list[object] = []
     ours, theirs = Pipe()
     lifeline, other = os.pipe()
-    served = server._Server(theirs, lifeline)
+    served = fork_server._Server(theirs, lifeline)
     try:
-        monkeypatch.setattr(server, "rehearse", planted)
+        monkeypatch.setattr(fork_server, "rehearse", planted)
         monkeypatch.setattr(served, "_start", lambda key, jobs: said.append(key))
         for key in range(6):
             served._obey(("start", key, ()))

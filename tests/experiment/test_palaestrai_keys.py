@@ -117,5 +117,5 @@ def test_names_of_palaestrais_mosaik_package_are_ours(module: str):
     def named(name: str) -> Any:
         return loads(DOCUMENT.replace('"w:W"', f'"{name}"')).hash
 
-    ours = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
+    ours = "palaestrai_mosaik.palaestrai.mosaik_environment:MosaikEnvironment"
     assert named(f"palaestrai_mosaik{module}:MosaikEnvironment") == named(ours)

@@ -14,8 +14,8 @@ import pytest
 from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.environment.grid import BatchGridEnvironment, GridEnvironment, GridReward, load_grid
-from palaestrai_mosaik.environment.grid.batch_flow import BatchPowerFlow
-from palaestrai_mosaik.environment.grid.fastflow import FastPowerFlow
+from palaestrai_mosaik.environment.grid.batch_power_flow import BatchPowerFlow
+from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
 from palaestrai_mosaik.environment.grid.profiles import QUANTITIES, Assignment, Profiles
 from palaestrai_mosaik.errors import DocumentError, PowerFlowError
 from palaestrai_mosaik.testing import check_batch_environment

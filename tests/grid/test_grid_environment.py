@@ -14,12 +14,12 @@ import pytest
 import yaml
 from mosaik.basic_simulators import OutputSimulator
 
+from palaestrai_mosaik.environment.cosimulation import plan_problems
 from palaestrai_mosaik.environment.grid import GridEnvironment
 from palaestrai_mosaik.environment.grid.simulators import InverterSimulator
-from palaestrai_mosaik.environment.plan_check import plan_problems
 from palaestrai_mosaik.errors import DocumentError, PowerFlowError, SimulationError
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run.inspect import Inspection
+from palaestrai_mosaik.run.preflight import Inspection
 
 RURAL = "simbench:1-MV-rural--2-sw"
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

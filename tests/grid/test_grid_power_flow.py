@@ -14,13 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestrai_mosaik.environment.grid import kernels
-from palaestrai_mosaik.environment.grid.equations import Equations
-from palaestrai_mosaik.environment.grid.fastflow import FastPowerFlow
-from palaestrai_mosaik.environment.grid.fixed_point import FixedPoint
+from palaestrai_mosaik.environment.grid.fast_power_flow import Equations, FastPowerFlow, FixedPoint, Newton
 from palaestrai_mosaik.environment.grid.network import load_grid
-from palaestrai_mosaik.environment.grid.newton import Newton
-from palaestrai_mosaik.environment.grid.powerflow import PowerFlowResult
-from palaestrai_mosaik.environment.grid.slowflow import (
+from palaestrai_mosaik.environment.grid.power_flow import PowerFlowResult
+from palaestrai_mosaik.environment.grid.power_flow_factory import (
     PandapowerPowerFlow,
     make_power_flow,
     uncovered_features,
@@ -341,7 +338,7 @@ def test_the_package_can_be_imported_without_numba() -> None:
         "    def find_spec(self, name, *rest):\n"
         "        if name in ('numba', 'lightsim2grid'): raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Refuse())\n"
-        "import palaestrai_mosaik.environment.grid.slowflow\n"
+        "import palaestrai_mosaik.environment.grid.power_flow_factory\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from palaestrai_mosaik.environment.grid.episode_starts import start_rows
 from palaestrai_mosaik.environment.grid.profiles import QUANTITIES, Assignment, Profiles
-from palaestrai_mosaik.environment.grid.starts import start_rows
 from palaestrai_mosaik.errors import DocumentError
 
 pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")

@@ -21,7 +21,7 @@ from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 from palaestrai_mosaik.errors import ActionError, SpaceError
 from palaestrai_mosaik.palaestrai import translate
 from palaestrai_mosaik.palaestrai.memory import QuickMemory
-from palaestrai_mosaik.palaestrai.streams import Streams
+from palaestrai_mosaik.palaestrai.random_streams import Streams
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,

@@ -14,8 +14,8 @@ from support.documents import agent, document, environment, named, phase
 
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.inspect import inspect
-from palaestrai_mosaik.run.parts import make_port
+from palaestrai_mosaik.run.factory import make_port
+from palaestrai_mosaik.run.preflight import inspect
 from palaestrai_mosaik.store import Store
 
 PARTS = "support.palaestrai_environments"

@@ -18,12 +18,11 @@ from support.documents import agent, document, environment, named, phase
 from support.engine import run_episodes
 
 from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.run.parts import make_port
-from palaestrai_mosaik.simulation.body import Body
+from palaestrai_mosaik.run.factory import make_port
+from palaestrai_mosaik.simulation.body import Body, Identity
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition
-from palaestrai_mosaik.simulation.director import Director
-from palaestrai_mosaik.simulation.incarnation import Identity
+from palaestrai_mosaik.simulation.coordinator import Director
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_mosaik.json").read_text(encoding="utf-8"))
 

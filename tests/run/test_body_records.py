@@ -13,11 +13,11 @@ from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.environment.pendulum import BatchPendulum
 from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.records import agent_record, environment_record
+from palaestrai_mosaik.run.descriptions import agent_record, environment_record
+from palaestrai_mosaik.run.recorded_sessions import read_sessions
 from palaestrai_mosaik.run.replay import Standpoint, replay
-from palaestrai_mosaik.run.sessions import read_sessions
-from palaestrai_mosaik.simulation.batch_port import open_port
-from palaestrai_mosaik.simulation.embody import embody
+from palaestrai_mosaik.simulation.batch_handle import open_port
+from palaestrai_mosaik.simulation.body_placement import embody
 from palaestrai_mosaik.store import Store
 from tests.support.documents import DUMMY, ENVIRONMENT_ENDS, document, environment, named, phase
 

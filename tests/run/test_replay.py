@@ -13,9 +13,9 @@ from palaestrai_mosaik.agent import Brain, Filter, Memory
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.inspect import Inspection, inspect
+from palaestrai_mosaik.run.preflight import Inspection, inspect
 from palaestrai_mosaik.run.replay import Standpoint, replay
-from palaestrai_mosaik.simulation.embody import embody
+from palaestrai_mosaik.simulation.body_placement import embody
 from palaestrai_mosaik.store import ChannelRecord, Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 from tests.support.documents import agent, document, environment, named, phase

@@ -17,7 +17,7 @@ from support.learning import HERE, NotPicklableError, Own, follower, learner, no
 
 from palaestrai_mosaik.errors import ContractError, SimulationError
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.process import WorkerDied
+from palaestrai_mosaik.run.worker_process import WorkerDied
 from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]

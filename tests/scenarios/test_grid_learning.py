@@ -42,7 +42,7 @@ def test_the_learned_controller_keeps_the_band_on_days_that_it_has_not_seen(tmp_
 @pytest.mark.parametrize("name", ["rural_learn", "semiurb_learn", "rural_attack_learn", "rural_arl"])
 def test_training_and_test_days_differ(name: str) -> None:
     from palaestrai_mosaik.environment.grid import load_grid
-    from palaestrai_mosaik.environment.grid.starts import start_rows
+    from palaestrai_mosaik.environment.grid.episode_starts import start_rows
 
     days: dict[str, set[int]] = {}
     for phase in loads(text_of(name)).phases:

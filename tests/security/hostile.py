@@ -29,7 +29,7 @@ from run.test_resume import wandering
 from palaestrai_mosaik import files
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
-from palaestrai_mosaik.execution.inline import InlineExecutor
+from palaestrai_mosaik.execution.executor import InlineExecutor
 from palaestrai_mosaik.execution.job import now
 from palaestrai_mosaik.run import checkpoint, execute
 from palaestrai_mosaik.store import Store

@@ -17,10 +17,10 @@ from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.experiment.model import AgentSpec, BodySpec, ClassSpec
 from palaestrai_mosaik.run import execute, inspect
-from palaestrai_mosaik.run.inspect import Inspection
+from palaestrai_mosaik.run.preflight import Inspection
 from palaestrai_mosaik.run.worker import Worker
-from palaestrai_mosaik.simulation.batch_port import open_port
-from palaestrai_mosaik.simulation.embody import embody
+from palaestrai_mosaik.simulation.batch_handle import open_port
+from palaestrai_mosaik.simulation.body_placement import embody
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import SensorInformation
 

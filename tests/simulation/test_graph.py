@@ -9,7 +9,7 @@ import pytest
 
 from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError
 from palaestrai_mosaik.experiment import from_mapping, load
-from palaestrai_mosaik.simulation.graph import draw_graph, graph_text, summary, world_graph
+from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, summary, world_graph
 
 ROOT = Path(__file__).parents[2]
 SIMULATORS = ROOT / "tests" / "simulators"

@@ -18,7 +18,7 @@ import pytest
 from support.documents import agent, document, environment, phase
 
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.simulation import peers
+from palaestrai_mosaik.simulation import peer_check
 
 SIMULATORS = Path(__file__).parents[1] / "simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
@@ -105,10 +105,10 @@ def test_the_user_of_a_connection_is_known() -> None:
                 with accepted:
                     here = accepted.getsockname()
                     if sys.platform == "linux":
-                        assert peers.user_of(peer, here) == os.geteuid()
-                        assert peers.is_trusted(peer, here)
-                        assert peers.user_of((peer[0], 1), here) is None
-                        assert not peers.is_trusted((peer[0], 1), here)
+                        assert peer_check.user_of(peer, here) == os.geteuid()
+                        assert peer_check.is_trusted(peer, here)
+                        assert peer_check.user_of((peer[0], 1), here) is None
+                        assert not peer_check.is_trusted((peer[0], 1), here)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what the kernel of Linux tells")
@@ -120,12 +120,12 @@ def test_a_connection_that_was_closed_is_nobodys() -> None:
         accepted, peer = server.accept()
         with accepted:
             time.sleep(0.5)  # until the kernel keeps no more than the addresses
-            assert peers.user_of(peer, accepted.getsockname()) is None
-            assert not peers.is_trusted(peer, accepted.getsockname())
+            assert peer_check.user_of(peer, accepted.getsockname()) is None
+            assert not peer_check.is_trusted(peer, accepted.getsockname())
 
 
 def test_where_the_kernel_does_not_tell_a_process_of_ours_is_asked_for(monkeypatch) -> None:
-    monkeypatch.setattr(peers, "_TABLES", (Path("/no/such/table"),))
+    monkeypatch.setattr(peer_check, "_TABLES", (Path("/no/such/table"),))
     code = (
         "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); sys.stdin.read()"
     )
@@ -139,14 +139,14 @@ def test_where_the_kernel_does_not_tell_a_process_of_ours_is_asked_for(monkeypat
                     psutil.Process(child.pid).net_connections("tcp")
                 except psutil.AccessDenied:
                     pytest.skip("this system does not tell the connections of one's own processes")
-                assert peers.is_trusted(peer, accepted.getsockname())
+                assert peer_check.is_trusted(peer, accepted.getsockname())
         finally:
             child.communicate()
         # this process is none of those that it has started
         with socket.create_connection(("127.0.0.1", port)):
             accepted, peer = server.accept()
             with accepted:
-                assert not peers.is_trusted(peer, accepted.getsockname())
+                assert not peer_check.is_trusted(peer, accepted.getsockname())
 
 
 def test_the_first_that_is_trusted_is_taken_and_no_other(monkeypatch) -> None:
@@ -158,8 +158,8 @@ def test_the_first_that_is_trusted_is_taken_and_no_other(monkeypatch) -> None:
             taken.append((reader, writer))
 
         answers = iter([False, True, True])
-        monkeypatch.setattr(peers, "is_trusted", lambda peer, here: next(answers))
-        server = await peers.start_server(connected, "127.0.0.1", 0)
+        monkeypatch.setattr(peer_check, "is_trusted", lambda peer, here: next(answers))
+        server = await peer_check.start_server(connected, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         ends = []
         for word in (b"stranger", b"simulator", b"second"):
@@ -183,14 +183,14 @@ def test_the_first_that_is_trusted_is_taken_and_no_other(monkeypatch) -> None:
 
 def test_worlds_of_ones_own_listen_so_too() -> None:
     """A world that nobody here has made, with a simulator in another process, asks who has connected."""
-    asked: list[peers.Address] = []
+    asked: list[peer_check.Address] = []
 
-    def look(peer: peers.Address, here: peers.Address) -> bool:
+    def look(peer: peer_check.Address, here: peer_check.Address) -> bool:
         asked.append(peer)
         return True
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(peers, "is_trusted", look)
+        patched.setattr(peer_check, "is_trusted", look)
         start = {"cmd": f'"{sys.executable}" "{SIMULATORS / "slow_sim.py"}" %(addr)s', "posix": True}
         with contextlib.closing(_World({"Slow": start})) as world:
             world.start("Slow")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from palaestrai_mosaik.store import across
+from palaestrai_mosaik.store import many_runs
 
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch):
     """Let every question need several statements."""
-    monkeypatch.setattr(across, "_AT_ONCE", 2)
+    monkeypatch.setattr(many_runs, "_AT_ONCE", 2)
 
 
 def end(run, status, error=None):

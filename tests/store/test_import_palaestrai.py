@@ -31,12 +31,13 @@ from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.cli import arsenai
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.run.imported_brains import keep_brain
-from palaestrai_mosaik.store import Store, palaestrai_database
-from palaestrai_mosaik.store.palaestrai_database import PalaestraiDatabase
-from palaestrai_mosaik.store.palaestrai_json import informations, numbers, plain
-from palaestrai_mosaik.store.palaestrai_results import Imported, import_results
-from palaestrai_mosaik.store.palaestrai_times import zone_of
+from palaestrai_mosaik.palaestrai.results import Imported, import_results
+from palaestrai_mosaik.palaestrai.results import database as palaestrai_database
+from palaestrai_mosaik.palaestrai.results.database import PalaestraiDatabase
+from palaestrai_mosaik.palaestrai.results.jsonpickle import informations, numbers, plain
+from palaestrai_mosaik.palaestrai.results.rows import zone_of
+from palaestrai_mosaik.run.brains import keep_brain
+from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
 from tests.support import postgresql
 
@@ -313,7 +314,7 @@ def test_what_cannot_be_read_ends_the_import_of_its_run_only(peer: Path, store: 
 KILLED = """
 import os, signal, sys
 from palaestrai_mosaik import files
-from palaestrai_mosaik.run.imported_brains import keep_brain
+from palaestrai_mosaik.run.brains import keep_brain
 from palaestrai_mosaik.store import Store, palaestrai_place, palaestrai_results
 
 def dying(owner, name, calls, after):

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from execution.folders import drive, make_folder, markers, until
 
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution.strays import contents_of
+from palaestrai_mosaik.execution.run_store import contents_of
 from palaestrai_mosaik.store import Store, database
 from tests.support import postgresql
 

@@ -20,8 +20,8 @@ from palaestrai_mosaik.store import (
     Store,
     row_stream,
 )
-from palaestrai_mosaik.store.kept import read_kept
 from palaestrai_mosaik.store.parts import part_files
+from palaestrai_mosaik.store.stream_resume import read_kept
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store import BodyRecord, ChannelRecord, EnvironmentRecord, pace, row_stream
+from palaestrai_mosaik.store import BodyRecord, ChannelRecord, EnvironmentRecord, row_stream
 from palaestrai_mosaik.store.streams import AgentStream, EnvironmentStream
 
 
@@ -78,7 +78,7 @@ def test_values_with_several_floats_become_indexed_columns(tmp_path):
     stream = AgentStream(tmp_path / "agent-a", tmp_path / "wall-a", record, {}, lambda: None)
     stream.append(0, 0, 0, 0, [1, 2, 3, 4], [], [], 0.0, False, False, 0.0)
     stream.flush()
-    from palaestrai_mosaik.store.part_reading import read_parts
+    from palaestrai_mosaik.store.parts import read_parts
     from palaestrai_mosaik.store.trajectories import Rows
 
     table = read_parts([tmp_path / "agent-a" / "part-000000.parquet"], Rows().expression)
@@ -187,7 +187,7 @@ def test_the_digest_of_an_environment_sees_its_states(tmp_path):
 def test_parts_appear_while_a_run_goes_on(tmp_path, monkeypatch):
     """With a clock of our own: one row a second, so a part about every four rows at first."""
     now = [0.0]
-    monkeypatch.setattr(pace, "monotonic", lambda: now[0])
+    monkeypatch.setattr(row_stream, "monotonic", lambda: now[0])
     told = []
     stream = make_agent_stream(tmp_path, on_part=lambda: told.append(stream.rows_written))
     for step in range(3600):
@@ -200,7 +200,7 @@ def test_parts_appear_while_a_run_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_fast_stream_writes_full_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(pace, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(row_stream, "monotonic", lambda: 0.0)
     stream = fill(make_agent_stream(tmp_path), [(0, step) for step in range(40_001)])
     assert (stream.parts, stream.rows_written, stream.rows) == (2, 40_000, 40_001)
 

@@ -10,13 +10,12 @@ import numpy as np
 
 from palaestrai_mosaik.agent import Muscle, Objective
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.simulation.body import Body
+from palaestrai_mosaik.simulation.body import Body, Identity
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
-from palaestrai_mosaik.simulation.director import Director
+from palaestrai_mosaik.simulation.coordinator import Director
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentPort
 from palaestrai_mosaik.simulation.episode import Episode
-from palaestrai_mosaik.simulation.incarnation import Identity
-from palaestrai_mosaik.simulation.ports import EnvironmentPort
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 
 ANY = Box(-np.inf, np.inf, shape=())

@@ -27,12 +27,11 @@ from tests.support.mutations import PACKAGE, ROOT, Server, copy_checkout
 COVERED: dict[str, tuple[str, ...]] = {
     "simulation/conditions.py": ("tests/simulation/test_conditions.py", "tests/simulation/test_timelines.py"),
     "agent/memory.py": ("tests/agent/test_memory_rows.py", "tests/agent/test_memory.py", "tests/agent/test_batch_learning.py"),
-    "agent/memory_shard.py": ("tests/agent/test_memory_rows.py", "tests/agent/test_memory.py"),
     "analysis/methods/anova.py": ("tests/analysis/test_executed_runs.py", "tests/analysis/test_sensitivity_methods.py"),
     "simulation/body.py": ("tests/simulation/test_stories.py", "tests/simulation/test_bodies.py", "tests/run/test_body_records.py"),
-    "simulation/director.py": ("tests/simulation/test_stories.py", "tests/simulation/test_timelines.py"),
-    "store/across.py": ("tests/store/test_across.py",),
-    "store/query.py": ("tests/store/test_store_query.py", "tests/store/test_store_bodies.py"),
+    "simulation/coordinator.py": ("tests/simulation/test_stories.py", "tests/simulation/test_timelines.py"),
+    "store/many_runs.py": ("tests/store/test_across.py",),
+    "store/run_queries.py": ("tests/store/test_store_query.py", "tests/store/test_store_bodies.py"),
 } | {
     f"environment/replay/{name}.py": (
         "tests/environment/test_replay_pool.py",

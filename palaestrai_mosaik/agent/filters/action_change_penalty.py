@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent.experience import Experience
 from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.types.vectors import Layout
 
+from ..memory import Experience
 from .channels import need_bounds, number
 
 FloatVector = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""How far readings are from a target."""
+"""How far readings are from a target: as a difference, in absolute terms, or squared."""
 
 from __future__ import annotations
 
@@ -58,3 +58,19 @@ class DeviationFilter(Filter):
         seen = readings.copy()
         seen[self._places] = self.measure(readings[self._places] - self.target)
         return seen
+
+
+class AbsoluteDeviationFilter(DeviationFilter):
+    """Shows ``|target - x|`` in place of a reading ``x``; see :class:`DeviationFilter`."""
+
+    @staticmethod
+    def measure(distance: FloatVector) -> FloatVector:
+        return np.abs(distance)
+
+
+class QuadraticPenaltyFilter(DeviationFilter):
+    """Shows ``(target - x)**2`` in place of a reading ``x``; see :class:`DeviationFilter`."""
+
+    @staticmethod
+    def measure(distance: FloatVector) -> FloatVector:
+        return np.square(distance)

@@ -1,4 +1,7 @@
-"""A table of runs becomes a comparison: aggregates, pairs, profiles, and what to be wary of."""
+"""A table of runs becomes a comparison: aggregates, pairs, performance profiles, and what to be wary of.
+
+Source: Agarwal et al. 2021 (score distributions); Dolan & More 2002.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,60 @@ import numpy as np
 from palaestrai_mosaik import seeding
 
 from . import cautions
-from .aggregates import AGGREGATES, WEIGHTED, spread
+from .aggregates import AGGREGATES, WEIGHTED, FloatArray, spread
 from .options import Options
 from .pairs import compare_pairs
-from .profiles import profile, scores
-from .resampling import distinct, intervals
+from .resampling import Sample, distinct, intervals, tail
 from .runs import Runs, collect
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_SCORES = 51
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The ``share`` of runs better than each of ``scores``, ``low`` to ``high`` its band."""
+
+    scores: FloatArray
+    share: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def scores(values: FloatArray) -> FloatArray:
+    """Return evenly spaced scores from the smallest to the largest of ``values``."""
+    if not len(values):
+        return np.empty(0)
+    low, high = float(values.min()), float(values.max())
+    return np.linspace(low, high, _SCORES if low < high else 1)
+
+
+def profile(
+    sample: Sample,
+    places: FloatArray,
+    lower_is_better: bool,
+    confidence: float,
+    resamples: int,
+    generator: np.random.Generator,
+) -> Profile:
+    """Return the profile of a level's runs at ``places``, averaged over the strata.
+
+    The band is the bootstrap's, and holds at each score on its own. NaN where the sample cannot say how runs
+    vary, and where all runs are equal.
+    """
+    sign = -1 if lower_is_better else 1
+    # (runs, places): whether the run is better
+    passed = (sign * sample.values[:, None] > sign * places).astype(float)
+    share = (sample.weights() @ passed)[0]
+    if not sample.known or distinct(sample.values) < 2:
+        nothing = np.full(len(places), np.nan)
+        return Profile(places, share, nothing, nothing)
+    drawn = [sample.weights(counts) @ passed for counts in sample.draws(resamples, generator, len(places))]
+    outside = tail(sample.blocks, confidence)
+    low, high = np.quantile(np.concatenate(drawn), [outside, 1 - outside], axis=0)
+    return Profile(places, share, low, high)
 
 
 @dataclass(frozen=True)

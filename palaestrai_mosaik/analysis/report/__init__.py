@@ -6,7 +6,6 @@
 from .collect import collect
 from .data import LearningData, ReportData
 from .headline import headline
-from .page import render
-from .write import write_report
+from .page import render, write_report
 
 __all__ = ["LearningData", "ReportData", "collect", "headline", "render", "write_report"]

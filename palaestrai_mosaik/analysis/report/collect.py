@@ -10,12 +10,12 @@ import numpy as np
 
 from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
-from palaestrai_mosaik.analysis.loss import lost_runs, told_executed
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
+from ..missing_runs import lost_runs, told_executed
 from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData
 from .markup import cell, count, number

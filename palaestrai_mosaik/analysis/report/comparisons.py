@@ -10,11 +10,11 @@ from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
 
 from .bars import MOST_DOTS, intervals
 from .compared import TITLES, Compared
+from .data import Table
 from .lines import line_panel
 from .markup import Safe, count, number, slug, tag
 from .sections import MOST_BARS, POINTWISE, Part, figure, notices, remarks
 from .svg import legend
-from .tables import Table
 from .verdict import mark_of
 
 _SHARE = (0.0, 1.0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..thinning import means
+from ..curves import means
 from .markup import Safe, number, tag
 from .svg import (
     COLOURS,

@@ -1,23 +1,25 @@
-"""The page: one HTML file with all that it needs, and the tables beside it."""
+"""The report on disk: one HTML file with all that it needs, and the tables beside it."""
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik import __version__
+from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.model import Factor
+from palaestrai_mosaik.errors import StoreError
 
 from .compared import count_seeds
 from .comparisons import comparison
-from .data import ReportData
+from .data import ReportData, Table
 from .headline import headline
 from .markup import Caution, Safe, cell, join, sentence, slug, tag
 from .sections import Part, distribution, learning, lost, notices, sensitivity
-from .tables import Table
 from .verdict import count_tests
 
 if TYPE_CHECKING:
@@ -290,3 +292,51 @@ def _again(data: ReportData) -> Iterator[Part]:
         yield _facts(data.versions)
     if data.commands:
         yield tag("pre", "\n".join(data.commands))
+
+
+_FILES = re.compile(r'<meta name="files" content="([^"]*)">')
+_CSV = re.compile(r"[a-z0-9-]+\.csv")
+
+
+def write_report(data: ReportData, directory: str | Path) -> Path:
+    """Write the report into ``directory`` and return the path of its page.
+
+    An earlier report there is replaced, its tables that are no longer written are removed;
+    other files are left alone. Raises :class:`StoreError` where the directory holds something
+    else, or cannot be written.
+    """
+    directory = Path(directory)
+    files.add_root(directory)
+    try:
+        before = _files_of_report(directory)
+        files.make_folder(directory, parents=True)
+        new = render(data)
+        # the page comes last: it never names a table that is not there yet
+        for name in sorted(new, key=lambda name: name == PAGE):
+            _write(directory / name, new[name])
+        for name in sorted(before - set(new)):
+            files.remove(directory / name, missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write the report into {directory}: {error.strerror or error}") from error
+    return directory / PAGE
+
+
+def _files_of_report(directory: Path) -> set[str]:
+    """Return the tables of the report that the directory holds."""
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        return set()
+    page = directory / PAGE
+    text = files.read_text(page, errors="replace") if page.is_file() else ""
+    if f'content="{GENERATOR}' not in text[:2000]:
+        raise StoreError(f"{directory} exists and holds no report: name another directory (--output)")
+    found = _FILES.search(text)
+    names = html.unescape(found[1]).split() if found else []
+    return {name for name in names if _CSV.fullmatch(name)}
+
+
+def _write(path: Path, text: str) -> None:
+    content = text.encode("utf-8", "replace")
+    # (a link to a file that says the same is no file of the report)
+    if not path.is_symlink() and path.is_file() and files.read_bytes(path) == content:
+        return
+    files.write_bytes(path, content, durable=False)

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.analysis.loss import lost_runs, told_executed
 from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.model import Factor
 
+from ..missing_runs import lost_runs, told_executed
 from .bars import Mark, bars
-from .data import LearningData, ReportData
+from .data import LearningData, ReportData, Table
 from .indices import Method, marks, method_of, pair_marks, pairs, players, ranked, singles
 from .lines import MOST_PLACES, histogram, line_panel
 from .markup import Safe, count, slug, tag
 from .plane import MOST_CELLS, heat_map, morris_plane
 from .scatter import MOST_LEVELS, MOST_POINTS, Against, scatter
 from .svg import COLOURS, FloatArray, legend
-from .tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,15 +21,13 @@ from palaestrai_mosaik.errors import DocumentError, PowerFlowError, Problem
 from palaestrai_mosaik.types import Space
 
 from .channels import ACTUATOR_GROUPS, SENSOR_GROUPS, Channels, chosen_groups
+from .components import Inverters, OnDivergence, Storages
 from .environment import EpisodeStarts
-from .inverters import Inverters
+from .episode_starts import Start, require_room, start_rows, stride_of
 from .network import Grid, load_grid
 from .parameters import parameter_problems
-from .power_grid import OnDivergence
+from .power_flow_factory import PandapowerPowerFlow, make_power_flow, uncovered_features
 from .rewards import GridReward
-from .slowflow import PandapowerPowerFlow, make_power_flow, uncovered_features
-from .starts import Start, require_room, start_rows, stride_of
-from .storages import Storages
 
 _DAY = 96
 
@@ -57,7 +55,7 @@ class BatchGridEnvironment(BatchEnvironment):
         As those of :class:`~.environment.GridEnvironment`; there are at least two ``steps``.
     start, spread
         Where episodes begin: a date or a row, incarnation k ``k * spread`` days later; or a list
-        of them and of periods (see :func:`.starts.start_rows`), of which incarnation k takes
+        of them and of periods (see :func:`.episode_starts.start_rows`), of which incarnation k takes
         number k, beginning anew when the list is over.
     episode_starts
         ``fixed``: all episodes of an incarnation begin where its first did; ``sequential`` (with
@@ -154,8 +152,8 @@ class BatchGridEnvironment(BatchEnvironment):
             )
             raise DocumentError([Problem(message, "grid")])
         # not at the top: they need numba, without which the other environment works
-        from .batch_flow import BatchPowerFlow
-        from .fastflow import FastPowerFlow
+        from .batch_power_flow import BatchPowerFlow
+        from .fast_power_flow import FastPowerFlow
 
         assert isinstance(flow, FastPowerFlow)
         return BatchPowerFlow(flow)

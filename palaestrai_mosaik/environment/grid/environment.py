@@ -16,15 +16,13 @@ from palaestrai_mosaik.environment.environment import EnvironmentBaseline, Envir
 from palaestrai_mosaik.errors import DocumentError, Problem
 
 from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
-from .inverters import Inverters
+from .components import Inverters, OnDivergence, PowerGrid, Storages
+from .episode_starts import Start, require_room, start_rows, stride_of
 from .network import Grid, load_grid
 from .parameters import parameter_problems
-from .power_grid import OnDivergence, PowerGrid
-from .powerflow import PowerFlow, PowerFlowResult
+from .power_flow import PowerFlow, PowerFlowResult
+from .power_flow_factory import make_power_flow
 from .simulators import InverterSimulator, PowerGridSimulator, ProfileSimulator, Shell, StorageSimulator
-from .slowflow import make_power_flow
-from .starts import Start, require_room, start_rows, stride_of
-from .storages import Storages
 
 EpisodeStarts = Literal["fixed", "random", "sequential"]
 
@@ -62,7 +60,7 @@ class GridEnvironment(CoSimulation):
         Name of the grid, see :func:`~palaestrai_mosaik.environment.grid.network.load_grid`.
     start
         Where the episode starts: a date (``2016-06-01``, ISO) or a row of the profiles; or a
-        list of them, and of periods, to choose from (see :func:`.starts.start_rows`).
+        list of them, and of periods, to choose from (see :func:`.episode_starts.start_rows`).
     steps
         States of an episode (96 are a day); also the largest number of an agent's actions + 1.
     step

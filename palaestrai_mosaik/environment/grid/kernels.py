@@ -78,7 +78,7 @@ def fixed_point(
     tolerance: float,
     iterations: int,
 ) -> int:
-    """Solve for the voltages of the buses ``pq``, in place; see :mod:`.fixed_point`.
+    """Solve for the voltages of the buses ``pq``, in place; see :mod:`.fast_power_flow`.
 
     ``admittance`` is held by rows. ``factors``: L without its diagonal of ones and U
     without its diagonal, by columns, then the inverse of U's diagonal; rows and columns

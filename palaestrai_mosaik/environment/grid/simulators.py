@@ -40,12 +40,10 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError, did_you_mean
 
-from .inverters import Inverters
+from .components import Inverters, PowerGrid, Storages
 from .network import Grid, load_grid
-from .power_grid import PowerGrid
+from .power_flow_factory import make_power_flow
 from .profiles import QUANTITIES, Profiles
-from .slowflow import make_power_flow
-from .storages import Storages
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 FloatVector = npt.NDArray[np.float64]

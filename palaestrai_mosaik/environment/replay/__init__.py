@@ -1,10 +1,9 @@
 """Replay of recorded sessions: the pool that holds them, and environments that live through them again."""
 
-from .fields import Field, Signature
-from .files import PoolWriter
+from .environments import SessionBatchEnvironment, SessionPoolEnvironment, SessionReplay
 from .pool import SessionPool
-from .session_batch import SessionBatchEnvironment, SessionReplay
-from .session_pool import SessionPoolEnvironment
+from .pool_files import PoolWriter
+from .sessions import Field, Signature
 
 __all__ = [
     "Field",

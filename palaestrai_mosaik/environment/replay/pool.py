@@ -12,17 +12,16 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
 
-from .fields import REWARDS, Declared, Signature
-from .files import open_pool, write_pool
+from .pool_files import open_pool, write_pool
 from .sequences import Given, sessions_of
-from .sessions import Array, IntVector, Sessions, offsets_of
+from .sessions import REWARDS, Array, Declared, IntVector, Sessions, Signature, offsets_of
 
 
 class SessionPool:
     """Sessions of one agent: what it observed, did, and was rewarded with, tick by tick.
 
     ``observations``, ``actions``, ``rewards`` and ``agent_memories`` say what a session is made of:
-    see :meth:`.fields.Signature.declared`. Sequences have AgentNet's axes ``[session, tick, ...]``:
+    see :meth:`.sessions.Signature.declared`. Sequences have AgentNet's axes ``[session, tick, ...]``:
     arrays, or, for sessions of different length, lists of one array for each session.
 
     Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay"), whose pool this is.

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
 
-from .fields import NUMBERS, REWARDS, Field, Signature
-from .sessions import Array, Sessions, offsets_of
+from .sessions import NUMBERS, REWARDS, Array, Field, Sessions, Signature, offsets_of
 
 _SCALAR = np.dtype(np.float64)
 

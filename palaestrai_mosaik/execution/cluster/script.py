@@ -12,7 +12,7 @@ from pathlib import Path
 from palaestrai_mosaik.design.folder import SCRIPT
 from palaestrai_mosaik.errors import SchedulerError
 
-from ..files import write_file
+from ..job import write_file
 from ..processes import THREADS
 from .settings import SlurmSettings
 from .submission import Submission, Submissions

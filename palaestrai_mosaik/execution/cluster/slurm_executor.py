@@ -19,7 +19,7 @@ from .scheduler import TaskWord
 from .slurm import Slurm
 from .submission import Submission, Submissions, TaskRun
 from .submit import submit_folder
-from .words import words_of
+from .task_assignment import words_of
 
 logger = logging.getLogger(__name__)
 #: seconds between two looks at the records, and between two questions to Slurm

@@ -29,14 +29,13 @@ from typing import Any, Literal, Self
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.execution import EXECUTION, SLURM
 from palaestrai_mosaik.design.folder import JOBS, RUNS, STORES, SUBMISSIONS
-from palaestrai_mosaik.design.names import is_run_file
+from palaestrai_mosaik.design.run_names import is_run_file
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.experiment.located import show
 from palaestrai_mosaik.store.location import StoreLocation
 
 from ..executor import OwnClass
-from ..files import write_file
-from ..job import Job
+from ..job import Job, write_file
 from .settings import ParslSettings, SlurmSettings, keep
 
 ClusterExecutorName = Literal["slurm", "parsl"]

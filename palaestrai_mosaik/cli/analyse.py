@@ -1,0 +1,308 @@
+"""``arsenai analyse``, ``compare`` and ``report``: what the runs of a design say, as tables and files."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palaestrai_mosaik import files
+from palaestrai_mosaik.design.folder import ANALYSIS, REPORT
+from palaestrai_mosaik.errors import PalaestraiMosaikError
+
+from .common import FAILED, FINISHED, say, store_option
+from .tables import NOTHING, count, number, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from palaestrai_mosaik.analysis.comparison import Comparison
+    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.analysis.sensitivity import SensitivityResult
+
+# Of many pairs, the strongest are printed; the file holds all.
+_MOST_PAIRS = 10
+_DIGITS = "%.10g"
+
+
+def analyse(
+    folder: str | None,
+    *,
+    store: str | None,
+    methods: Sequence[str],
+    outcomes: Sequence[str],
+    output: str | None,
+) -> int:
+    """Print the outcomes of the design in ``folder`` and what they depend on; write both as CSV.
+
+    Returns 1 where a method that was asked for (by ``methods`` or the design) could not be used on
+    an outcome, or no method could.
+    """
+    from palaestrai_mosaik.analysis.results import Results
+    from palaestrai_mosaik.analysis.sensitivity import choose_outcomes, sensitivity, tidy
+
+    from .common import find_folder
+
+    results = Results(find_folder(folder), store)
+    names = choose_outcomes(results, outcomes)
+    found = sensitivity(results, methods, names)
+    directory = Path(output) if output is not None else results.folder.path / ANALYSIS
+    say(runs_line(results, names))
+    say(_outcome_table(results, names), end="\n\n")
+    for one in found:
+        say("\n".join(_sensitivity_lines(one)), end="\n\n")
+    if not found:
+        say(
+            f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
+        )
+    say(_write_table(results.table(), directory / "outcomes.csv", None))
+    if found:
+        say(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
+    # what is on standard output comes first where both streams are one
+    sys.stdout.flush()
+    if results.not_collected:
+        say(f"warning: {results.not_collected}", error=True)
+    refused = [one for one in found if one.refused]
+    for one in refused:
+        say(f"warning: {one.outcome} by {one.method}: {one.refused}", error=True)
+    say(next_step(results.folder.path, store))
+    asked = methods or results.spec.analysis.methods
+    return FAILED if refused and (asked or len(refused) == len(found)) else FINISHED
+
+
+def next_step(folder: Path, store: str | None) -> str:
+    """Return the line that says what to do after an analysis."""
+    return f"next: {shlex.join(['arsenai', 'report', str(folder)])}{store_option(store)}"
+
+
+def runs_line(results: Results, names: Sequence[str]) -> str:
+    """Return how many runs the design has, how many of them were executed, and what became of them."""
+    from palaestrai_mosaik.analysis.missing_runs import lost_runs, told_executed
+
+    lost = lost_runs(results.outcomes(), names)
+    told = [told_executed(lost["runs"] - lost["missing"], lost["executed"])]
+    told += [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
+    said = ", ".join(filter(None, told))
+    return count(lost["runs"], "run") + (f" ({said})" if said else "")
+
+
+def _outcome_table(results: Results, names: Sequence[str]) -> str:
+    from palaestrai_mosaik.analysis.missing_runs import lost_runs
+
+    frame = results.outcomes()
+    lost = lost_runs(frame, names)
+    rows = []
+    for name in names:
+        values = frame[name].to_numpy(dtype=float)
+        values = values[np.isfinite(values)]
+        moments: Sequence[float | None] = [None] * 5
+        if len(values):
+            # of a sample, as the report has it
+            spread = values.std(ddof=1) if len(values) > 1 else None
+            moments = [values.mean(), spread, values.min(), float(np.median(values)), values.max()]
+        rows.append((name, *moments, lost[name] or None))
+    headers = ("outcome", "mean", "std", "min", "median", "max", "not finite")
+    return table(headers, rows, indent="  ")
+
+
+def _sensitivity_lines(one: SensitivityResult) -> Iterator[str]:
+    from palaestrai_mosaik.analysis.missing_runs import told_executed
+
+    told = [f"{count(one.used, 'run')} used", told_executed(one.used, one.executed)]
+    told.append(f"{one.lost:,} lost" if one.lost else "")
+    yield f"{one.outcome} by {one.method} ({', '.join(filter(None, told))})"
+    if one.refused:
+        yield f"  not computed: {one.refused}"
+        return
+    singles = one.frame[one.frame["factor2"] == ""]
+    yield _wide(singles, ["factor"])
+    pairs = one.frame[one.frame["factor2"] != ""]
+    if len(pairs):
+        first = pairs["index"].iloc[0]
+        order = pairs[pairs["index"] == first].sort_values("value", ascending=False, kind="stable")
+        strongest = order.head(_MOST_PAIRS)[["factor", "factor2"]]
+        yield _wide(strongest.merge(pairs, on=["factor", "factor2"], sort=False), ["factor", "factor2"])
+        if len(order) > len(strongest):
+            yield f"  and {count(len(order) - len(strongest), 'weaker pair')}"
+    yield from (f"  {note}" for note in one.notes)
+
+
+def _wide(frame: pd.DataFrame, keys: list[str]) -> str:
+    """Return the indices of each factor or pair side by side, with their intervals."""
+    indices = list(dict.fromkeys(frame["index"]))
+    cells: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
+    for row in frame.to_dict("records"):
+        where = tuple(row[key] for key in keys)
+        cells.setdefault(where, {})[str(row["index"])] = [row["value"], _between(row)]
+    headers = [*(" x " if key == "factor2" else key for key in keys)]
+    headers += [title for index in indices for title in (index, "")]
+    rows = [
+        [*where, *(cell for index in indices for cell in values.get(index, [None, None]))]
+        for where, values in cells.items()
+    ]
+    return table(headers, rows, indent="  ")
+
+
+def _between(row: dict[Any, Any]) -> str | None:
+    low, high = number(row["low"]), number(row["high"])
+    return None if NOTHING in (low, high) else f"[{low}, {high}]"
+
+
+def _write_table(frame: pd.DataFrame, file: Path, digits: str | None) -> Path:
+    try:
+        files.make_folder(file.parent, parents=True)
+        with files.writing_text(file) as stream:
+            frame.to_csv(stream, index=False, lineterminator="\n", float_format=digits)
+    except OSError as error:
+        raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
+    return file
+
+
+# what is said in place of an interval where all that it would come from is equal
+_EQUAL = "all equal"
+# the frames of a comparison, each a file
+_FRAMES = ("levels", "pairs", "cells", "profiles")
+
+
+def compare(
+    folder: str | None,
+    *,
+    store: str | None,
+    by: Sequence[str],
+    baseline: str | None,
+    outcomes: Sequence[str],
+    output: str | None,
+) -> int:
+    """Compare levels of factors of the design in ``folder`` (default: the only one here); print tables, write them as CSV."""
+    from palaestrai_mosaik.analysis.comparison import compare_design
+    from palaestrai_mosaik.analysis.results import Results
+
+    from .common import find_folder
+
+    results = Results(find_folder(folder), store)
+    found = compare_design(results, by, baseline, outcomes)
+    directory = Path(output) if output is not None else results.folder.path / ANALYSIS
+    say(runs_line(results, [outcome.name for outcome in results.outcome_specs]), end="\n\n")
+    for one in found:
+        say("\n".join(_comparison_lines(one)), end="\n\n")
+    for file in _write_comparisons(found, directory):
+        say(file)
+    # what is on standard output comes first where both streams are one
+    sys.stdout.flush()
+    if results.not_collected:
+        say(f"warning: {results.not_collected}", error=True)
+    for one in found:
+        for warning in one.warnings:
+            say(f"warning: {one.title}: {warning}", error=True)
+    say(next_step(results.folder.path, store))
+    return FINISHED
+
+
+def _comparison_lines(one: Comparison) -> Iterator[str]:
+    better = f" ({one.options.better} is better)" if one.options.better is not None else ""
+    share = f"{one.options.confidence:.4g}"
+    yield f"{one.title}{better}, intervals with confidence {share}"
+    if one.constant is not None:
+        runs = int(one.levels["n"].sum())
+        yield f"  all {runs:,} runs gave {number(one.constant)}: there is nothing to compare"
+        return
+    aggregates = ("mean", "", "IQM", "", "median", "")
+    unequal = () if one.equal_settings else ("settings",)
+    yield table(
+        ("level", "runs", "lost", *unequal, *aggregates, "std"),
+        [_level(row, unequal) for row in one.levels.to_dict("records")],
+        indent="  ",
+    )
+    yield ""
+    effect = next(iter(one.pairs["rank_effect_name"].dropna()), "effect")
+    estimates = ("difference", "", "improvement", "", effect)
+    yield table(
+        ("pair", "n", "lost", *estimates, "p", "p (Holm)", "better"),
+        [_pair(row) for row in one.pairs.to_dict("records")],
+        indent="  ",
+    )
+    yield from (f"  {note}" for note in one.notes)
+
+
+def _level(row: dict[Any, Any], columns: Sequence[str]) -> tuple[Any, ...]:
+    aggregates = (
+        part for name in ("mean", "iqm", "median") for part in (row[name], _between_columns(row, name))
+    )
+    more = (row[name] for name in columns)
+    return (row["level"], row["n"], row["lost"] or None, *more, *aggregates, row["std"])
+
+
+def _pair(row: dict[Any, Any]) -> tuple[Any, ...]:
+    n = row["n"] if row["n"] == row["n_b"] else f"{row['n']} and {row['n_b']}"
+    return (
+        *(f"{row['a']} - {row['b']}", n, row["lost"] or None),
+        *(row["difference"], _between_columns(row, "difference")),
+        *(row["improvement"], _between_columns(row, "improvement")),
+        *(row["rank_effect"], row["p"], row["p_holm"], row["favours"] or None),
+    )
+
+
+def _between_columns(row: dict[Any, Any], name: str) -> str | None:
+    low, high = number(row[f"{name}_low"]), number(row[f"{name}_high"])
+    if NOTHING not in (low, high):
+        return f"[{low}, {high}]"
+    return _EQUAL if row["n"] > 1 and row["distinct"] == 1 and name != "improvement" else None
+
+
+def _write_comparisons(found: Sequence[Comparison], directory: Path) -> Iterator[Path]:
+    """Write each kind of frame of all comparisons into one file; yield its name."""
+    import pandas as pd
+
+    for name in _FRAMES:
+        frames = [_labelled(one, getattr(one, name)) for one in found]
+        file = directory / f"comparison-{name}.csv"
+        try:
+            files.make_folder(directory, parents=True)
+            with files.writing_text(file) as stream:
+                pd.concat([frame for frame in frames if len(frame)] or frames).to_csv(
+                    stream, index=False, lineterminator="\n"
+                )
+        except OSError as error:
+            raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
+        yield file
+
+
+def _labelled(one: Comparison, frame: pd.DataFrame) -> pd.DataFrame:
+    shown = frame.copy()
+    shown.insert(0, "outcome", one.outcome)
+    shown.insert(1, "by", " and ".join(one.by))
+    return shown
+
+
+def report(folder: str | None, *, store: str | None, output: str | None) -> int:
+    """Write the report of the design in ``folder``; print where it is, and its first sentences."""
+    from palaestrai_mosaik.analysis.report import collect, headline, write_report
+    from palaestrai_mosaik.analysis.report.markup import plain
+    from palaestrai_mosaik.analysis.report.sections import lost
+    from palaestrai_mosaik.analysis.report.verdict import count_tests
+    from palaestrai_mosaik.analysis.results import Results
+
+    from .common import find_folder
+
+    results = Results(find_folder(folder), store)
+    data = collect(results)
+    page = write_report(data, output if output is not None else results.folder.path / REPORT)
+    for outcome, sentences in headline(data):
+        say(outcome)
+        for sentence in sentences:
+            say(f"  {plain(sentence)}")
+    tests = count_tests(data)
+    if tests:
+        say(plain((tests,)))
+    tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
+    say(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
+    # what is on standard output comes first where both streams are one
+    sys.stdout.flush()
+    gone = lost(data)
+    for warning in ([gone] if gone else []) + list(data.warnings):
+        say(f"warning: {warning}", error=True)
+    return FINISHED

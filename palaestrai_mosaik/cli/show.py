@@ -1,0 +1,322 @@
+"""``palaestrai-mosaik list``, ``show`` and ``export``: results as tables and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palaestrai_mosaik.store import BodyChoice, Store
+from palaestrai_mosaik.store.body_selection import Bodies
+from palaestrai_mosaik.store.run_queries import short_ids
+
+from .common import FINISHED, say
+from .tables import count, duration, rows_of, shorten, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from palaestrai_mosaik.store.location import StoreLocation
+
+# Of a phase with more episodes, the first and the last ones are shown.
+_EPISODES = 12
+# Of each kind of column, so many are shown of an agent's steps.
+_COLUMNS = 12
+_REWARDS = 3
+# What says whose row it is, where an agent has several bodies.
+_PLACES = ("environment", "body", "environment_episode")
+_ID_WIDTH = 16
+
+
+def list_runs(location: StoreLocation) -> int:
+    """Print one line per run in the store, the newest last."""
+    with location.look() as store:
+        runs = store.runs()
+        if runs.empty:
+            say(f"no runs in {store.directory}")
+            return FINISHED
+    ids = short_ids(list(runs["run"]))
+    headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")
+    rows = [
+        (
+            ids[run.run],
+            shorten(run.document, 40),
+            run.status,
+            run.started.to_pydatetime(),
+            duration(run.duration),
+            run.phases,
+            run.episodes,
+            run.steps,
+            shorten(run.error, 60) if isinstance(run.error, str) else None,
+        )
+        for run in rows_of(runs)
+    ]
+    say(table(headers, rows))
+    return FINISHED
+
+
+def show(
+    location: StoreLocation, run: str, phase: int | str | None, choice: BodyChoice, steps: int | None
+) -> int:
+    """Print how a run went; ``steps`` is how many first and last steps are shown too.
+
+    Where some bodies are chosen, their episodes are shown one by one.
+    """
+    with location.look() as store:
+        uid = store.find_run(run)
+        bodies = store.bodies(uid, phase, choice.agent, **choice.around)  # says first what is unknown
+        episodes = store.episodes(uid, phase, choice.agent)
+        evaluations = store.episodes(uid, phase, choice.agent, evaluation=True)
+        for part in _header(store, uid):
+            say(part)
+        phases, every = store.phases(uid), store.evaluate_every(uid)
+        if phase is not None:
+            phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
+        _print_section("phases", _phase_table(phases, episodes))
+        for row in rows_of(phases):
+            place = f"phase {row.phase} {row.name!r}"
+            _print_section(f"bodies in {place}", _body_lines(bodies[bodies["phase"] == row.phase]))
+            if choice:
+                _print_body_episodes(store, uid, row, choice)
+                continue
+            own = episodes[episodes["phase"] == row.phase]
+            if len(own):
+                _print_section(f"episodes of {place}", _episode_table(own))
+            own = evaluations[evaluations["phase"] == row.phase]
+            if len(own):
+                _print_section(
+                    f"evaluations of {place}",
+                    _episode_table(own, every.get(row.phase)),
+                )
+        if steps is not None:
+            for row in rows_of(phases):
+                _print_steps(store, uid, row, bodies, choice, steps)
+        _print_section("recorded", _stream_table(store, uid, phase))
+        _print_errors(store, uid)
+    return FINISHED
+
+
+def export(
+    location: StoreLocation,
+    run: str,
+    directory: str,
+    format: str,
+    *,
+    environment: str | None = None,
+    body: Bodies | None = None,
+) -> int:
+    """Write a run, or the steps of some bodies only, as files into ``directory``, and say how many."""
+    with location.look() as store:
+        paths = store.export(run, directory, format, environment=environment, body=body)
+        size = sum(path.stat().st_size for path in paths)
+        say(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")
+    return FINISHED
+
+
+def _header(store: Store, uid: str) -> Iterator[str]:
+    runs = store.runs()
+    run = runs[runs["run"] == uid].iloc[0]
+    ended = (
+        "" if run["ended"] is None or run["ended"] != run["ended"] else f", took {duration(run['duration'])}"
+    )
+    packages = ", ".join(f"{name} {version}" for name, version in (run["packages"] or {}).items())
+    rows = [
+        ("run", uid),
+        ("document", f"{run['document']} (hash {run['hash'][:_ID_WIDTH]})"),
+        ("status", run["status"]),
+        ("started", f"{run['started'].to_pydatetime().astimezone():%Y-%m-%d %H:%M:%S %Z}{ended}"),
+        ("seed", str(run["seed"])),
+        ("where", f"{run['host']}, process {run['pid']}"),
+        ("versions", packages),
+        ("folder", str(store.instance_directory(uid))),
+    ]
+    if run["experiment"]:
+        rows.insert(2, ("experiment", run["experiment"]))
+    width = max(len(title) for title, _ in rows)
+    for title, value in rows:
+        yield f"{title.ljust(width)}  {value}"
+
+
+def _print_section(title: str, text: str) -> None:
+    if text:
+        say(f"\n{title}")
+        say(text)
+
+
+def _phase_table(phases: pd.DataFrame, episodes: pd.DataFrame) -> str:
+    once = episodes.drop_duplicates(["phase", "worker", "episode"])
+    done = once.groupby("phase")["steps"].sum()
+    rows = [
+        (
+            str(row.phase),
+            row.name,
+            row.mode,
+            row.controller,
+            row.workers,
+            _of(row.episodes_done, row.episodes, row.workers),
+            int(done.get(row.phase, 0)),
+            row.reason,
+        )
+        for row in rows_of(phases)
+    ]
+    headers = ("", "phase", "mode", "controller", "workers", "episodes", "steps", "ended by")
+    return table(headers, rows, indent="  ")
+
+
+def _of(done: int, planned: Any, workers: int) -> str:
+    # pandas' NA is not equal to anything, and cannot be asked whether it is true
+    total = None if planned is None or str(planned) == "<NA>" else int(planned) * workers
+    return f"{done:,}" if total is None else f"{done:,} of {total:,}"
+
+
+def _episode_table(episodes: pd.DataFrame, every: int | None = None) -> str:
+    """Episodes as rows; evaluations also say after how many training episodes (``every``) they ran."""
+    chosen = episodes.drop_duplicates(["worker", "episode"])[["worker", "episode"]]
+    left_out = len(chosen) - _EPISODES
+    if left_out <= 0:
+        return _episode_rows(episodes, every)
+    import pandas as pd
+
+    head = episodes.merge(chosen.head(_EPISODES // 2))
+    tail = episodes.merge(chosen.tail(_EPISODES // 2))
+    lines = _episode_rows(pd.concat([head, tail]), every).split("\n")
+    lines.insert(1 + len(head), f"  ... {count(left_out, 'more episode')}")
+    return "\n".join(lines)
+
+
+def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
+    several = episodes["worker"].max() > 0
+    rewards = [n for n in map(str, episodes) if n.startswith("reward.") and n.endswith("_mean")]
+    rewards = [name for name in rewards if episodes[name].notna().any()][:_REWARDS]
+    titles = ["worker", "episode", "after episodes", "steps", "ended by", "agent"]
+    titles += ["objective mean", "sum", "min", "max"]
+    titles += [f"{name.removesuffix('_mean').removeprefix('reward.')} mean" for name in rewards]
+    rows: list[list[Any]] = []
+    last = None
+    row: Any
+    for _, row in episodes.iterrows():
+        key = (row["worker"], row["episode"])
+        after = None if every is None else every * (row["episode"] + 1)
+        start: list[Any] = [row["worker"] if several else None, row["episode"], after]
+        start += [row["steps"], row["ended_by"]]
+        if key == last:
+            start = [None if value is None else "" for value in start]
+        last = key
+        values = [row.get(f"objective_{moment}") for moment in ("mean", "sum", "min", "max")]
+        rows.append([*start, row["agent"], *values, *(row[name] for name in rewards)])
+    return table(titles, rows, indent="  ")
+
+
+def _body_lines(bodies: pd.DataFrame) -> str:
+    """One line for each agent that has several bodies, or bodies with labels."""
+    lines = []
+    for agent, own in bodies.groupby("agent", sort=False):
+        if own["count"].sum() == 1 and own["name"].isna().all():
+            continue
+        groups = []
+        for group in rows_of(own):
+            place = "several environments" if group.environment is None else group.environment
+            numbers = f"{group.first} to {group.first + group.count - 1}"
+            label = "" if group.name is None else f"{group.name} "
+            what = f"body {group.first}" if group.count == 1 else f"{group.count:,} bodies"
+            groups.append(f"{label}{what} in {place}" + (f" ({numbers})" if group.count > 1 else ""))
+        lines.append(f"  {agent}: {'; '.join(groups)}")
+    return "\n".join(lines)
+
+
+def _print_body_episodes(store: Store, uid: str, phase: Any, choice: BodyChoice) -> None:
+    rows = store.body_episodes(uid, phase.phase, choice.agent, evaluation=None, **choice.around)
+    half = _EPISODES // 2
+    parts = [rows] if len(rows) <= _EPISODES else [rows.head(half), rows.tail(half)]
+    rewards = [name for name in map(str, rows) if name.startswith("reward.") and rows[name].notna().any()]
+    rewards = rewards[:_REWARDS]
+    titles = ["agent", "body", "worker", "episode", "own episode", "evaluation", "steps", "ended"]
+    titles += [
+        "objective mean",
+        "sum",
+        *(f"{n.removesuffix('_sum').removeprefix('reward.')} sum" for n in rewards),
+    ]
+    cells: list[list[Any]] = []
+    for part in parts:
+        if cells:
+            cells.append(["..."] + [""] * (len(titles) - 1))
+        row: Any
+        for _, row in part.iterrows():
+            ended = "terminated" if row["terminated"] else "truncated" if row["complete"] else None
+            cells.append(
+                [
+                    *(row["agent"], row["body"], row["worker"], row["episode"], row["environment_episode"]),
+                    *("yes" if row["evaluation"] else None, row["steps"], ended),
+                    *(row["objective_mean"], row["objective_sum"], *(row[name] for name in rewards)),
+                ]
+            )
+    title = f"episodes of bodies in phase {phase.phase} {phase.name!r} ({count(len(rows), 'episode')})"
+    _print_section(title, table(titles, cells, indent="  ") if cells else "  none yet")
+
+
+def _print_steps(
+    store: Store, uid: str, phase: Any, bodies: pd.DataFrame, choice: BodyChoice, number: int
+) -> None:
+    for name in dict.fromkeys(bodies.loc[bodies["phase"] == phase.phase, "agent"]):
+        frame = store.steps(uid, phase.phase, name, **choice.around)
+        title = f"steps of agent {name!r} in phase {phase.phase} {phase.name!r} ({count(len(frame), 'row')})"
+        _print_section(title, _steps_table(frame, number) if len(frame) else "  none yet")
+
+
+def _steps_table(frame: pd.DataFrame, number: int) -> str:
+    """Steps as columns, values as rows: names are long, and there are many of them."""
+    places = [name for name in _PLACES if name in frame]
+    keys = [*places, "episode", "step", "time"]
+    names = keys = ["worker", *keys] if frame["worker"].max() > 0 else keys
+    for kind in ("reading.", "setpoint.", "reward."):
+        names = names + [name for name in map(str, frame) if name.startswith(kind)][:_COLUMNS]
+    names = [*names, "objective"]
+    left_out = len(frame.columns) - len(names) - ("worker" not in names) - 2  # terminated, truncated
+    gap = len(frame) > 2 * number
+    rows = []
+    for name in names:
+        column = frame[name]
+        values = [*column.head(number), "...", *column.tail(number)] if gap else list(column)
+        rows.append([name, *values])
+    text = table(["" for _ in rows[0]], rows, indent="  ").partition("\n")[2]
+    return text + (f"\n  and {count(left_out, 'more value')} (see export)" if left_out > 0 else "")
+
+
+def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
+    streams = store.streams(uid, phase)
+    streams = streams[(streams["kind"] != "wall") & (streams["rows"].fillna(1) > 0)]
+    # of an agent with unlike bodies, each group of alike ones has a stream of its own
+    several = set(streams.loc[streams["group"].fillna(0) > 0, "name"])
+    rows = [
+        (
+            str(row.phase),
+            f"{row.kind} (evaluation)" if row.evaluation else row.kind,
+            f"{row.name}, group {row.group}" if row.kind == "agent" and row.name in several else row.name,
+            *(row.rows, row.parts, row.digest and row.digest[:_ID_WIDTH]),
+        )
+        for row in rows_of(streams)
+    ]
+    headers = ("phase", "what", "name", "rows", "files", "digest (same seed, same digest)")
+    return table(headers, rows, indent="  ") if rows else ""
+
+
+def _print_errors(store: Store, uid: str) -> None:
+    for text in store.warnings(uid)["text"]:
+        say(f"\nwarning: {text}")
+    for error in rows_of(store.errors(uid)):
+        where = "" if str(error.phase) == "<NA>" else f" in phase {error.phase}"
+        say(f"\nerror{where}")
+        say(_indented(error.traceback.rstrip("\n").split("\n")))
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in lines)
+
+
+def _bytes(size: int) -> str:
+    value = float(size)
+    for unit in ("bytes", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

@@ -1,0 +1,125 @@
+"""``palaestrai-mosaik verify`` and ``import``: is a store whole, and results of palaestrAI brought into it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from palaestrai_mosaik.errors import PalaestraiMosaikError, listed
+from palaestrai_mosaik.palaestrai.results import Imported, import_results
+from palaestrai_mosaik.run.brains import keep_brain
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.lookup import INSTANCES
+from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
+from palaestrai_mosaik.store.verify import verify as verify_run
+
+from .common import FAILED, FINISHED, say
+from .progress import CountProgress
+from .tables import count
+
+# Of runs without files, so many are named.
+_LISTED = 5
+
+
+def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False) -> int:
+    """Tell what is damaged of ``runs``, or of all in the ``store``; return the exit code.
+
+    ``mark``: finished runs that are damaged are recorded as failed. A run without a folder is not: its files
+    may be elsewhere, as those of the other folders are that share a database. Some run must have one.
+    """
+    if everything == bool(runs):
+        raise PalaestraiMosaikError("say which runs are to be verified: name them, or --all")
+    damaged = marked = rows = unread = 0
+    absent: list[str] = []
+    with store.open() if mark else store.look() as opened:
+        runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
+        _check_files(opened, runs, of_database=store.folder is None)
+        for run in runs:
+            found = verify_run(opened, run)
+            rows += found.rows
+            for line in (*found.damage, *(() if found.absent else found.unread)):
+                say(f"{found.run} ({found.document}): {line}", error=True)
+            if found.damage:
+                damaged += 1
+                marked += mark and mark_failed(opened, found)
+            elif found.absent:
+                absent.append(found.run)
+            else:
+                unread += bool(found.unread)
+        folder = opened.directory / INSTANCES
+    read = len(runs) - len(absent) - unread
+    say(f"{count(read, 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
+    if unread:
+        say(f"{count(unread, 'run')} could not be read: nothing is known of them", error=True)
+    of_others = everything and store.folder is None
+    if absent:
+        _tell_absent(folder, absent, of_others=of_others)
+    if marked:
+        say(f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs")
+        say("(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)")
+    elif damaged and not mark:
+        say("to have them executed again: the same with --mark-failed, then arsenai resume FOLDER")
+    return FAILED if damaged or unread or (absent and not of_others) else FINISHED
+
+
+def _tell_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:
+    """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
+    say(f"not read: {count(len(runs), 'run')} of which {folder} has no files", error=not of_others)
+    if of_others:
+        say("(those of another folder that shares the database: the same with --files OTHER/results)")
+        return
+    say(f"  {listed(runs, _LISTED)}", error=True)
+    say(
+        "where they are lost: make such a folder, empty, and verify it with --mark-failed; then its run is damaged",
+        error=True,
+    )
+
+
+def _check_files(store: Store, runs: Sequence[str], *, of_database: bool) -> None:
+    """Refuse to look for files in a place that has none of these runs."""
+    if runs and not any(os.path.isdir(store.instance_directory(run)) for run in runs):
+        hint = (
+            "say where they are: --files FOLDER/results"
+            if of_database
+            else "was it moved, or is it not mounted?"
+        )
+        raise PalaestraiMosaikError(f"{store.directory / INSTANCES} has no files of these runs; {hint}")
+
+
+def import_palaestrai(source: str, location: StoreLocation, experiment_run: str | None) -> int:
+    """Import the database at ``source``; return the exit code (1: an instance could not be imported)."""
+    outcomes: Counter[str] = Counter()
+    with (
+        location.open(create=True) as store,
+        CountProgress(sys.stderr, "import", "imported", unit="row") as progress,
+    ):
+        for one in import_results(
+            source, store, keep_brain, experiment_run=experiment_run, progress=progress
+        ):
+            outcomes[one.outcome] += 1
+            _tell(one)
+        say(_summary(outcomes, str(store.directory)))
+    return FAILED if outcomes["failed"] else FINISHED
+
+
+def _tell(one: Imported) -> None:
+    if one.problem is not None:
+        say(f"{one.run}  {one.document}: not imported: {one.problem}", error=True)
+        return
+    if one.outcome == "known":
+        return
+    say(f"{one.run}  {one.document}: {one.status}, {count(one.rows, 'row')}")
+    for note in one.notes:
+        say(f"  {note}", error=True)
+
+
+def _summary(outcomes: Counter[str], directory: str) -> str:
+    parts = [f"{count(outcomes['imported'], 'run')} imported into {directory}"]
+    parts += [f"{outcomes['renewed']} brought up to date"] if outcomes["renewed"] else []
+    parts += [f"{outcomes['known']} were there already"] if outcomes["known"] else []
+    parts += [f"{outcomes['failed']} could not be imported"] if outcomes["failed"] else []
+    return ", ".join(parts)

@@ -1,0 +1,529 @@
+"""Designs in arsenAI's form: ``definitions``, and a ``schedule`` with alternatives for every phase and topic.
+
+A topic is a list of alternatives; with more than one it is a factor. An alternative of
+``environments`` and ``agents`` is a list of names (``[[a, b], [c]]``), or one name
+(``[a, b]`` has two alternatives of one each); of ``simulation`` and ``phase_config`` one
+name; of ``sensors`` and ``actuators``, given for each agent, one set or a list of sets that
+are joined. ``$req(phase=0, index=1)`` is entry 1 of what phase 0 has for the same topic,
+``$req(phase=0)`` all of it. What a phase does not give is that of the phase before: topic by
+topic, sensors and actuators agent by agent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.experiment import vocabulary as run
+from palaestrai_mosaik.experiment.bodies import has_bodies
+from palaestrai_mosaik.experiment.cascade import phases_of
+from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.readers import class_name, class_spec, identifier, items_of, optional_class
+
+from .model import Topic
+from .vocabulary import AGENT, AGENT_WITH_BODIES, DEFINITIONS, PHASE, TOPICS
+
+#: environment uid -> local ids
+IdSet = dict[str, list[str]]
+
+
+@dataclass
+class Definitions:
+    """All definitions, ready to be put into a run document.
+
+    ``environments``, ``agents``, ``simulation``, ``phase_config``: name -> entry of a run
+    document; ``loads``: agent -> phase -> its ``load``; ``sensors``, ``actuators``: name ->
+    environment uid -> local ids.
+    """
+
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    agents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    loads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sensors: dict[str, IdSet] = field(default_factory=dict)
+    actuators: dict[str, IdSet] = field(default_factory=dict)
+    simulation: dict[str, dict[str, Any]] = field(default_factory=dict)
+    phase_config: dict[str, dict[str, Any]] = field(default_factory=dict)
+    run_config: dict[str, Any] = field(default_factory=dict)
+    #: all names of a topic, of unsound definitions, too
+    names: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict.fromkeys(TOPICS, ()))
+
+    def ids(self, topic: str, names: Sequence[str], uids: Sequence[str]) -> list[str]:
+        """Return the full ids of the sets ``names`` in the environments ``uids``, each once."""
+        sets = [getattr(self, topic)[name] for name in names]
+        return list(dict.fromkeys(f"{uid}.{one}" for uid in uids for ids in sets for one in ids.get(uid, ())))
+
+
+def read_definitions(found: Findings, at: Located, phases: Sequence[str]) -> Definitions:
+    """Return the definitions at ``at``; ``phases`` are the names of the schedule's phases."""
+    result = Definitions()
+    parts = found.section(at, DEFINITIONS)
+    if parts is None:
+        return result
+    found.missing(at.place, parts, DEFINITIONS)
+    result.names = {topic: _names(parts[topic]) if topic in parts else () for topic in TOPICS}
+    uids = _uids(parts.get("environments"))
+
+    def agent(found: Findings, one: Located) -> dict[str, Any] | None:
+        return _agent(found, one, phases, result.loads)
+
+    def ids(found: Findings, one: Located) -> IdSet | None:
+        return _id_set(found, one, uids)
+
+    readers: dict[str, Callable[[Findings, Located], Any]] = {
+        "environments": _environment,
+        "agents": agent,
+        "sensors": ids,
+        "actuators": ids,
+        "simulation": _simulation,
+        "phase_config": _phase_config,
+    }
+    for topic, reader in readers.items():
+        if topic in parts:
+            setattr(result, topic, _named(found, parts[topic], topic, reader))
+    if "run_config" in parts and found.section(parts["run_config"], run.RUN_CONFIG) is not None:
+        result.run_config = parts["run_config"].value
+    return result
+
+
+def _names(at: Located) -> tuple[str, ...]:
+    return tuple(str(key) for key in at.value) if isinstance(at.value, dict) else ()
+
+
+def _uids(at: Located | None) -> tuple[str, ...]:
+    """Return the uids of all environments, also of those whose definition is not sound."""
+    entries = at.value.values() if at is not None and isinstance(at.value, dict) else ()
+    inner = [entry.get("environment", entry) for entry in entries if isinstance(entry, dict)]
+    return tuple(dict.fromkeys(str(one["uid"]) for one in inner if isinstance(one, dict) and "uid" in one))
+
+
+def _named(
+    found: Findings, at: Located, topic: str, reader: Callable[[Findings, Located], Any]
+) -> dict[str, Any]:
+    """Return what ``reader`` makes of every definition of a topic."""
+    if not isinstance(at.value, dict):
+        found.error(at.place, f"definitions.{topic} must be a mapping from names, found {show(at.value)}")
+        return {}
+    read: dict[str, Any] = {}
+    for key in at.value:
+        if not isinstance(key, str) or not key:
+            found.error(
+                (*at.place, key), f"a name in definitions.{topic} must be a string, found {show(key)}"
+            )
+            continue
+        entry = reader(found, at.child(key))
+        if entry is not None:
+            read[key] = entry
+    return read
+
+
+def _environment(found: Findings, at: Located) -> dict[str, Any] | None:
+    entry = at.value
+    if isinstance(entry, dict) and "environment" not in entry and entry.keys() & {"name", "uid", "params"}:
+        found.error(
+            at.place,
+            "an environment's definition is written 'environment:' with uid, name, params below it, and "
+            "reward and state_transformer beside it; here 'environment:' is missing",
+        )
+        return None
+    parts = found.section(at, run.ENVIRONMENT_ENTRY)
+    if parts is None or found.missing(at.place, parts, run.ENVIRONMENT_ENTRY):
+        return None
+    inner = found.section(parts["environment"], run.ENVIRONMENT)
+    if inner is None or found.missing(parts["environment"].place, inner, run.ENVIRONMENT):
+        return None
+    uid = identifier(found, inner["uid"], "an environment's uid")
+    name = class_name(found, inner["name"])
+    result = {"environment": parts["environment"].value}
+    for key in ("reward", "state_transformer"):
+        if key in parts and not _nameless(parts[key].value):
+            optional_class(found, parts[key], key)
+            result[key] = parts[key].value
+    return result if uid is not None and name is not None else None
+
+
+def _nameless(value: Any) -> bool:
+    """Whether a class is left out: arsenAI's documents say so with an empty name."""
+    return value is None or value == {} or (isinstance(value, dict) and value.get("name", "") in ("", None))
+
+
+def _agent(
+    found: Findings, at: Located, phases: Sequence[str], loads: dict[str, dict[str, Any]]
+) -> dict[str, Any] | None:
+    parts = found.section(at, AGENT)
+    several = parts is not None and has_bodies(parts)
+    if parts is None or found.missing(at.place, parts, AGENT_WITH_BODIES if several else AGENT):
+        return None
+    name = identifier(found, parts["name"], "an agent's name")
+    sound = (several or class_spec(found, parts["muscle"], "muscle") is not None) and name is not None
+    for key in ("brain", "objective", *(("muscle",) if several else ())):
+        optional_class(found, parts.get(key), key)
+    if "load" in parts:
+        loads[at.place[-1]] = _loads(found, parts["load"], phases)
+    entry = {key: part.value for key, part in parts.items() if key != "load"}
+    return entry if sound else None
+
+
+def _loads(found: Findings, at: Located, phases: Sequence[str]) -> dict[str, Any]:
+    """Return the ``load`` of an agent by phase: it is given for all phases, or by their names.
+
+    By name, an empty one means that nothing is loaded. For all, an empty one holds from the
+    second phase on, as the first has none before it.
+    """
+    if at.value is None:
+        return {}
+    if not isinstance(at.value, dict):
+        found.error(at.place, f"load must be a mapping, found {show(at.value)}")
+        return {}
+    by_phase = bool(at.value) and not any(key in run.LOAD.words for key in at.value)
+    if not by_phase:
+        found.section(at, run.LOAD)
+        return dict.fromkeys(phases if at.value else phases[1:], at.value)
+    loads = {}
+    for key, value in at.value.items():
+        if key not in phases:
+            found.error(
+                (*at.place, key),
+                f"load names {key!r}, which is no phase of the schedule{did_you_mean(key, phases)}; phases: "
+                f"{', '.join(phases)}; or, for all phases, a key of load: {', '.join(run.LOAD.keys)}",
+            )
+        elif value is not None and found.section(at.child(key), run.LOAD):
+            loads[key] = value
+    return loads
+
+
+def _id_set(found: Findings, at: Located, uids: Sequence[str]) -> IdSet | None:
+    """Return a set of sensors or actuators: environment uid -> local ids."""
+    if not isinstance(at.value, dict):
+        found.error(
+            at.place,
+            f"a set of sensors or actuators is a mapping from an environment's uid to ids, found "
+            f"{show(at.value)}",
+        )
+        return None
+    ids: IdSet = {}
+    for uid in at.value:
+        one = at.child(uid)
+        if str(uid) not in uids:
+            found.error(
+                one.place,
+                f"no environment with the uid {uid!r} is defined{did_you_mean(uid, uids)}; uids: "
+                f"{', '.join(uids) or 'none'}",
+            )
+        elif not isinstance(one.value, list):
+            found.error(one.place, f"the ids in environment {uid!r} must be a list, found {show(one.value)}")
+        else:
+            ids[str(uid)] = [
+                local for item in range(len(one.value)) if (local := _id(found, one.child(item), str(uid)))
+            ]
+    return ids
+
+
+def _id(found: Findings, at: Located, uid: str) -> str:
+    """Return a local id, given with or without its environment's uid; empty if it is none."""
+    if isinstance(at.value, int) and not isinstance(at.value, bool):
+        return str(at.value)
+    if not isinstance(at.value, str) or at.value in ("", f"{uid}."):
+        found.error(at.place, f"an id must be a string or a whole number, found {show(at.value)}")
+        return ""
+    return at.value.removeprefix(f"{uid}.")
+
+
+def _simulation(found: Findings, at: Located) -> dict[str, Any] | None:
+    parts = found.section(at, run.SIMULATION)
+    if parts is None or found.missing(at.place, parts, run.SIMULATION):
+        return None
+    return {key: part.value for key, part in parts.items()}
+
+
+def _phase_config(found: Findings, at: Located) -> dict[str, Any] | None:
+    # keys keep their spelling: that of the document is the user's
+    parts = found.section(at, run.PHASE_CONFIG)
+    return None if parts is None else dict(at.value)
+
+
+_REQUEST = re.compile(r"\$req\s*\((?P<arguments>[^()]*)\)?\s*")
+#: topics whose alternative is one name
+_SINGLE = ("simulation", "phase_config")
+#: topics that are given for each agent
+BY_AGENT: tuple[Topic, Topic] = ("sensors", "actuators")
+
+#: (index of the phase, topic, key of the agent among the definitions)
+SlotKey = tuple[int, Topic, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``$req``: what ``phase`` has for the topic, or its entry ``index`` only."""
+
+    phase: int
+    index: int | None = None
+
+
+Entry = str | Request
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A topic of a phase (for ``sensors`` and ``actuators`` of one agent), and its alternatives."""
+
+    key: SlotKey
+    options: tuple[tuple[Entry, ...], ...]
+    labels: tuple[str, ...]
+    written: tuple[Any, ...]
+
+
+@dataclass
+class Phase:
+    """A phase's name and all its slots: own ones and inherited ones, which know their own phase."""
+
+    name: str
+    slots: dict[tuple[Topic, str | None], Slot] = field(default_factory=dict)
+
+
+class Reader:
+    """Reads the schedule at ``at``, which chooses from ``definitions``."""
+
+    def __init__(self, found: Findings, definitions: Definitions):
+        self._found = found
+        self._definitions = definitions
+        self._phases: list[Phase] = []
+        self._errors = found.count
+
+    @property
+    def _faulty(self) -> bool:
+        """Whether something was not understood, so that what seems missing later may be no fault."""
+        return self._found.count > self._errors
+
+    def phases(self, at: Located) -> list[Phase]:
+        """Return all phases, each with what it inherits."""
+        slots: dict[tuple[Topic, str | None], Slot] = {}
+        for name, body in phases_of(self._found, at):
+            phase = Phase(name, dict(slots))
+            self._phases.append(phase)
+            parts = {} if body.value is None else self._found.section(body, PHASE) or {}
+            for topic, part in parts.items():
+                self._topic(phase, topic, part)  # type: ignore[arg-type]
+            if not self._faulty:
+                self._complete(phase, body)
+            slots = phase.slots
+        return self._phases
+
+    def _topic(self, phase: Phase, topic: Topic, at: Located) -> None:
+        if topic not in BY_AGENT:
+            self._add(phase, topic, None, at)
+            return
+        if not isinstance(at.value, dict):
+            self._found.error(
+                at.place, f"{topic} must be a mapping from agents to alternatives, found {show(at.value)}"
+            )
+            return
+        agents = self._definitions.names["agents"]
+        for agent in at.value:
+            if agent in agents:
+                self._add(phase, topic, agent, at.child(agent))
+            else:
+                self._found.error(
+                    (*at.place, agent),
+                    f"{agent!r} is not defined in definitions.agents{did_you_mean(agent, agents)}; defined: "
+                    f"{', '.join(agents)}",
+                )
+
+    def _add(self, phase: Phase, topic: Topic, agent: str | None, at: Located) -> None:
+        listed = _listed(at)
+        if not listed:
+            self._found.error(at.place, f"{topic} needs at least one alternative")
+            return
+        options = [self._option(topic, agent, one) for one in listed]
+        if any(option is None for option in options):
+            return
+        read = tuple(option for option in options if option is not None)
+        labels = tuple(self._label(option) for option in read)
+        for index, label in enumerate(labels):
+            if label in labels[:index]:
+                self._found.error(listed[index].place, f"the alternative {label!r} of {topic} is given twice")
+        key: SlotKey = (len(self._phases) - 1, topic, agent)
+        phase.slots[topic, agent] = Slot(key, read, labels, tuple(one.value for one in listed))
+
+    def _label(self, option: tuple[Entry, ...]) -> str:
+        texts = []
+        for entry in option:
+            if isinstance(entry, str):
+                texts.append(entry)
+            else:
+                index = "" if entry.index is None else f"[{entry.index}]"
+                texts.append(f"{self._phases[entry.phase].name}{index}")
+        return "+".join(texts) or "none"
+
+    def _option(self, topic: Topic, agent: str | None, at: Located) -> tuple[Entry, ...] | None:
+        """Return one alternative, ``None`` where it is unsound."""
+        listed = _listed(at)
+        if topic in _SINGLE and len(listed) != 1:
+            self._found.error(at.place, f"an alternative of {topic} is one name, found {len(listed)}")
+            return None
+        if not listed and topic not in BY_AGENT:
+            self._found.error(at.place, f"an alternative of {topic} needs at least one name")
+            return None
+        entries = [self._entry(topic, agent, one) for one in listed]
+        return None if None in entries else tuple(entry for entry in entries if entry is not None)
+
+    def _entry(self, topic: Topic, agent: str | None, at: Located) -> Entry | None:
+        if not isinstance(at.value, str):
+            hint = "" if not isinstance(at.value, dict) else ", which is put below definitions and named here"
+            self._found.error(
+                at.place, f"a name from definitions.{topic} must stand here, found {show(at.value)}{hint}"
+            )
+            return None
+        if at.value.lstrip().startswith("$"):
+            return self._request(topic, agent, at)
+        names = self._definitions.names[topic]
+        if at.value in names:
+            return at.value
+        allowed = f"; defined: {', '.join(names)}" if names else ""
+        self._found.error(
+            at.place,
+            f"{at.value!r} is not defined in definitions.{topic}{did_you_mean(at.value, names)}{allowed}",
+        )
+        return None
+
+    def _request(self, topic: Topic, agent: str | None, at: Located) -> Request | None:
+        match = _REQUEST.fullmatch(at.value.strip())
+        arguments = _arguments(match["arguments"]) if match is not None else None
+        if arguments is None or not arguments.keys() <= {"phase", "index"} or "phase" not in arguments:
+            self._found.error(
+                at.place, f"{at.value!r} is not understood; written: $req(phase=0, index=0), or $req(phase=0)"
+            )
+            return None
+        slot = self._requested(arguments["phase"], (topic, agent), at)
+        if slot is None:
+            return None
+        phase, index = self._source(arguments["phase"]) or 0, arguments.get("index")
+        if index is None or topic in _SINGLE or topic in BY_AGENT:
+            return Request(phase)
+        least = min(entry_count(self._phases, slot, option) for option in slot.options)
+        if index.isdecimal() and int(index) < least:
+            return Request(phase, int(index))
+        self._found.error(
+            at.place,
+            f"{at.value!r}: index is {index}; phase {phase} always has {topic} 0 to {least - 1} only",
+        )
+        return None
+
+    def _requested(self, text: str, which: tuple[Topic, str | None], at: Located) -> Slot | None:
+        """Return the slot of the earlier phase ``text``, ``None`` where there is none."""
+        here = len(self._phases) - 1
+        phase = self._source(text)
+        if phase is None or phase >= here:
+            earlier = ", ".join(f"{i} ({one.name})" for i, one in enumerate(self._phases[:here]))
+            self._found.error(
+                at.place,
+                f"{at.value!r} must name an earlier phase; earlier ones: {earlier or 'none, this is the first'}",
+            )
+            return None
+        slot = self._phases[phase].slots.get(which)
+        if slot is None and not self._faulty:
+            topic, agent = which
+            whose = f" for agent {agent!r}" if agent is not None else ""
+            self._found.error(at.place, f"phase {phase} has no {topic}{whose} that could be requested")
+        return slot
+
+    def _source(self, text: str) -> int | None:
+        """Return the index of the phase that ``text`` names: its index or its name."""
+        if text.isdecimal():
+            return int(text)
+        names = [phase.name for phase in self._phases]
+        return names.index(text) if text in names else None
+
+    def _complete(self, phase: Phase, at: Located) -> None:
+        """Check that everything that the phase needs is given."""
+        for topic in ("environments", "agents", "simulation"):
+            if (topic, None) not in phase.slots:
+                self._found.error(at.place, f"the phase {phase.name!r} needs the key {topic!r}")
+        slot = phase.slots.get(("agents", None))
+        for agent in possible(self._phases, slot) if slot is not None else ():
+            given = self._definitions.agents.get(agent, {})
+            for topic in BY_AGENT if given.get("bodies") is None else ():
+                if (topic, agent) not in phase.slots and topic not in given:
+                    self._found.error(
+                        at.place,
+                        f"the phase {phase.name!r} needs {topic} for agent {agent!r}: {topic}: "
+                        f"{{{agent}: [NAME OF A SET]}}",
+                    )
+
+
+def _listed(at: Located) -> list[Located]:
+    """Return the items of a list; what is none stands for itself alone."""
+    return items_of(at) if isinstance(at.value, list) else [at]
+
+
+def _arguments(text: str) -> dict[str, str] | None:
+    """Return the arguments of a request, ``None`` if they are none."""
+    arguments: dict[str, str] = {}
+    for piece in text.split(","):
+        key, equals, value = (part.strip() for part in piece.partition("="))
+        if not equals or not value or key in arguments:
+            return None
+        arguments[key] = value
+    return arguments
+
+
+def entry_count(phases: Sequence[Phase], slot: Slot, option: tuple[Entry, ...]) -> int:
+    """Return the least number of names that an alternative can come to."""
+    count = 0
+    for entry in option:
+        if isinstance(entry, Request) and entry.index is None:
+            source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
+            count += min(entry_count(phases, source, one) for one in source.options)
+        else:
+            count += 1
+    return count
+
+
+def possible(phases: Sequence[Phase], slot: Slot) -> dict[str, None]:
+    """Return all names that any alternative of a slot can come to, in order."""
+    names: dict[str, None] = {}
+    for option in slot.options:
+        for entry in option:
+            if isinstance(entry, str):
+                names[entry] = None
+                continue
+            source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
+            if entry.index is None:
+                names |= possible(phases, source)
+                continue
+            for one in source.options:
+                names |= _possible_at(phases, source, one, entry.index)
+    return names
+
+
+def _possible_at(
+    phases: Sequence[Phase], slot: Slot, option: tuple[Entry, ...], index: int
+) -> dict[str, None]:
+    """Return the names that the entry ``index`` of an alternative can be."""
+    if all(isinstance(entry, str) or entry.index is not None for entry in option):
+        entry = option[index]
+        if isinstance(entry, str):
+            return {entry: None}
+        source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
+        return {
+            name: None
+            for one in source.options
+            for name in _possible_at(phases, source, one, entry.index or 0)
+        }
+    # an entry of unknown length stands before: any name is possible
+    return possible(phases, Slot(slot.key, (option,), (), ()))
+
+
+def chosen_names(phases: Sequence[Phase], slot: Slot, chosen: Mapping[SlotKey, int]) -> tuple[str, ...]:
+    """Return the names that a slot comes to where every slot has the alternative ``chosen``."""
+    names: list[str] = []
+    for entry in slot.options[chosen.get(slot.key, 0)]:
+        if isinstance(entry, str):
+            names.append(entry)
+            continue
+        source = phases[entry.phase].slots[slot.key[1], slot.key[2]]
+        requested = chosen_names(phases, source, chosen)
+        names += requested if entry.index is None else (requested[entry.index],)
+    return tuple(names)

@@ -1,0 +1,213 @@
+"""Where factors lead: their paths, looked up in the documents that a design can make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, product
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError
+from palaestrai_mosaik.experiment.cascade import CascadedPhase, cascade
+from palaestrai_mosaik.experiment.cascade import Definitions as RunDefinitions
+from palaestrai_mosaik.experiment.located import Findings, Lines, Located
+from palaestrai_mosaik.experiment.model import Place
+
+from .arsenai_form import SlotKey
+from .expressions import Expression
+from .model import Factor
+from .outcomes import PhaseNames
+from .paths import Changes, Keys, Path
+from .vocabulary import IDENTITY
+
+#: makes the run document of the alternatives that are chosen
+Documents = Callable[[Mapping[SlotKey, int]], Any]
+#: documents that are looked at to learn what names there can be
+_MOST = 200
+#: combinations of values that an expression is tried with
+_TRIALS = 500
+
+
+class Targets:
+    """The documents of a design, one for every alternative of the schedule, varied one at a time.
+
+    ``documents`` makes the document of chosen alternatives; ``choices`` are the factors of the
+    schedule.
+    """
+
+    def __init__(self, found: Findings, documents: Documents, choices: Sequence[Factor]):
+        self._found = found
+        self._documents = documents
+        self._slots: list[tuple[SlotKey, int]] = [
+            ((one.choice.phase, one.choice.topic, one.choice.agent), len(one.levels))
+            for one in choices
+            if one.choice is not None
+        ]
+        varied = ({key: index} for key, count in self._slots for index in range(1, count))
+        self._made = [(chosen, documents(chosen)) for chosen in [{}, *varied]]
+
+    def check(self, factors: Sequence[Factor], places: Sequence[Place]) -> None:
+        """Report factors whose path leads nowhere in any document, and those that set one thing."""
+        taken: dict[int, dict[Keys, str]] = {}
+        for factor, place in zip(factors, places, strict=True):
+            path = Path.parse(factor.path or "")
+            if path.parts[0] in IDENTITY:
+                self._found.error(
+                    (*place, "path"),
+                    f"{path.text!r} is set by the design for every run; repetitions and 'seeds' vary the seed",
+                )
+                continue
+            there = [(number, self._find(factor, path, made[1])) for number, made in enumerate(self._made)]
+            sound = [(number, keys) for number, (keys, fault) in there if fault is None]
+            if not sound:
+                fault = self._search(factor, path)
+                if fault is not None:
+                    self._found.error((*place, "path"), f"the path {path.text!r} leads nowhere: {fault}")
+            other = next(
+                (name for number, keys in sound if (name := _overlap(taken.get(number, {}), keys))), None
+            )
+            if other is not None:
+                self._found.error(
+                    (*place, "path"),
+                    f"the factors {other!r} and {factor.name!r} set the same part of the document: one path is "
+                    "the other, or lies inside it",
+                )
+                continue
+            for number, keys in sound:
+                taken.setdefault(number, {})[keys] = factor.name
+
+    def _find(self, factor: Factor, path: Path, document: Any) -> tuple[Keys, str | None]:
+        found = path.find(document, factor.create)
+        return found.keys, found.fault
+
+    def _search(self, factor: Factor, path: Path) -> str | None:
+        """Look for a document in which the path leads somewhere; else return what ends it.
+
+        Climbs: from the document in which it leads furthest, every alternative is tried, one at
+        a time, as long as it then leads further.
+        """
+        reached = [(self._find(factor, path, document), chosen) for chosen, document in self._made]
+        (keys, fault), best = max(reached, key=lambda one: len(one[0][0]))
+        improved = True
+        while improved and fault is not None:
+            improved = False
+            for key, count in self._slots:
+                for index in range(count):
+                    chosen = {**best, key: index}
+                    further, why = self._find(factor, path, self._documents(chosen))
+                    if why is None or len(further) > len(keys):
+                        best, keys, fault, improved = chosen, further, why, True
+        return fault
+
+    def phases(self, factors: Sequence[Factor]) -> tuple[PhaseNames, ...]:
+        """Return the phases of the documents, each with every agent that it can have."""
+        names: dict[str, dict[str, None]] = {}
+        for document in islice(self._varied(factors), _MOST):
+            for phase in cascaded(document):
+                names.setdefault(phase.name, {}).update(dict.fromkeys(phase.agents))
+        return tuple(PhaseNames(name, tuple(agents)) for name, agents in names.items())
+
+    def _varied(self, factors: Sequence[Factor]) -> Iterator[Any]:
+        """Yield the documents, and those with one factor at another level."""
+        for _, document in self._made:
+            yield document
+        for factor in factors:
+            if factor.path is None or factor.kind != "levels":
+                continue
+            found = Path.parse(factor.path).find(self._made[0][1], factor.create)
+            for level in factor.levels if found.fault is None else ():
+                changes = Changes()
+                changes.set(found.keys, level)
+                yield changes.applied(self._made[0][1])
+
+
+def cascaded(document: Mapping[str, Any]) -> list[CascadedPhase]:
+    """Return the phases of a run document; what is wrong with it is told where it is checked."""
+    unheard = Findings("", Lines())
+    given = document.get("definitions")
+    definitions = RunDefinitions(unheard, None if given is None else Located(given, ("definitions",)))
+    return cascade(unheard, Located(document.get("schedule"), ("schedule",)), definitions)
+
+
+def _overlap(taken: Mapping[Keys, str], keys: Keys) -> str | None:
+    """Return the factor whose keys are these, lie inside, or around them."""
+    for length in range(1, len(keys) + 1):
+        if keys[:length] in taken:
+            return taken[keys[:length]]
+    return next((name for other, name in taken.items() if other[: len(keys)] == keys), None)
+
+
+def check_conditions(found: Findings, factors: Sequence[Factor], places: Mapping[str, Place]) -> None:
+    """Check the ``when`` of every factor: understood, of other factors, no circle."""
+    needs: dict[str, tuple[str, ...]] = {}
+    for factor in factors:
+        if factor.when is None:
+            continue
+        place = (*places[factor.name], "when")
+        expression = read_expression(found, factor.when, factors, place)
+        if expression is not None:
+            needs[factor.name] = expression.names
+    for name in needs:
+        ring = _ring(name, needs)
+        if ring:
+            found.error(
+                (*places[name], "when"), f"factors depend on one another in a circle: {' -> '.join(ring)}"
+            )
+
+
+def _ring(start: str, needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the way from ``start`` back to itself, empty if there is none."""
+    ways = [[start]]
+    seen = set()
+    while ways:
+        way = ways.pop()
+        for name in needs.get(way[-1], ()):
+            if name == start:
+                return [*way, name]
+            if name not in seen:
+                seen.add(name)
+                ways.append([*way, name])
+    return []
+
+
+def read_expression(found: Findings, text: str, factors: Sequence[Factor], place: Place) -> Expression | None:
+    """Return the expression; it is tried with values of its factors. What is wrong is reported."""
+    try:
+        expression = Expression.parse(text, factors)
+        if not expression.names:
+            found.error(place, f"the expression {text!r} names no factor, so it is always the same")
+            return None
+        by_name = {factor.name: factor for factor in factors}
+        values = [_trial_values(by_name[name]) for name in expression.names]
+        trials = list(islice(product(*values), _TRIALS))
+        discrete = all(by_name[name].kind == "levels" for name in expression.names)
+        holds = [_holds(expression, trial, discrete) for trial in trials]
+        if discrete and len(trials) < _TRIALS and not any(holds):
+            found.error(place, f"the expression {text!r} is false for all levels of its factors")
+            return None
+    except DocumentError as error:
+        found.error(place, error.problems[0].message)
+        return None
+    return expression
+
+
+def _holds(expression: Expression, trial: Sequence[Any], discrete: bool) -> bool:
+    """Return whether ``expression`` holds; it is open where nothing can be computed of a trial value.
+
+    A value that was chosen of a continuous range says nothing about others: 1/a is sound but for 0.
+    """
+    try:
+        return expression.evaluate(dict(zip(expression.names, trial, strict=True)))
+    except DocumentError as error:
+        if discrete or not isinstance(error.__context__, ArithmeticError):
+            raise
+        return True
+
+
+def _trial_values(factor: Factor) -> tuple[Any, ...]:
+    if factor.kind == "levels":
+        return factor.labels if factor.choice is not None else factor.levels
+    if factor.low is not None and factor.high is not None:
+        middle = (factor.low + factor.high) / 2
+    else:
+        middle = factor.params.get("mean", 0.0)
+    return (round(middle) if factor.kind == "int" else middle,)

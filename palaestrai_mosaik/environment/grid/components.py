@@ -1,0 +1,307 @@
+"""Components of a grid: inverters, storages, and the grid itself with what agents may change in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.errors import PowerFlowError, SimulationError
+
+from .power_flow import PowerFlow, PowerFlowResult
+
+
+class Setpoints:
+    """The set-points in force: a vector of shape ``(n,)``, NaN where none was ever given.
+
+    A sender's vector holds NaN in the places that it does not set; there, what was holds.
+    """
+
+    def __init__(self, n: int, values: npt.ArrayLike = np.nan):
+        self.values: npt.NDArray[np.float64] = np.full(n, values, dtype=np.float64)
+        self.given = ~np.isnan(self.values)
+        self.any = bool(self.given.any())
+        self._last: dict[str, Any] = {}
+
+    def accept(self, senders: Mapping[str, Any]) -> bool:
+        """Take over the vectors that mosaik delivered, by sender. Return whether there was a new one.
+
+        mosaik delivers what persists again at every step: the very object seen before is
+        not accepted twice. New ones are taken in the order of the senders' names. Raises
+        :class:`~palaestrai_mosaik.errors.SimulationError` for a vector of another length.
+        """
+        news = False
+        for sender in sorted(senders):
+            packet = senders[sender]
+            if packet is None or packet is self._last.get(sender):
+                continue
+            self._last[sender] = packet
+            vector = np.asarray(packet, dtype=np.float64)
+            if vector.shape != self.values.shape:
+                raise SimulationError(
+                    f"set-points from {sender} have shape {vector.shape}, expected {self.values.shape}"
+                )
+            missing = np.isnan(vector)
+            if np.count_nonzero(missing) < len(vector):
+                self.values = np.where(missing, self.values, vector)
+                news = True
+        if news:
+            self.given = ~np.isnan(self.values)
+            self.any = True
+        return news
+
+
+FloatVector = npt.NDArray[np.float64]
+BoolVector = npt.NDArray[np.bool_]
+
+
+class Inverters:
+    """All inverters of a grid as vectors of shape ``(n,)``.
+
+    An inverter feeds in the active power that is available and, within what its rating
+    leaves, the reactive power that it was told to: ``|Q| <= sqrt(S**2 - P**2)``, active
+    power having priority. A set-point beyond that is cut to it, as the device would. An
+    inverter that nobody ever set feeds in its ``own_q``, unlimited.
+
+    Parameters
+    ----------
+    rating
+        Apparent power S of each inverter in MVA.
+    own_q
+        Reactive power without a set-point in Mvar.
+    """
+
+    def __init__(self, rating: FloatVector, own_q: FloatVector):
+        self.rating = np.asarray(rating, dtype=np.float64)
+        self.own_q = np.asarray(own_q, dtype=np.float64)
+        self.q_set = Setpoints(len(self.rating))
+        self._rating_squared = self.rating**2
+        self.p, self.q = np.zeros_like(self.rating), self.own_q.copy()
+
+    @classmethod
+    def of(cls, net: Any) -> Inverters:
+        """Make inverters of a pandapower net's static generators.
+
+        The rating is ``sn_mva``; where that is missing, the generator's own power.
+        """
+        sgen = net.sgen
+        nominal = np.abs((sgen.p_mw * sgen.scaling).to_numpy(dtype=float))
+        rating = sgen.sn_mva.to_numpy(dtype=float)
+        own_q = (sgen.q_mvar * sgen.scaling).to_numpy(dtype=float)
+        return cls(np.where(np.isfinite(rating) & (rating > 0), rating, nominal), own_q)
+
+    def step(self, p_available: FloatVector) -> tuple[FloatVector, FloatVector]:
+        """Return what is fed in, P in MW and Q in Mvar, when ``p_available`` MW can be."""
+        self.p = np.asarray(p_available, dtype=np.float64)
+        if not self.q_set.any:
+            self.q = self.own_q.copy()
+            return self.p, self.q
+        self.q = self.reactive_power(self.p, self.q_set.values, self.q_set.given)
+        return self.p, self.q
+
+    def reactive_power(self, p: FloatVector, q_set: FloatVector, given: BoolVector) -> FloatVector:
+        """Return Q (Mvar) at ``p`` (MW) for set-points ``q_set`` where they are ``given``.
+
+        All have the shape ``(..., n)``.
+        """
+        # in place, because of many states each new matrix costs as much as the operation itself
+        limit = p * p
+        np.subtract(self._rating_squared, limit, out=limit)
+        np.sqrt(np.maximum(limit, 0.0, out=limit), out=limit)
+        wish = np.negative(limit)
+        np.minimum(np.maximum(q_set, wish, out=wish), limit, out=wish)
+        return wish if given.all() else np.where(given, wish, self.own_q)
+
+
+#: capacity (MWh) of a storage of which none is known: never full, never empty
+_ENDLESS = 1e9
+_DEFAULT_EFFICIENCY = 0.95
+
+
+class Storages:
+    """All storages of a grid as vectors of shape ``(n,)``. Charging is positive, as in pandapower.
+
+    A storage that an agent has set charges or discharges with that power, cut to the
+    rating of its converter and to what the state of charge allows until the next step:
+
+    - charging with P for h hours adds ``P * h * efficiency`` MWh, up to the capacity;
+    - discharging takes ``P * h / efficiency`` MWh, down to the minimum.
+
+    Until then it follows its profile. A profile is the recorded exchange of a storage
+    (SimBench's only ever feed in), not a model of one, so it is followed as it is and
+    leaves the state of charge alone.
+
+    Parameters
+    ----------
+    rating
+        Largest power in MW, either way.
+    capacity, minimum
+        Largest and smallest stored energy in MWh.
+    efficiency
+        Of charging and of discharging, each (0 to 1).
+    initial_soc
+        State of charge at the start, as a share of the capacity.
+    hours
+        Length of a step.
+    """
+
+    def __init__(
+        self,
+        rating: FloatVector,
+        capacity: FloatVector,
+        minimum: FloatVector,
+        efficiency: FloatVector,
+        initial_soc: float = 0.5,
+        hours: float = 0.25,
+    ):
+        self.rating = np.asarray(rating, dtype=np.float64)
+        self.capacity = np.asarray(capacity, dtype=np.float64)
+        self.minimum = np.asarray(minimum, dtype=np.float64)
+        self.efficiency = np.asarray(efficiency, dtype=np.float64)
+        self.hours = hours
+        self.energy = np.maximum(self.capacity * initial_soc, self.minimum)
+        self.p_set = Setpoints(len(self.rating))
+        self.p = np.zeros_like(self.rating)
+        self._charge = self.efficiency * hours
+        self._discharge = hours / self.efficiency
+
+    @classmethod
+    def of(cls, net: Any, initial_soc: float = 0.5, hours: float = 0.25) -> Storages:
+        """Make storages of a pandapower net's table ``storage``.
+
+        The rating is ``sn_mva``, else the largest of the given powers; an unknown capacity
+        counts as endless; the efficiency is ``efficiency_percent`` where the table has it
+        (SimBench gives a fraction there), else 0.95.
+        """
+        table = net.storage
+        n = len(table)
+
+        def column(name: str, default: float) -> FloatVector:
+            values = table[name].to_numpy(dtype=float) if name in table else np.full(n, np.nan)
+            return np.where(np.isfinite(values), values, default)
+
+        powers = [np.abs(column(name, 0.0)) for name in ("p_mw", "min_p_mw", "max_p_mw")]
+        rating = column("sn_mva", 0.0)
+        efficiency = column("efficiency_percent", _DEFAULT_EFFICIENCY)
+        capacity = column("max_e_mwh", 0.0)
+        return cls(
+            np.where(rating > 0, rating, np.max(powers, axis=0)),
+            np.where(capacity > 0, capacity, _ENDLESS),
+            column("min_e_mwh", 0.0),
+            np.where(efficiency > 1.0, efficiency / 100.0, efficiency),
+            initial_soc,
+            hours,
+        )
+
+    @property
+    def soc(self) -> FloatVector:
+        """State of charge as a share of the capacity (0 to 1)."""
+        return self.energy / self.capacity
+
+    def step(self, p_profile: FloatVector) -> tuple[FloatVector, FloatVector]:
+        """Return P (MW) during the step that begins, and the state of charge at its beginning."""
+        soc = self.soc
+        profile = np.asarray(p_profile, dtype=np.float64)
+        if not self.p_set.any:
+            self.p = profile
+            return profile, soc
+        self.p, self.energy = self.exchange(self.energy, profile, self.p_set.values, self.p_set.given)
+        return self.p, soc
+
+    def exchange(
+        self, energy: FloatVector, profile: FloatVector, p_set: FloatVector, given: BoolVector
+    ) -> tuple[FloatVector, FloatVector]:
+        """Return P (MW) during a step, and the energy (MWh) after it, of ``energy`` before it.
+
+        ``p_set`` counts where it is ``given``, elsewhere ``profile``. All have the shape
+        ``(..., n)``.
+        """
+        most = np.minimum(self.rating, np.maximum(self.capacity - energy, 0.0) / self._charge)
+        least = -np.minimum(self.rating, np.maximum(energy - self.minimum, 0.0) / self._discharge)
+        p = np.minimum(np.maximum(np.where(given, p_set, 0.0), least), most)
+        change = np.where(p > 0, p * self._charge, p * self._discharge)
+        # Rounding must not leave the limits by an ulp.
+        after = np.minimum(np.maximum(energy + change, self.minimum), self.capacity)
+        return np.where(given, p, profile), after
+
+
+OnDivergence = Literal["terminate", "fail"]
+
+
+class PowerGrid:
+    """A grid that is solved at every step.
+
+    Agents may scale loads (``load_scaling``, 1 is the profile), move taps (``tap_pos``)
+    and switch lines (``line_in_service``, from 0.5 on it is on).
+
+    A power flow without a solution is an event: ``on_divergence="fail"`` raises
+    :class:`~palaestrai_mosaik.errors.PowerFlowError`; with ``"terminate"`` the results
+    stay those of the last solved state and :attr:`converged` becomes 0.
+
+    Parameters
+    ----------
+    power_flow
+        Solver of the net; it is reset, so that equal inputs give equal results.
+    before
+        Results that hold if not even the first state has a solution.
+    """
+
+    def __init__(
+        self, power_flow: PowerFlow, before: PowerFlowResult, on_divergence: OnDivergence = "terminate"
+    ):
+        power_flow.reset()
+        self.power_flow = power_flow
+        self.result = before
+        self.on_divergence = on_divergence
+        self.converged = 1.0
+        net = power_flow.net
+        self.load_scaling = Setpoints(len(net.load), 1.0)
+        self.tap_pos = Setpoints(len(net.trafo), power_flow.tap_pos)
+        self.line_in_service = Setpoints(len(net.line), power_flow.line_in_service.astype(float))
+        self._scaled = False
+        self._unsolvable = ""
+
+    def accept(self, senders: dict[str, dict[str, Any]]) -> None:
+        """Take over set-points: attribute name -> sender -> vector."""
+        if "load_scaling" in senders:
+            self._scaled |= self.load_scaling.accept(senders["load_scaling"])
+        news = False
+        for name in ("tap_pos", "line_in_service"):
+            if name in senders:
+                news |= getattr(self, name).accept(senders[name])
+        if news:
+            self._switch()
+
+    def _switch(self) -> None:
+        try:
+            self.power_flow.set_topology(self.line_in_service.values, self.tap_pos.values)
+            self._unsolvable = ""
+        except PowerFlowError as error:
+            self._unsolvable = str(error)
+
+    def step(
+        self,
+        load_p: FloatVector,
+        load_q: FloatVector,
+        sgen_p: FloatVector,
+        sgen_q: FloatVector,
+        storage_p: FloatVector,
+    ) -> tuple[FloatVector, FloatVector]:
+        """Solve for these powers (MW, Mvar). Return the loads' P and Q as scaled.
+
+        Results are in :attr:`result` and :attr:`converged`.
+        """
+        if self._scaled:
+            load_p, load_q = load_p * self.load_scaling.values, load_q * self.load_scaling.values
+        try:
+            if self._unsolvable:
+                raise PowerFlowError(self._unsolvable)
+            self.result = self.power_flow.solve(load_p, load_q, sgen_p, sgen_q, storage_p)
+            self.converged = 1.0
+        except PowerFlowError:
+            self.converged = 0.0
+            if self.on_divergence == "fail":
+                raise
+        return load_p, load_q

@@ -1,0 +1,263 @@
+"""The fork server: a process that has imported what runs need, and forks one for each.
+
+It has set up, once, environments whose later set-ups gain by that, executes a short run of this
+package's own before it forks many (:func:`rehearse`), and does nothing else: no thread, no connection
+to a store that is kept, no users' code. A fork costs a
+few milliseconds, where an interpreter would need a second (with the grid: four) to start and
+import. It ends with the driver, and its runs with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, NoReturn
+
+from sqlalchemy.orm import configure_mappers
+
+from palaestrai_mosaik.environment.environment import World
+from palaestrai_mosaik.experiment import from_mapping
+from palaestrai_mosaik.experiment.model import DOCUMENT_VERSION
+from palaestrai_mosaik.importing import load, only_modules
+from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.store import package_versions
+
+from .executor import OwnClass
+from .job import Job
+from .run_store import empty_database
+from .task import GRACE, leave, work
+
+#: what every run imports, beside what this module does
+_ALWAYS = (
+    "mosaik",
+    "numpy.ma",
+    "numpy.random",
+    "sqlalchemy.dialects.sqlite",
+    "pyarrow.parquet",
+    "palaestrai_mosaik.agent.library",
+    "palaestrai_mosaik.run.descriptions",
+    "palaestrai_mosaik.simulation.conditions",
+)
+_POLL = 0.05
+#: a driver that starts so many processes starts more: from then on it pays to have executed a run before they are forked
+_MANY = 4
+#: what is executed then: a step of this package's own classes, recorded
+_REHEARSAL: dict[str, Any] = {
+    **{"uid": "rehearsal", "seed": 0, "version": DOCUMENT_VERSION},
+    "schedule": [
+        {
+            "rehearsal": {
+                "environments": [
+                    {
+                        "environment": {
+                            "uid": "dummy",
+                            "name": "palaestrai_mosaik.environment.dummy:DummyEnvironment",
+                            "params": {"max_iter": 1},
+                        }
+                    }
+                ],
+                "agents": [
+                    {
+                        "name": "dummy",
+                        **{
+                            part: {"name": f"palaestrai_mosaik.agent.library.dummy:Dummy{part.title()}"}
+                            for part in ("brain", "muscle", "objective")
+                        },
+                        "sensors": ["dummy.0"],
+                        "actuators": ["dummy.0"],
+                    }
+                ],
+                "simulation": {
+                    "name": "vanilla",
+                    "conditions": [
+                        {"name": "palaestrai_mosaik.simulation.conditions:EnvironmentTerminationCondition"}
+                    ],
+                },
+                "phase_config": {"mode": "train", "workers": 1, "episodes": 1},
+            }
+        }
+    ],
+    "run_config": {
+        "condition": {
+            "name": "palaestrai_mosaik.simulation.conditions:VanillaRunGovernorTerminationCondition"
+        }
+    },
+}
+#: a scheduler that ends a task may tell all of its processes; this one waits for the runs
+_NOT_FOR_IT = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+class _Server:
+    def __init__(self, connection: Connection, lifeline: int):
+        self._connection, self._lifeline = connection, lifeline
+        #: the driver's key of every process that has not ended
+        self._keys: dict[int, int] = {}
+        self._starts = 0
+        self._wakeup, self._woken = os.pipe()
+        for descriptor in (self._wakeup, self._woken):
+            os.set_blocking(descriptor, False)
+
+    def serve(self) -> None:
+        # a handler there must be, else the number is not written
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._woken)
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                ready = wait([self._connection, self._wakeup])
+                if self._wakeup in ready:
+                    os.read(self._wakeup, 4096)
+                if self._connection in ready:
+                    self._obey(self._connection.recv())
+                for ended in self._reap():
+                    self._connection.send(ended)
+        self._end_all()
+
+    def _obey(self, message: tuple[str, int, Any]) -> None:
+        what, key, content = message
+        if what == "start":
+            self._starts += 1
+            if self._starts == _MANY:
+                # what fails here fails in the runs, too, and they tell
+                with contextlib.suppress(Exception):
+                    rehearse()
+            self._start(key, content)
+            return
+        number, whole = content
+        for pid, known in self._keys.items():
+            if known == key:
+                _send_signal(pid, number, whole=whole)
+
+    def _start(self, key: int, jobs: Sequence[Job]) -> None:
+        with warnings.catch_warnings():
+            # Python counts a thread of pyarrow's allocator, which knows how to be forked
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid:
+            self._keys[pid] = key
+            return
+        self._run(jobs)
+
+    def _run(self, jobs: Sequence[Job]) -> NoReturn:
+        try:
+            # a group of its own: what the run has started can be ended with it
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, *_NOT_FOR_IT):
+                signal.signal(number, signal.SIG_DFL)
+            self._connection.close()
+            os.close(self._wakeup)
+            os.close(self._woken)
+            leave(work(jobs, self._lifeline))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _reap(self) -> list[tuple[int, int, int]]:
+        """Return the key, exit code and id of every process that has ended."""
+        found = []
+        while self._keys:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
+                break
+            # before its number may be given to another: what it has left behind
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(ended.si_pid, signal.SIGKILL)
+            _, status = os.waitpid(ended.si_pid, 0)
+            code = os.waitstatus_to_exitcode(status)
+            found.append((self._keys.pop(ended.si_pid), code, ended.si_pid))
+        return found
+
+    def _end_all(self) -> None:
+        """The driver is gone: the runs notice and end; kill those that do not."""
+        until = time.monotonic() + GRACE + 1.0
+        while self._keys and time.monotonic() < until:
+            self._reap()
+            time.sleep(_POLL)
+        for pid in self._keys:
+            _send_signal(pid, signal.SIGKILL, whole=True)
+
+
+def _send_signal(pid: int, number: int, *, whole: bool) -> None:
+    # not reaped, so the number is still that process's; its group may not be there yet
+    if whole:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, number)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _prepare(module: str, name: str, params: dict[str, Any]) -> None:
+    """Import a class; set it up once if it is an environment whose later set-ups gain by that.
+
+    What its parameters name of other packages is left to the runs, which know what is allowed to them.
+    """
+    with only_modules(()):
+        found = load(f"{module}:{name}")
+        if not (isinstance(found, type) and issubclass(found, World) and found.shares_setup):
+            return
+        environment = found(**params)
+        try:
+            environment.setup()
+        finally:
+            environment.shutdown()
+
+
+def rehearse() -> None:
+    """Execute a short run of this package's own classes, recorded in a store that is thrown away.
+
+    What is made at first use (caches of SQLAlchemy and pyarrow, attributes of classes) is there for all runs then,
+    instead of being made by each: more than a tenth of the time of a short run.
+    """
+    with (
+        only_modules(()),
+        tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-") as folder,
+        StoreLocation(folder).open(create=True, journal="delete") as store,
+    ):
+        execute(from_mapping(_REHEARSAL, text=""), store=store)
+    # as in :func:`serve`
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> None:
+    """Run the fork server in an interpreter of its own: ``connection lifeline`` on the command line."""
+    connection, lifeline = Connection(int(sys.argv[1])), int(sys.argv[2])
+    sys.argv[1:] = []
+    serve(connection, lifeline)
+
+
+def serve(connection: Connection, lifeline: int) -> None:
+    """Run the fork server until the driver is gone; what to prepare comes as the first message."""
+    for number in _NOT_FOR_IT:
+        signal.signal(number, signal.SIG_IGN)
+    for module in _ALWAYS:
+        importlib.import_module(module)
+    try:
+        parts: Sequence[OwnClass] = connection.recv()
+    except (EOFError, OSError):
+        return
+    for part in parts:
+        # what is missing or wrong is missed, and told, by the run that needs it
+        with contextlib.suppress(Exception):
+            _prepare(*part)
+    # what else is done once in a process
+    package_versions()
+    configure_mappers()
+    with contextlib.suppress(Exception):  # as above
+        empty_database()
+    # what is there now is shared by all runs: the collector must not touch, and so copy, it
+    gc.collect()
+    gc.freeze()
+    _Server(connection, lifeline).serve()

@@ -1,0 +1,257 @@
+"""Where an agent's brain starts from, and when it is kept: load, replay, snapshots.
+
+What other runs have is known to the store only, and what lies in a folder (``base``) to the
+file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from palaestrai_mosaik.errors import did_you_mean
+
+from .cascade import CascadedPhase, Entry
+from .located import Findings, Located, show
+from .model import ReplaySpec, SnapshotSpec
+from .readers import boolean, choice, id_list, identifier, integer, items_of, lower
+from .vocabulary import LOAD, MODES, REPLAY, SNAPSHOTS
+
+
+def load_section(found: Findings, at: Located | None) -> dict[str, Any] | None:
+    """Return ``load`` with its keys in one spelling; absent or null means none."""
+    if at is None or at.value is None:
+        return None
+    parts = found.section(at, LOAD) or {}
+    load: dict[str, Any] = {}
+    for key, part in parts.items():
+        if part.value is None:
+            continue
+        if key == "phase":
+            value: Any = _phase(found, part, "load's phase")
+        else:
+            value = identifier(found, part, f"load's {key}")
+        if value is not None:
+            load["phase_name" if key == "phase" and isinstance(value, str) else key] = value
+    _not_both(found, at, parts, "load")
+    return load
+
+
+def _phase(found: Findings, at: Located, what: str) -> int | str | None:
+    """Return the index or name of a phase at ``at``."""
+    if isinstance(at.value, str):
+        return identifier(found, at, what)
+    return integer(found, at, f"{what} (an index, or a name)", 0)
+
+
+def _not_both(found: Findings, at: Located, parts: Mapping[str, Located], what: str) -> None:
+    if all(key in parts and parts[key].value is not None for key in ("phase", "phase_name")):
+        found.error(at.place, f"{what} takes 'phase' (an index or a name) or 'phase_name', not both")
+
+
+def replay_list(found: Findings, at: Located | None) -> tuple[ReplaySpec, ...]:
+    """Return the stored trajectories listed at ``at``; absent or null means none."""
+    if at is None or at.value is None:
+        return ()
+    if not isinstance(at.value, list):
+        found.error(at.place, f"replay must be a list, found {show(at.value)}")
+        return ()
+    return tuple(_replay(found, item) for item in items_of(at))
+
+
+def _replay(found: Findings, at: Located) -> ReplaySpec:
+    parts = {key: part for key, part in (found.section(at, REPLAY) or {}).items() if part.value is not None}
+    text = {
+        key: identifier(found, parts[key], f"replay's {key}")
+        for key in ("agent", "experiment_run", "instance", "phase_name")
+        if key in parts
+    }
+    phase: int | str | None = text.pop("phase_name", None)
+    _not_both(found, at, parts, "replay")
+    if "phase" in parts:
+        phase = _phase(found, parts["phase"], "replay's phase")
+    mode = choice(found, lower(parts.get("mode")), "replay's mode", MODES, None)
+    repeat = integer(found, parts.get("repeat"), "replay's repeat", 1)
+    if "strict" in parts and not boolean(found, parts["strict"], "replay's strict"):
+        found.warn(parts["strict"].place, "replay is always strict here: what cannot be replayed is an error")
+    return ReplaySpec(
+        **text,
+        phase=phase,
+        mode=mode,
+        repeat=repeat or 1,
+        sensors=_channels(found, parts.get("sensors"), "replay's sensors"),
+        actuators=_channels(found, parts.get("actuators"), "replay's actuators"),
+    )
+
+
+def _channels(found: Findings, at: Located | None, what: str) -> tuple[str, ...] | None:
+    """Return the ids at ``at``, those of the agent that is replayed; absent means those of this one."""
+    if at is None:
+        return None
+    ids = id_list(found, at, what, None)
+    if at.value == []:
+        found.error(at.place, f"{what} must name at least one; leave the key out for those of this agent")
+    return ids
+
+
+def snapshot_section(found: Findings, at: Located | None) -> SnapshotSpec | None:
+    """Return when the brain is dumped during a phase; absent, null, or nothing chosen: never."""
+    if at is None or at.value is None:
+        return None
+    parts = found.section(at, SNAPSHOTS)
+    if parts is None:
+        return None
+    if not at.value:
+        found.error(at.place, "snapshots needs 'every' (a number of episodes), 'best' (true), or both")
+    every = integer(found, parts.get("every"), "snapshots' every (a number of episodes)", 1)
+    best = boolean(found, parts.get("best"), "snapshots' best")
+    return SnapshotSpec(every, best) if every is not None or best else None
+
+
+def check_sources(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
+    """Check that there are the phases and agents of this run that ``load`` and ``replay`` name.
+
+    A brain that is loaded must be one of an earlier phase; trajectories may be those of an
+    earlier execution.
+    """
+    names = [phase.name for phase in raw]
+    agents = {name for phase in raw for name in phase.agents}
+    for number, phase in enumerate(raw):
+        for name, entry in phase.agents.items():
+            for at in items_of(entry.parts.get("replay")):
+                if isinstance(at.value, dict):
+                    parts = {REPLAY.spellings.get(key, key): at.child(key) for key in at.value}
+                    if _is_own(parts, uid):
+                        _check_phase(found, parts, names)
+                        _check_agent(found, parts, agents)
+            load = entry.parts.get("load")
+            if load is not None and isinstance(load.value, dict):
+                parts = {LOAD.spellings.get(key, key): load.child(key) for key in load.value}
+                if not _is_own(parts, uid):
+                    _check_names_a_phase(found, load, parts)
+                elif _check_phase(found, parts, names) and _check_agent(found, parts, agents):
+                    _check_load(found, raw, number, name, entry)
+
+
+def points_before_the_first(load: Mapping[str, Any], number: int) -> bool:
+    """Whether ``load`` in phase ``number`` would take the phase before the first one.
+
+    Documents of palaestrAI say so where all phases shall have it; it is passed over there, too.
+    """
+    return number == 0 and not load.keys() - {"agent"}
+
+
+def warn_of_snapshots(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:
+    """Warn, once, of a ``load`` whose snapshot nobody in this run is told to take.
+
+    Only a warning: a brain may take snapshots by itself. ``raw`` has no faults.
+    """
+    warned = set()
+    for number, phase in enumerate(raw):
+        for name, entry in phase.agents.items():
+            at = entry.parts.get("load")
+            load = load_section(found, at) or {}
+            snapshot = load.get("snapshot")
+            if at is None or snapshot is None or at.place in warned or not _comes_from_here(load, uid):
+                continue
+            source, agent = raw[_source(load, raw, number)], load.get("agent", name)
+            taken = snapshot_section(found, source.agents[agent].parts.get("snapshots"))
+            best = snapshot == "best" and taken is not None and taken.best
+            if not best and not (snapshot.startswith("episode-") and taken is not None and taken.every):
+                warned.add(at.place)
+                found.warn(
+                    at.place, f"no 'snapshots' of agent {agent!r} in phase {source.name!r} makes {snapshot!r}"
+                )
+
+
+def _value(parts: Mapping[str, Located], key: str) -> Any:
+    return parts[key].value if key in parts else None
+
+
+def _is_own(parts: Mapping[str, Located], uid: str) -> bool:
+    """Whether a source is of this run; which instance that is may be left open."""
+    return _value(parts, "instance") is None and _value(parts, "experiment_run") in (None, uid)
+
+
+def _comes_from_here(load: Mapping[str, Any], uid: str) -> bool:
+    """Whether ``load`` can be met by nothing but this very execution."""
+    return not load.keys() & {"base", "instance"} and load.get("experiment_run", uid) == uid
+
+
+def _source(load: Mapping[str, Any], raw: Sequence[CascadedPhase], number: int) -> int:
+    """Return the number of the phase that ``load`` in phase ``number`` means."""
+    if "phase_name" in load:
+        return [phase.name for phase in raw].index(load["phase_name"])
+    return int(load.get("phase", number - 1))
+
+
+def _check_names_a_phase(found: Findings, at: Located, parts: Mapping[str, Located]) -> None:
+    if _value(parts, "phase") is None and _value(parts, "phase_name") is None:
+        found.error(at.place, "'load' from another execution must name the phase")
+
+
+def _check_phase(found: Findings, parts: Mapping[str, Located], names: list[str]) -> bool:
+    """Check that the phase that is named, if one is, exists; return whether it does."""
+    errors = found.count
+    for phase in (parts.get("phase_name"), parts.get("phase")):
+        if phase is None:
+            continue
+        if isinstance(phase.value, str) and phase.value not in names:
+            allowed = ", ".join(names)
+            found.error(
+                phase.place,
+                f"there is no phase {phase.value!r}{did_you_mean(phase.value, names)}; phases: {allowed}",
+            )
+        if type(phase.value) is int and phase.value >= len(names):
+            found.error(
+                phase.place,
+                f"there is no phase {phase.value}: the last of {len(names)} is {len(names) - 1}",
+            )
+    return found.count == errors
+
+
+def _check_agent(found: Findings, parts: Mapping[str, Located], agents: Collection[str]) -> bool:
+    """Check that the agent that is named, if one is, is in any phase; return whether it is."""
+    agent = parts.get("agent")
+    if agent is None or not isinstance(agent.value, str) or agent.value in agents:
+        return True
+    found.error(agent.place, f"there is no agent {agent.value!r}{did_you_mean(agent.value, agents)}")
+    return False
+
+
+def _check_load(found: Findings, raw: Sequence[CascadedPhase], number: int, name: str, entry: Entry) -> None:
+    """Check that there will be a brain to load when phase ``number`` begins."""
+    at = entry.parts["load"]
+    # what is wrong with the keys themselves is told elsewhere
+    unheard = Findings(found.source, found.lines)
+    load = load_section(unheard, at)
+    if unheard.count or load is None:
+        return
+    source = _source(load, raw, number)
+    if points_before_the_first(load, number):
+        found.warn(at.place, "'load' has no effect in the first phase: there is none before it")
+        return
+    if source < 0:
+        found.error(at.place, "'load' must name the phase here: the first phase has none before it")
+        return
+    if "base" in load:
+        return
+    here, there = raw[number], raw[source]
+    if source >= number:
+        which = "this very phase" if source == number else f"phase {there.name!r}, a later one"
+        found.error(
+            at.place,
+            f"'load' in phase {here.name!r} points to {which}: a brain is kept when its phase has ended",
+        )
+        return
+    if "agents" in there.faulty:
+        return
+    agent = load.get("agent", name)
+    if agent not in there.agents:
+        found.error(
+            at.place,
+            f"phase {there.name!r} has no agent {agent!r}{did_you_mean(agent, there.agents)}; agents there: "
+            f"{', '.join(there.agents)}",
+        )
+    elif _value(there.agents[agent].parts, "brain") is None:
+        found.error(at.place, f"agent {agent!r} has no brain in phase {there.name!r} that could be loaded")

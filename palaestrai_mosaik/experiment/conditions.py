@@ -1,0 +1,296 @@
+"""Conditions that name agents: thresholds, and the rules by which evaluations end a phase.
+
+One reader for the check of documents and for the condition itself. Source: the class of that
+name in palaestrAI 3.5.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.types.control import Mode
+
+from .classes import canonical_name
+from .located import Findings, Located, show
+from .model import PhaseSpec, Place
+from .vocabulary import AGENT_KEYED_CONDITION, EVALUATION_CONDITION
+
+#: evaluations that a rule may count
+_MOST = 10**9
+#: what is wrong, and where below ``agents``
+Fault = tuple[Place, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessRule:
+    """``metric`` is good in ``consecutive`` evaluations in a row, of ``min_evaluations`` or more in all."""
+
+    metric: str
+    threshold: float
+    direction: Literal["greater_equal", "less_equal"]
+    consecutive: int
+    min_evaluations: int
+
+    def met_by(self, value: float) -> bool:
+        """Whether an evaluation with this value of the metric is good."""
+        return value >= self.threshold if self.direction == "greater_equal" else value <= self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class PlateauRule:
+    """The mean of ``metric`` over ``window`` evaluations has not improved in ``patience`` of them.
+
+    It improves where it is better than the best so far by ``min_delta`` or more. Only
+    evaluations from number ``min_evaluations`` on (counted from 1) can cost patience.
+    """
+
+    metric: str
+    direction: Literal["maximize", "minimize"]
+    min_delta: float
+    patience: int
+    min_evaluations: int
+    window: int
+
+    def improves(self, value: float, best: float | None) -> bool:
+        """Whether ``value`` is better than ``best`` (``None``: there is none yet)."""
+        if best is None:
+            return True
+        return (
+            value >= best + self.min_delta if self.direction == "maximize" else value <= best - self.min_delta
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRules:
+    """The rules of one agent, at least one."""
+
+    success: SuccessRule | None = None
+    plateau: PlateauRule | None = None
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of the metrics that the rules read."""
+        return tuple(rule.metric for rule in (self.success, self.plateau) if rule is not None)
+
+
+def read_rules(agents: Any) -> tuple[dict[str, AgentRules], list[Fault]]:
+    """Return the rules by agent, and everything that is wrong with them.
+
+    The rules are whole only where nothing is wrong.
+    """
+    if not isinstance(agents, Mapping) or not agents:
+        return {}, [((), f"agents must be a mapping of agents to their rules, found {show(agents)}")]
+    faults: list[Fault] = []
+    rules: dict[str, AgentRules] = {}
+    for agent, given in agents.items():
+        if not isinstance(given, Mapping):
+            faults.append(((agent,), f"an agent's rules must be a mapping, found {show(given)}"))
+            continue
+        made = {}
+        for name, rule in given.items():
+            if name not in _FIELDS:
+                near = did_you_mean(name, _FIELDS)
+                faults.append(((agent, name), f"unknown rule {name!r}{near}; allowed: success, plateau"))
+            elif rule is not None:
+                wrong = list(_faults(name, rule))
+                faults += [((agent, name, *place), message) for place, message in wrong]
+                made[name] = None if wrong else _RULES[name](**rule)
+        if not made and not any(place[:1] == (agent,) for place, _ in faults):
+            faults.append(((agent,), "an agent needs the rule 'success', the rule 'plateau', or both"))
+        rules[agent] = AgentRules(**made)
+    if not faults:
+        faults += _gaps(rules)
+    return rules, faults
+
+
+def _gaps(rules: Mapping[str, AgentRules]) -> Iterator[Fault]:
+    """Yield where an agent lacks a rule that another one has: the phase's end would be ambiguous."""
+    for name in _FIELDS:
+        having = [agent for agent, of_agent in rules.items() if getattr(of_agent, name) is not None]
+        for agent in rules:
+            if having and agent not in having:
+                yield (agent,), f"agent {agent!r} needs the rule {name!r} too, as agent {having[0]!r} has it"
+
+
+def _faults(name: str, rule: Any) -> Iterator[Fault]:
+    fields = _FIELDS[name]
+    if not isinstance(rule, Mapping):
+        yield (), f"{name} must be a mapping, found {show(rule)}"
+        return
+    for key, value in rule.items():
+        if key not in fields:
+            near = did_you_mean(key, fields)
+            yield (key,), f"unknown key {key!r} in {name}{near}; allowed: {', '.join(fields)}"
+        else:
+            allowed = fields[key](value)
+            if allowed is not None:
+                near = did_you_mean(value, allowed.split(" or ")) if isinstance(value, str) else ""
+                yield (key,), f"{key} must be {allowed}, found {show(value)}{near}"
+    for key in fields:
+        if key not in rule:
+            yield (), f"{name} needs the key {key!r}, which is missing"
+
+
+# Each returns what is allowed if the value is not, else None.
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else "a non-empty string"
+
+
+def _number(value: Any, least: float = -math.inf) -> str | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # beyond the largest float there are integers
+    if number and abs(value) <= sys.float_info.max and value >= least:
+        return None
+    return "a finite number" + ("" if least == -math.inf else f" of at least {least:g}")
+
+
+def _count(value: Any) -> str | None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        return "an integer of at least 1"
+    return None if value <= _MOST else f"an integer of at most {_MOST}"
+
+
+def _word(value: Any, words: tuple[str, ...]) -> str | None:
+    return None if isinstance(value, str) and value in words else " or ".join(words)
+
+
+_RULES: Mapping[str, Callable[..., Any]] = {"success": SuccessRule, "plateau": PlateauRule}
+_FIELDS: Mapping[str, Mapping[str, Callable[[Any], str | None]]] = {
+    "success": {
+        "metric": _text,
+        "threshold": _number,
+        "direction": partial(_word, words=("greater_equal", "less_equal")),
+        "consecutive": _count,
+        "min_evaluations": _count,
+    },
+    "plateau": {
+        "metric": _text,
+        "direction": partial(_word, words=("maximize", "minimize")),
+        "min_delta": partial(_number, least=0.0),
+        "patience": _count,
+        "min_evaluations": _count,
+        "window": _count,
+    },
+}
+
+
+_THRESHOLD = re.compile(r"(brain|phase)_avg[1-9][0-9]*")
+
+
+def check_agent_keys(found: Findings, conditions: Iterable[Located], agents: Collection[str]) -> None:
+    """Check conditions whose params are thresholds or rules by agent: the agents and keys exist."""
+    listed = list(conditions)
+    for params in _params(listed, AGENT_KEYED_CONDITION):
+        _check_agents(found, params, agents)
+        for agent in params.value:
+            _check_thresholds(found, params.child(agent))
+    for params in _params(listed, EVALUATION_CONDITION):
+        if "agents" not in params.value:
+            continue  # the check of the class's parameters tells
+        rules = params.child("agents")
+        if isinstance(rules.value, dict):
+            _check_agents(found, rules, agents)
+        for place, message in read_rules(rules.value)[1]:
+            found.error((*rules.place, *place), message)
+
+
+def check_phase_averages(
+    found: Findings, of_phases: Iterable[Iterable[Located]], of_run: Iterable[Located]
+) -> None:
+    """Check that every ``phase_avgN`` is asked: those of ``simulation`` stand in ``run_config``, too."""
+    asked = set(_phase_averages(of_run))
+    unasked = {
+        at.place: agent
+        for one in of_phases
+        for agent, at in _phase_averages(one).items()
+        if agent not in asked
+    }
+    for place, agent in unasked.items():
+        found.error(
+            place,
+            f"below 'simulation', {place[-1]} of agent {agent!r} is never asked; give it in a condition of run_config",
+        )
+
+
+def _phase_averages(conditions: Iterable[Located]) -> dict[str, Located]:
+    """Return where the first ``phase_avgN`` of each agent is."""
+    places: dict[str, Located] = {}
+    for params in _params(conditions, AGENT_KEYED_CONDITION):
+        for agent, thresholds in params.value.items():
+            for key in thresholds if isinstance(thresholds, dict) else ():
+                if str(key).startswith("phase_avg"):
+                    places.setdefault(agent, params.child(agent).child(key))
+    return places
+
+
+def check_evaluations(found: Findings, conditions: Sequence[Located], phases: Sequence[PhaseSpec]) -> None:
+    """Check that there are evaluations for the conditions of ``run_config`` that ask for them."""
+    training = [phase for phase in phases if phase.mode is Mode.TRAIN]
+    for params in _params(conditions, EVALUATION_CONDITION):
+        place = params.place[:-1]
+        if training and not any(phase.evaluate_every for phase in training):
+            found.error(
+                place,
+                "the condition needs evaluations, and no phase has any: give evaluate_every (the number of "
+                "episodes between two of them) in the phase_config of a phase in train mode",
+            )
+            continue
+        rules = params.value.get("agents")
+        for phase in training:
+            known = {agent.name for agent in phase.agents}
+            absent = [agent for agent in rules if agent not in known] if isinstance(rules, dict) else []
+            reason = f"it has no agent {absent[0]!r}" if absent else ""
+            if not phase.evaluate_every:
+                reason = "it has no evaluate_every"
+            if reason:
+                found.warn(place, f"the condition's rules never end the phase {phase.name!r}: {reason}")
+
+
+def warn_of_evaluations(found: Findings, conditions: Iterable[Located]) -> None:
+    """Warn of conditions of ``simulation`` whose rules would be asked in ``run_config`` only."""
+    for params in _params(conditions, EVALUATION_CONDITION):
+        found.warn(
+            params.place[:-1],
+            "here the condition ends an episode with its environment and does nothing else; "
+            "its rules are asked where it stands in run_config",
+        )
+
+
+def _params(conditions: Iterable[Located], name: str) -> Iterator[Located]:
+    """Yield the params of the conditions of this canonical name, where they are a mapping."""
+    for item in conditions:
+        written = item.value.get("name") if isinstance(item.value, dict) else None
+        if isinstance(written, str) and canonical_name(written) == name:
+            for key in ("params", "parameters"):
+                if isinstance(item.value.get(key), dict):
+                    yield item.child(key)
+                    break
+
+
+def _check_agents(found: Findings, at: Located, agents: Collection[str]) -> None:
+    for agent in at.value:
+        if agent not in agents:
+            found.error(
+                (*at.place, agent),
+                f"there is no agent {agent!r}{did_you_mean(agent, agents)}; agents: {', '.join(agents)}",
+            )
+
+
+def _check_thresholds(found: Findings, at: Located) -> None:
+    if not isinstance(at.value, dict):
+        found.error(at.place, f"an agent's thresholds must be a mapping, found {show(at.value)}")
+        return
+    for key, value in at.value.items():
+        if not isinstance(key, str) or not _THRESHOLD.fullmatch(key):
+            found.error(
+                (*at.place, key), f"unknown threshold {key!r}; allowed: brain_avgN and phase_avgN, N from 1"
+            )
+        elif isinstance(value, bool) or not isinstance(value, (int, float)):
+            found.error((*at.place, key), f"{key} must be a number, found {show(value)}")

@@ -1,0 +1,217 @@
+"""The database in which palaestrAI keeps its results, read as it is; palaestrAI need not be installed.
+
+What there is of tables and columns is asked of the database: releases of palaestrAI have added columns
+over time. It is opened to read only, and read as it was at one moment.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.store.database import check_sqlite
+from palaestrai_mosaik.store.urls import database_url, is_database, masked, without_passwords
+
+#: table -> the columns without which its rows mean nothing; others may be missing
+_TABLES = {
+    "experiments": ("id", "name"),
+    "experiment_runs": ("id", "uid", "experiment_id", "document_json"),
+    "experiment_run_instances": ("id", "uid", "created_at", "experiment_run_id"),
+    "experiment_run_phases": ("id", "uid", "number", "mode", "configuration", "experiment_run_instance_id"),
+    "environments": ("id", "uid", "worker_uid", "experiment_run_phase_id"),
+    "agents": ("id", "name", "muscles", "configuration", "experiment_run_phase_id"),
+    "world_states": ("id", "walltime", "simtime_ticks", "episode", "state_dump", "done", "environment_id"),
+    "muscle_actions": (
+        *("id", "walltime", "agent_id", "episode", "simtimes", "sensor_readings", "actuator_setpoints"),
+        *("rewards", "objective", "done", "rollout_worker_uid"),
+    ),
+    "brain_states": ("id", "state", "tag", "agent_id"),
+}
+#: columns that palaestrAI writes as JSON: they are read as text, and understood by ``palaestrai_json``
+_JSON = frozenset(
+    {"document_json", "configuration", "parameters", "static_model", "state_dump", "setpoints", "muscles"}
+    | {
+        "simtimes",
+        "sensor_readings",
+        "actuator_setpoints",
+        "applied_actuator_setpoints",
+        "rewards",
+        "statistics",
+    }
+)
+#: rows that are in memory at once, and values of an IN (...): databases limit how many there may be
+_ROWS, _TOGETHER = 1000, 10_000
+
+
+class PalaestraiDatabase:
+    """A results database of palaestrAI: an SQLite file, a URL, ``@FILE`` or ``env:NAME``.
+
+    Raises :class:`StoreError` if it cannot be opened, is none of palaestrAI, or one of a release whose
+    tables are others.
+    """
+
+    def __init__(self, location: str):
+        self._url = _url_of(location)
+        #: how it may be told to anybody
+        self.name = masked(self._url) if is_database(location) else str(Path(location).absolute())
+        sqlite = self._url.get_backend_name() == "sqlite"
+        options: dict[str, Any] = {} if sqlite else {"isolation_level": "REPEATABLE READ"}
+        with self._told("open"):
+            self._engine = sa.create_engine(_read_only(self._url) if sqlite else self._url, **options)
+            self._connection = self._engine.connect()
+        try:
+            with self._told("read"):
+                if sqlite:
+                    self._connection.exec_driver_sql("BEGIN")  # else every question would see another state
+                self._tables = self._reflected()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if hasattr(self, "_connection"):
+            self._connection.close()
+        self._engine.dispose()
+
+    def has(self, table: str, column: str) -> bool:
+        """Whether the release that made the database knew ``column``."""
+        return column in self._tables[table].c
+
+    def rows(self, table: str, column: str, values: Sequence[Any] | None = None) -> Iterator[Any]:
+        """Yield the rows of ``table`` whose ``column`` has one of the ``values`` (``None``: all), oldest first.
+
+        Some at a time, whatever their number. What palaestrAI writes as JSON is text.
+        """
+        found = self._tables[table]
+        columns = [sa.cast(one, sa.Text).label(one.name) if one.name in _JSON else one for one in found.c]
+        question = sa.select(*columns).order_by(found.c.id)
+        if values is None:
+            return self._asked(question, _ROWS)
+        parts = [self._asked(question.where(found.c[column].in_(some)), _ROWS) for some in _chunks(values)]
+        return heapq.merge(*parts, key=lambda row: row.id)
+
+    def ids(self, table: str, column: str) -> list[tuple[Any, Any]]:
+        """Return the id of each row of ``table``, oldest first, and what it has in ``column``; no more is read."""
+        found = self._tables[table].c
+        question = sa.select(found.id, found[column]).order_by(found.id)
+        return [(row[0], row[1]) for row in self._asked(question, _ROWS)]
+
+    def count(self, table: str, column: str, values: Sequence[Any]) -> int:
+        """Return how many rows of ``table`` have one of the ``values`` in ``column``."""
+        found = self._tables[table]
+        question = sa.select(sa.func.count()).select_from(found)
+        parts = (self._asked(question.where(found.c[column].in_(some)), 1) for some in _chunks(values))
+        return sum(int(row[0]) for part in parts for row in part)
+
+    def newest_brains(self, agents: Sequence[int]) -> Iterator[Any]:
+        """Yield the newest state of each tag of these agents: ``agent_id``, ``tag``, ``state``, ``states`` (how many there are)."""
+        found = self._tables["brain_states"]
+        parts = []
+        for some in _chunks(agents):
+            newest = (
+                sa.select(sa.func.max(found.c.id).label("id"), sa.func.count().label("states"))
+                .where(found.c.agent_id.in_(some), found.c.state.is_not(None))
+                .group_by(found.c.agent_id, found.c.tag)
+                .subquery()
+            )
+            columns = (found.c.id, found.c.agent_id, found.c.tag, found.c.state, newest.c.states)
+            question = sa.select(*columns).join(newest, newest.c.id == found.c.id).order_by(found.c.id)
+            parts.append(self._asked(question, 1))
+        return heapq.merge(*parts, key=lambda row: row.id)
+
+    def rows_if_there(self, table: str, column: str, value: Any) -> list[Any]:
+        """Return rows of a table that only some releases have."""
+        with self._told("read"):
+            if not sa.inspect(self._connection).has_table(table):
+                return []
+            found = sa.Table(table, sa.MetaData(), autoload_with=self._connection)
+            return list(self._connection.execute(sa.select(found).where(found.c[column] == value)))
+
+    def _asked(self, question: sa.Select[Any], together: int) -> Iterator[Any]:
+        with self._told("read"):
+            yield from self._connection.execute(question.execution_options(yield_per=together))
+
+    def _reflected(self) -> dict[str, sa.Table]:
+        there = set(sa.inspect(self._connection).get_table_names())
+        if "run_documents" in there:
+            raise StoreError(f"{self.name} is a store of this package already: nothing is to be imported")
+        missing = sorted(_TABLES.keys() - there)
+        if len(missing) == len(_TABLES):
+            raise StoreError(f"{self.name} is no results database of palaestrAI: it has none of its tables")
+        if missing:
+            raise StoreError(self._other(f"it lacks {_some(missing, 'table')}"))
+        metadata = sa.MetaData()
+        tables = {
+            name: sa.Table(name, metadata, autoload_with=self._connection, resolve_fks=False)
+            for name in _TABLES
+        }
+        for name, columns in _TABLES.items():
+            lacking = [column for column in columns if column not in tables[name].c]
+            if lacking:
+                raise StoreError(self._other(f"its table {name} lacks {_some(lacking, 'column')}"))
+        return tables
+
+    def _other(self, why: str) -> str:
+        return (
+            f"{self.name} was made by another release of palaestrAI than 3.5: {why}; "
+            "let palaestrAI 3.5 upgrade it: palaestrai database-migrate"
+        )
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Tell errors of the database as one line, without passwords; also where a date or number is none."""
+        try:
+            yield
+        except (SQLAlchemyError, ImportError, ValueError, TypeError, OverflowError) as error:
+            said = " ".join(str(getattr(error, "orig", None) or error).split())
+            said = without_passwords(said, self._url)
+            raise StoreError(f"cannot {what} the database {masked(self._url)}: {said}") from None
+
+
+def _url_of(location: str) -> sa.URL:
+    if is_database(location):
+        return database_url(location)
+    if not Path(location).is_file():
+        raise StoreError(f"there is no database at {location}")
+    return sa.URL.create("sqlite", database=location)
+
+
+def _read_only(url: sa.URL) -> sa.URL:
+    """Return the URL by which an SQLite file is read and never written."""
+    file = Path(str(url.database)).absolute()
+    if not file.is_file():
+        raise StoreError(f"there is no database at {file}")
+    # (its logs lie beside what a link leads to)
+    check_sqlite(file.resolve(), followed=True)
+    query = {"mode": "ro", "uri": "true"}
+    # one with a write-ahead log, which nobody has open: the log could not be made in such a folder
+    if not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists():
+        query["immutable"] = "1"
+    return url.set(database=f"file:{quote(str(file))}", query=query)
+
+
+def _some(names: Sequence[str], kind: str) -> str:
+    return f"the {kind}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[list[Any]]:
+    return (list(values[first : first + _TOGETHER]) for first in range(0, len(values), _TOGETHER))

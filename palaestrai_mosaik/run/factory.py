@@ -1,0 +1,361 @@
+"""Makes the objects of a phase from what the document says: environments, agents, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from palaestrai_mosaik import seeding
+from palaestrai_mosaik.agent import Brain, Muscle, Objective
+from palaestrai_mosaik.agent.dumper import BrainDumper, load_arrays
+from palaestrai_mosaik.agent.filter import Filter, FilterChain
+from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
+from palaestrai_mosaik.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
+from palaestrai_mosaik.palaestrai import adapted, is_adapted
+from palaestrai_mosaik.simulation.batch_body import BatchBody
+from palaestrai_mosaik.simulation.batch_handle import open_port
+from palaestrai_mosaik.simulation.body import Body, Identity, Learning
+from palaestrai_mosaik.simulation.body_placement import Group, embody
+from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.conditions import TerminationCondition
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentPort
+from palaestrai_mosaik.types import Mode
+
+from .brains import BrainKeeper, Dumpers
+from .recorded_sessions import DEFAULT_STORE, StoredSessions, connect
+
+#: the tag of the dump that holds what filters have learned
+FILTERS = "filters"
+
+#: what a class named under each topic of a document must derive from
+BASES: dict[str, type] = {
+    "environment": World,
+    "reward": Reward,
+    "state_transformer": EnvironmentStateTransformer,
+    "brain": Brain,
+    "muscle": Muscle,
+    "objective": Objective,
+    "filter": Filter,
+    "condition": TerminationCondition,
+}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """All that a worker is made from; plain data, to be sent to another process.
+
+    ``conditions`` are those of the run; ``keepers`` say for every agent where models lie,
+    ``stored`` where recorded sessions are.
+    """
+
+    phase: PhaseSpec
+    conditions: tuple[ClassSpec, ...]
+    seed: int
+    index: int
+    keepers: Mapping[str, BrainKeeper]
+    stored: StoredSessions = DEFAULT_STORE
+
+
+@dataclass(frozen=True, slots=True)
+class Given(ClassSpec):
+    """A part that is there already, made by the user's own code; ``name`` is only what it is called."""
+
+    part: Any = None
+
+
+def class_of(name: str, topic: str) -> type:
+    """Return the class that a document names; of one of palaestrAI's kind, its adapter."""
+    found = resolve(name, topic)
+    return adapted(found, topic) or found
+
+
+def kind_of(spec: ClassSpec | EnvironmentSpec, topic: str) -> type:
+    """Return the class of what :func:`make` makes of ``spec``."""
+    return type(spec.part) if isinstance(spec, Given) else class_of(spec.name, topic)
+
+
+def muscle_kinds(agent: AgentSpec) -> list[type[Muscle]]:
+    """Return the classes of the muscles of all bodies, each once."""
+    specs = [body.muscle for body in agent.bodies] or [agent.muscle]
+    return list(dict.fromkeys(kind_of(spec, "muscle") for spec in specs))
+
+
+def untold_muscles(agent: AgentSpec, mode: Mode) -> str:
+    """Return what to warn of where a model that is loaded does not reach the muscles, empty if it does."""
+    # one without 'update' acts by rules of its own, and has no use for a model
+    taking = {one.__name__ for one in muscle_kinds(agent) if one.update is not Muscle.update}
+    names = [name for name in _unprepared(agent) if name in taking]
+    if agent.load is None or mode is not Mode.TEST or not names:
+        return ""
+    return (
+        f"agent {agent.name!r} loads a model in test mode, in which its brain gives no updates, and "
+        f"{', '.join(names)} has no prepare_model to take it: it acts with initial values"
+    )
+
+
+def _unprepared(agent: AgentSpec) -> list[str]:
+    """Return the names of the muscles that have no ``prepare_model``."""
+    return [one.__name__ for one in muscle_kinds(agent) if one.prepare_model is Muscle.prepare_model]
+
+
+def cannot_load(agent: AgentSpec) -> str:
+    """Return why the ``load`` of an agent does nothing, empty if it does something."""
+    unprepared = _unprepared(agent)
+    brain: type[Brain] | None = None if agent.brain is None else kind_of(agent.brain, "brain")
+    if len(unprepared) < len(muscle_kinds(agent)) or (brain is not None and brain.load is not Brain.load):
+        return ""
+    whose = "" if brain is None else f"{brain.__name__}.load nor "
+    return (
+        f"agent {agent.name!r} has 'load', but {'neither ' if whose else 'no '}{whose}"
+        f"{', '.join(unprepared)}.prepare_model is there to do it"
+    )
+
+
+def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
+    """Return an object of the class that ``spec`` names; ``params`` are its keywords."""
+    found = kind_of(spec, topic)
+    if not issubclass(found, BASES[topic]):
+        raise ContractError(f"{spec.name} is no {BASES[topic].__name__}, so it cannot be a {topic}")
+    if isinstance(spec, Given):
+        return spec.part
+    # Classes may keep and change what they are given; the document must stay as it is.
+    return found(**deepcopy(spec.params))
+
+
+def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> EnvironmentPort:
+    """Return the environment of ``spec``, set up; if it replays, it may read from ``stored``."""
+    domain: World = make(spec, "environment")
+    domain.uid = spec.uid
+    connect(domain, stored)
+    if spec.step_size is not None:
+        domain.step_size = spec.step_size
+    reward = make(spec.reward, "reward") if spec.reward is not None else None
+    transformer = (
+        make(spec.state_transformer, "state_transformer") if spec.state_transformer is not None else None
+    )
+    parts: list[Any] = [reward, transformer]
+    for part in parts:
+        if is_adapted(type(part)):
+            part.belongs_to(domain)
+    if reward is not None and domain.takes_reward(reward):
+        reward = None
+    try:
+        return open_port(domain, reward, transformer)
+    except BaseException:
+        domain.shutdown()
+        raise
+
+
+def make_ports(
+    specs: Sequence[EnvironmentSpec],
+    stored: StoredSessions,
+    one: Callable[[EnvironmentSpec], EnvironmentPort] = make_port,
+) -> list[EnvironmentPort]:
+    """Return all environments, each as ``one`` gives it, or shut down those that there are already."""
+    ports: list[EnvironmentPort] = []
+    try:
+        for spec in specs:
+            ports.append(one(spec))
+            connect(ports[-1].domain, stored)
+    except BaseException:
+        for port in ports:
+            port.domain.shutdown()
+        raise
+    return ports
+
+
+def make_conditions(specs: Sequence[ClassSpec], *, of_run: bool = False) -> list[TerminationCondition]:
+    """Return the termination conditions in the document's order; ``of_run``: they are those of the run."""
+    conditions: list[TerminationCondition] = [make(spec, "condition") for spec in specs]
+    for place, condition in enumerate(conditions):
+        condition.of_run = of_run
+        if is_adapted(type(condition)):
+            theirs: Any = condition
+            theirs.introduce(place)
+    return conditions
+
+
+def all_conditions(
+    phase: PhaseSpec, of_run: Sequence[ClassSpec]
+) -> tuple[list[TerminationCondition], list[TerminationCondition]]:
+    """Return the conditions of ``phase`` and those of the run, which know of one another."""
+    own, others = make_conditions(phase.simulation.conditions), make_conditions(of_run, of_run=True)
+    for condition in (*own, *others):
+        condition.beside([*own, *others])
+    return own, others
+
+
+def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain | None:
+    """Return the filters of an agent, for one of its muscles or for its brain.
+
+    Raises :class:`ContractError` where they cannot work on the channels, or the agent cannot
+    replay through them.
+    """
+    if not spec.filters:
+        return None
+    chain = FilterChain([make(f, "filter") for f in spec.filters], channels.sensors, channels.actuators)
+    chain.mode = mode
+    if spec.replay and spec.brain is not None and mode is Mode.TRAIN and chain.irreversible:
+        raise ContractError(
+            f"agent {spec.name!r} cannot replay through {', '.join(chain.irreversible)}: the store has what the "
+            "environment got, but not what the muscle did before its filters changed it"
+        )
+    return chain
+
+
+def give_filters(part: Any, filters: FilterChain | None, seed: int, phase: str, *whose: str | int) -> None:
+    """Give ``part``, a muscle or a brain, those of its filters that are palaestrAI's, each with a seed.
+
+    If it is not palaestrAI's itself, they are made to do without.
+    """
+    theirs: list[Any] = [] if filters is None else [f for f in filters.filters if is_adapted(type(f))]
+    for number, one in enumerate(theirs):
+        one.introduce(seeding.integer_seed(seed, phase, "filter", *whose, number))
+        if not is_adapted(type(part)):
+            one.belongs_to()
+    if is_adapted(type(part)):
+        part.filters = theirs
+
+
+def make_bodies(
+    spec: AgentSpec, plan: WorkerPlan, ports: Sequence[EnvironmentPort], learner: Learning | None
+) -> Iterator[Body | BatchBody]:
+    """Yield the bodies of an agent in a worker, set up and loaded.
+
+    Alike bodies in a batched environment are one object where muscle and objective can serve
+    all of them at once.
+    """
+    groups, faults = embody(spec, ports)
+    if faults:
+        raise ContractError(f"agent {spec.name!r}: {faults[0][0]}")
+    for group in groups:
+        if group.at_once:
+            yield _make_batch(spec, group, plan, learner)
+        else:
+            for place in range(group.count):
+                yield _make_body(spec, group, place, plan, learner)
+
+
+def _make_body(spec: AgentSpec, group: Group, place: int, plan: WorkerPlan, learner: Learning | None) -> Body:
+    mode, channels = plan.phase.mode, group.channels(place)
+    filters = make_filters(replace(spec, filters=group.spec.filters), channels, mode)
+    identity = group.identity(place)
+    muscle, objective = _made(spec, group, plan, identity)
+    give_filters(muscle, filters, plan.seed, plan.phase.name, spec.name, plan.index, place)
+    body = Body(identity, muscle, objective, channels, learner, filters)
+    for part in (muscle, objective):
+        if is_adapted(type(part)):
+            body.memory = part.memory_for(channels)
+            break
+    muscle._memory = body.memory
+    own = () if identity.number is None else (identity.number,)
+    muscle._memory.rng = seeding.generator(plan.seed, plan.phase.name, "memory", spec.name, plan.index, *own)
+    _set_up(body, spec, plan)
+    return body
+
+
+def _make_batch(spec: AgentSpec, group: Group, plan: WorkerPlan, learner: Learning | None) -> BatchBody:
+    identity = group.identity()
+    muscle, objective = _made(spec, group, plan, identity)
+    muscles = [muscle_uid(spec.name, plan.index, group.first + i) for i in range(group.count)]
+    body = BatchBody(identity, muscle, objective, group.batch_channels(), muscles, learner)
+    _set_up(body, spec, plan)
+    return body
+
+
+def _made(spec: AgentSpec, group: Group, plan: WorkerPlan, identity: Identity) -> tuple[Any, Any]:
+    muscle: Muscle = make(group.spec.muscle, "muscle")
+    objective: Objective | None = None
+    if group.spec.objective is not None:
+        objective = make(group.spec.objective, "objective")
+    muscle.uid = muscle_uid(spec.name, plan.index, identity.number)
+    muscle.mode = plan.phase.mode
+    muscle._dumpers = Dumpers([plan.keepers[spec.name]])
+    own = () if identity.number is None else (identity.number,)
+    parts: list[tuple[str, Any]] = [("muscle", muscle), ("objective", objective)]
+    for topic, part in parts:
+        if is_adapted(type(part)):
+            seed = seeding.integer_seed(plan.seed, plan.phase.name, topic, spec.name, plan.index, *own)
+            taught = spec.brain is not None and is_adapted(kind_of(spec.brain, "brain"))
+            part.introduce(spec.name, seed, loads=spec.load is not None, taught=taught)
+    if is_adapted(type(objective)):
+        theirs: Any = objective
+        theirs.muscle = muscle
+    return muscle, objective
+
+
+def _set_up(body: Body | BatchBody, spec: AgentSpec, plan: WorkerPlan) -> None:
+    if body.objective is not None:
+        body.objective.setup(body.reward_names)
+    body.muscle.setup()
+    model = plan.keepers[spec.name].model
+    if model is not None and is_adapted(type(body.muscle)):
+        body.muscle.update(model)
+    if spec.load is not None:
+        body.muscle.prepare_model()
+        load_filters(body.filters, plan.keepers[spec.name], spec.name)
+
+
+def muscle_uid(agent: str, worker: int, body: int | None = None) -> str:
+    """Return the uid of an agent's muscle; ``body`` is the body's number, if the agent's have one."""
+    return f"{agent}.{worker}" if body is None else f"{agent}.{worker}.{body}"
+
+
+def muscle_uids(spec: AgentSpec, worker: int) -> list[str]:
+    """Return the uids of all muscles of an agent in a worker."""
+    if not spec.bodies:
+        return [muscle_uid(spec.name, worker)]
+    return [muscle_uid(spec.name, worker, b) for b in range(sum(body.count for body in spec.bodies))]
+
+
+def load_filters(filters: FilterChain | None, dumper: BrainDumper, agent: str) -> None:
+    """Restore what the filters of ``agent`` have learned, if they are of the kind that learns.
+
+    Raises :class:`BrainDumpError` where the dump is that of other filters.
+    """
+    wanted = learned(filters)
+    if filters is None or not wanted:
+        return
+    found = load_arrays([dumper], FILTERS)
+    names = ", ".join(type(one).__name__ for one in filters.filters)
+    misfit = (
+        f"agent {agent!r}: the model that 'load' points to has not been learned through its filters ({names})"
+    )
+    if found.keys() != wanted.keys():
+        # what is learned is named by the filter's place in the chain
+        raise BrainDumpError(
+            f"{misfit}: they keep {', '.join(wanted)}, but it has {', '.join(found) or 'nothing'}"
+        )
+    states = filters.state()
+    for name, array in found.items():
+        place, key = name.split(".", 1)
+        states[int(place)][key] = array
+    try:
+        filters.set_state(states)
+    except (ContractError, TypeError, ValueError) as error:
+        raise BrainDumpError(f"{misfit}: {error}") from error
+
+
+def learned(filters: FilterChain | None) -> dict[str, Any]:
+    """Return all arrays that filters have learned, by the filter's place and their name."""
+    states = [] if filters is None else filters.state()
+    return {f"{i}.{key}": np.asarray(value) for i, state in enumerate(states) for key, value in state.items()}
+
+
+def all_of(actions: Sequence[Callable[[], None]]) -> None:
+    """Call all ``actions``, also after one has failed; raise the first failure."""
+    failure: Exception | None = None
+    for action in actions:
+        try:
+            action()
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure

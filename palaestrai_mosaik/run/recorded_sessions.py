@@ -1,0 +1,351 @@
+"""Sessions out of a store: what agents of earlier runs and phases lived through, to be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.environment.environment import World
+from palaestrai_mosaik.environment.replay import SessionPool, SessionPoolEnvironment
+from palaestrai_mosaik.environment.replay.sources import (
+    ANY_BODY,
+    STORE_KEYS,
+    Channel,
+    RecordedRows,
+    check_keys,
+    plain_name,
+)
+from palaestrai_mosaik.errors import ContractError, StoreError
+from palaestrai_mosaik.experiment.model import BODY_NUMBER, ReplaySpec
+from palaestrai_mosaik.importing import limit
+from palaestrai_mosaik.types import Space
+
+from .replay import described, find_instance, recorded_phases
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from palaestrai_mosaik.store import InstanceRecorder, Store
+
+#: what tells the episodes of bodies apart, in the order in which they become sessions
+_SESSION = ("phase", "evaluation", "worker", "episode", "body", "environment_episode")
+
+
+@dataclass(frozen=True)
+class StoredSessions:
+    """Reads the sources of a document that mean a store; can be sent to other processes.
+
+    ``location`` and ``directory`` are those of the :class:`Store` that is meant where the source
+    names none (``None``: the default one), ``instance`` is the execution that runs now, in its phase
+    number ``phase``: its earlier phases are meant where the source names no run.
+    """
+
+    # it may hold a password
+    location: str | None = field(default=None, repr=False)
+    directory: str | None = None
+    instance: str | None = None
+    phase: int | None = None
+
+    @classmethod
+    def of(
+        cls, store: Store | None, recorder: InstanceRecorder | None = None, phase: int | None = None
+    ) -> StoredSessions:
+        """Return what reads from ``store``, for the execution that ``recorder`` records."""
+        instance = None if recorder is None else recorder.uid
+        if store is None:
+            return cls(instance=instance, phase=phase)
+        location = store.database.engine.url.render_as_string(hide_password=False)
+        return cls(location, str(store.directory), instance, phase)
+
+    def __call__(self, source: Mapping[str, Any]) -> SessionPool:
+        """Return the sessions that ``source`` means: see :func:`read_sessions`."""
+        from palaestrai_mosaik.store import Store
+
+        check_keys(source, STORE_KEYS)
+        asked = {key: value for key, value in source.items() if key != "store"}
+        if "run" not in asked and "instance" not in asked:
+            if self.instance is None:
+                raise StoreError(
+                    "source: it names neither run nor instance, so it means an earlier phase of the run itself; declare "
+                    "observations and actions, so that it is not read before that phase has been recorded"
+                )
+            asked |= {"instance": self.instance, "before": self.phase}
+        location, directory = self.location, self.directory
+        if source.get("store") is not None:
+            location, directory = _location_of(source), None
+        with Store(location, directory=directory, read_only=True) as store:
+            return read_sessions(store, **asked)
+
+
+#: for where nothing runs, such as the check of a document
+DEFAULT_STORE = StoredSessions()
+
+
+def connect(domain: World, stored: StoredSessions) -> None:
+    """Let an environment that replays read from stores; others are left alone."""
+    if isinstance(domain, SessionPoolEnvironment):
+        domain.read_store = stored
+
+
+def check_sessions(domain: World) -> None:
+    """Raise :class:`ContractError` where an environment that replays cannot do so, as far as is known yet."""
+    if isinstance(domain, SessionPoolEnvironment):
+        if isinstance(domain.source, Mapping) and domain.source.get("store") is not None:
+            _location_of(domain.source)
+        domain.check_sessions()
+
+
+def _location_of(source: Mapping[str, Any]) -> str:
+    """Return the store that ``source`` names. Documents are kept in stores and reports, so it has no password."""
+    from palaestrai_mosaik.store.urls import check_named, holds_password, shown
+
+    location = str(source["store"])
+    if holds_password(location):
+        raise ContractError(
+            f"source: store: {shown(location)} holds a password, which must not stand in a document: keep the URL in "
+            "a file (store: '@FILE') or an environment variable (store: 'env:NAME')"
+        )
+    if limit() is not None:
+        check_named(location)
+    return location
+
+
+def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
+    store: Store,
+    run: str | None = None,
+    instance: str | None = None,
+    phase: int | str | None = None,
+    agent: str | None = None,
+    body: int | str | Sequence[int | str] | None = None,
+    mode: str | None = None,
+    evaluation: bool | None = False,
+    before: int | None = None,
+) -> SessionPool:
+    """Return what an agent lived through: each episode of each of its bodies is a session.
+
+    ``run`` is the uid of a document: its newest execution that has finished is meant;
+    ``instance`` means an execution as everywhere in the store. ``phase`` (number or name), ``mode``
+    (train or test), ``body`` (a number, a label, or several) and ``evaluation`` (``None``: training
+    and evaluation) narrow it down, ``before`` to phases with a smaller number. ``agent`` may be left out where there was only one.
+
+    Observations and actions are called as the agent's sensors and actuators (without the
+    number of an incarnation, where several bodies share a name), and have their spaces. All
+    are float64. After the last action comes the last state of the environment, if all sensors are
+    in one. Sessions are ordered by phase, worker, episode and body; those of a phase's evaluations come after
+    the others.
+
+    Raises :class:`StoreError` where something is not there, or the bodies are not alike.
+    """
+    if run is None and instance is None:
+        raise StoreError("name a run or an instance")
+    uid = find_instance(ReplaySpec(experiment_run=run, instance=instance), "", store)
+    name, phases = recorded_phases(store, uid, agent, phase, mode, before)
+    both = [False, True] if evaluation is None else [evaluation]
+    pieces = [_Piece(store, uid, number, name, body, flag) for number in phases for flag in both]
+    pieces = [piece for piece in pieces if len(piece.frame)]
+    if not pieces:
+        raise StoreError(f"agent {name!r} has no steps in {described(uid, phases)}")
+    for piece in pieces[1:]:
+        if piece.channels() != pieces[0].channels():
+            raise StoreError(
+                f"agent {name!r} has other channels in phase {piece.phase} than in phase {pieces[0].phase}: name "
+                "one phase"
+            )
+    rows = _joined([piece.rows() for piece in pieces])
+    pool = rows.pool()
+    finals: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
+    for piece in pieces:
+        finals.update(piece.last_states())
+    return _with_finals(pool, [finals.get(key) for key in rows.session_keys()])
+
+
+class _Piece:
+    """The steps of one agent in one phase: of training or of evaluation."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        phase: int,
+        agent: str,
+        body: int | str | Sequence[int | str] | None,
+        evaluation: bool,
+    ):
+        self.phase = phase
+        self._store, self._run, self._agent, self._evaluation = store, run, agent, evaluation
+        places = ["body", "environment_episode"]
+        everything = store.steps(run, phase, agent, evaluation=evaluation, body=body)
+        numbers = store.steps(run, phase, agent, evaluation=evaluation, body=body, columns=places)
+        self.frame = everything.assign(
+            phase=phase, evaluation=evaluation, **{name: numbers[name] for name in places}
+        )
+        present = set(self.frame["body"])
+        groups = store.bodies(run, phase, agent)
+        stop = groups["first"] + groups["count"]
+        self._groups = groups[
+            [any(a <= b < z for b in present) for a, z in zip(groups["first"], stop, strict=True)]
+        ]
+        channels = store.channels(run, phase)
+        self._offered = channels[channels["environment"].notna()]
+        self._owned = channels[channels["agent"] == agent]
+
+    def channels(self) -> dict[str, list[tuple[str, str, int]]]:
+        """Return name, space and size of the agent's channels by their kind."""
+        found = []
+        for group in self._groups["group"]:
+            own = self._owned[self._owned["group"] == group]
+            found.append(
+                {
+                    kind: list(
+                        own.loc[own["kind"] == kind, ["uid", "space", "size"]].itertuples(
+                            index=False, name=None
+                        )
+                    )
+                    for kind in ("sensor", "actuator", "reward")
+                }
+            )
+        for other in found[1:]:
+            if other != found[0]:
+                firsts = ", ".join(map(str, self._groups["first"]))
+                raise StoreError(
+                    f"the bodies of agent {self._agent!r} in phase {self.phase} have different channels: pick some that "
+                    f"are alike with 'body' (they begin with {firsts})"
+                )
+        return found[0]
+
+    def rows(self) -> RecordedRows:
+        """Return the steps as rows of sessions."""
+        channels = self.channels()
+        observed, acted = (
+            [_channel(prefix, *one) for one in channels[kind]]
+            for prefix, kind in (("reading", "sensor"), ("setpoint", "actuator"))
+        )
+        rewards = {plain_name(uid): f"reward.{uid}" for uid, _, _ in channels["reward"]}
+        columns = [c for one in (*observed, *acted) for c in one.columns]
+        columns += [*rewards.values(), *_SESSION, "step", "terminated"]
+        return RecordedRows(
+            {name: self.frame[name].to_numpy() for name in columns},
+            *(observed, acted, rewards),
+            *(_SESSION, "step", "terminated"),
+        )
+
+    def last_states(self) -> dict[tuple[Any, ...], npt.NDArray[np.float64]]:
+        """Return all readings after the last action, for each session for which they were recorded."""
+        result: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
+        lasts = self.frame.groupby(list(_SESSION))["time"].max()
+        group: Any
+        for group in self._groups.itertuples(index=False):
+            # bodies may share an incarnation; one that is in several has no state of its own
+            owner, uids, named = self._observed(group)
+            if owner is None:
+                result |= self._last_by_body(group, lasts)
+                continue
+            seats = group.incarnations or [0] * group.count
+            seats = seats if named is None else [named] * group.count
+            bodies: dict[int, list[int]] = {}
+            for place, seat in enumerate(seats if len(seats) == group.count else []):
+                bodies.setdefault(seat, []).append(int(group.first) + place)
+            for key, row in self._states_of(group, owner, uids).items():
+                worker, episode, incarnation, turn = key
+                for body in bodies.get(incarnation, ()):
+                    session = (self.phase, self._evaluation, worker, episode, body, turn)
+                    if session in lasts.index and row[0] > lasts[session]:
+                        result[session] = row[1:]
+        return result
+
+    def _last_by_body(self, group: Any, lasts: pd.Series) -> dict[tuple[Any, ...], npt.NDArray[np.float64]]:
+        """Return the same for bodies that have channels of their own in an ordinary environment."""
+        result: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
+        offered = self._offered[self._offered["kind"] == "sensor"]
+        owners = dict(zip(offered["uid"], offered["environment"], strict=True))
+        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
+        for place in range(group.count):
+            uids = [uid.replace(BODY_NUMBER, str(group.number + place)) for uid in own["uid"]]
+            found = {owners.get(uid) for uid in uids}
+            owner = found.pop() if len(found) == 1 else None
+            if owner is None:
+                break
+            for (worker, episode, _, turn), row in self._states_of(group, owner, uids).items():
+                session = (self.phase, self._evaluation, worker, episode, int(group.first) + place, turn)
+                if session in lasts.index and row[0] > lasts[session]:
+                    result[session] = row[1:]
+        return result
+
+    def _observed(self, group: Any) -> tuple[str | None, list[str], int | None]:
+        """Return the environment that has all sensors of a group's bodies (``None``: there are several).
+
+        Then their uids as those of all its incarnations, and the incarnation that they name, if they do.
+        """
+        offered = self._offered[self._offered["kind"] == "sensor"]
+        owners = dict(zip(offered["uid"], offered["environment"], strict=True))
+        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
+        found = [_place_of(uid, owners) for uid in own["uid"]]
+        if len({(owner, number) for owner, _, number in found}) != 1:
+            return None, [], None
+        return found[0][0], [uid for _, uid, _ in found], found[0][2]
+
+    def _states_of(
+        self, group: Any, owner: str, uids: Sequence[str]
+    ) -> dict[tuple[int, ...], npt.NDArray[np.float64]]:
+        """Return time and readings of the last state of each episode around a group of bodies."""
+        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
+        columns = [
+            c
+            for uid, size in zip(uids, own["size"], strict=True)
+            for c in _channel("reading", uid, "", size).columns
+        ]
+        places = ["incarnation", "environment_episode"]
+        states = self._store.environment_states(
+            *(self._run, self.phase, owner),
+            evaluation=self._evaluation,
+            columns=[*columns, *places],
+        )
+        keys = ["worker", "episode", *places]
+        last = states.sort_values("step", kind="stable").groupby(keys).tail(1)
+        values = last[["time", *columns]].to_numpy(np.float64)
+        return {tuple(key): row for key, row in zip(last[keys].to_numpy().tolist(), values, strict=True)}
+
+
+def _place_of(uid: str, owners: Mapping[str, str]) -> tuple[str | None, str, int | None]:
+    """Return the environment of a channel, its uid there, and the incarnation that it names, if it does."""
+    if uid in owners:
+        return owners[uid], uid, None
+    for owner in dict.fromkeys(owners.values()):
+        number, _, name = uid.removeprefix(f"{owner}.").partition(".")
+        common = f"{owner}{ANY_BODY}{name}"
+        if uid.startswith(f"{owner}.") and number.isdecimal() and owners.get(common) == owner:
+            return owner, common, int(number)
+    return None, uid, None
+
+
+def _channel(prefix: str, uid: str, space: str, size: int) -> Channel:
+    from palaestrai_mosaik.store import ChannelRecord
+    from palaestrai_mosaik.store.records import channel_columns
+
+    columns = channel_columns(prefix, [ChannelRecord(uid, space, size)])
+    return Channel(plain_name(uid), tuple(columns), Space.from_string(space) if space else None)
+
+
+def _joined(pieces: Sequence[RecordedRows]) -> RecordedRows:
+    first = pieces[0]
+    return replace(
+        first, columns={name: np.concatenate([one.columns[name] for one in pieces]) for name in first.columns}
+    )
+
+
+def _with_finals(pool: SessionPool, finals: Sequence[npt.NDArray[np.float64] | None]) -> SessionPool:
+    """Return the pool with what was seen after the last action, where it is known."""
+    sessions = pool.sessions
+    known = {i: one for i, one in enumerate(finals) if one is not None}
+    if not known:
+        return pool
+    # all observations are float64, so they lie in one column
+    after = sessions.by_session["final.0"].copy()
+    after[list(known)] = np.stack(list(known.values()))
+    return SessionPool.of(
+        pool.signature, replace(sessions, by_session={**sessions.by_session, "final.0": after})
+    )

@@ -1,0 +1,229 @@
+"""A worker process: one worker, which does what the main process says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import queue
+import sys
+import threading
+import traceback
+from types import FrameType
+from typing import IO, Any
+
+from palaestrai_mosaik import seeding
+from palaestrai_mosaik.agent.filter import FilterChain
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.importing import only_modules
+from palaestrai_mosaik.simulation.conditions import TerminationCondition
+from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_process
+
+from .factory import all_conditions, make_ports
+from .interrupt import Interrupt
+from .worker import EpisodeReport, Worker
+from .worker_messages import Answer, Batch, End, Go, Outbox, Rebuild, Restore, Save, Start
+from .worker_process import read_frame, write_frame
+
+#: seconds to let environments and muscles go once the main process is gone; it waits a little longer
+_GRACE = 1.5
+
+
+class _Gone(Exception):
+    """The main process does not listen any more."""
+
+
+class _Child:
+    def __init__(self, stream_in: IO[bytes], stream_out: IO[bytes], interrupt: Interrupt):
+        self._in, self._out = stream_in, stream_out
+        self._interrupt = interrupt
+        self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        #: all is let go
+        self._over = threading.Event()
+        self._report: EpisodeReport | None = None
+        self._conditions: list[TerminationCondition] = []
+        self.worker: Worker | None = None
+        self.start: Start
+        self.outbox: Outbox
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            frame = read_frame(self._in)
+            if frame is None:
+                self._leave()
+            self._inbox.put(frame)
+
+    def _leave(self) -> None:
+        """End this process, whatever it is doing: the main process is gone, or has failed."""
+        self._interrupt.request()
+        self._inbox.put(None)
+        self._over.wait(_GRACE)
+        _end_children()
+        os._exit(1)
+
+    def _receive(self) -> Any:
+        frame = self._inbox.get()
+        if frame is None:
+            raise _Gone
+        return pickle.loads(frame)
+
+    def _send(self, answer: Answer) -> None:
+        try:
+            frame = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise ContractError(
+                f"worker {self.start.plan.index}: what a muscle sends to its brain in another process must be "
+                f"something that can be pickled: {error}"
+            ) from error
+        write_frame(self._out, frame)
+
+    def run(self) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            while True:
+                start = self._receive()
+                # what the document may name here is what it may name in the main process
+                with only_modules(start.modules):
+                    self._phase(start, loop)
+        except _Gone:
+            pass
+        except BaseException as error:
+            self._tell(error)
+        finally:
+            if self.worker is not None:
+                with contextlib.suppress(Exception):
+                    self.worker.close()
+            loop.close()
+            _end_children()
+            self._over.set()
+
+    def _phase(self, start: Start, loop: Any) -> None:
+        before = seeding.global_state_digest()
+        self.start = start
+        self.outbox = Outbox(start.learning, start.recorded)
+        # a restart makes environments and muscles anew, conditions live on
+        plan = start.plan
+        own, of_run = all_conditions(plan.phase, plan.conditions)
+        self._conditions = [*own, *of_run]
+        self._make()
+        self._send(Answer())
+        while not isinstance(message := self._receive(), End):
+            self._send(self._obey(message, loop))
+        assert self.worker is not None
+        self._report = None
+        self.worker.close()
+        self.worker = None
+        self._send(Answer(globals_used=seeding.global_state_digest() != before))
+
+    def _obey(self, message: Any, loop: Any) -> Answer:
+        worker = self.worker
+        assert worker is not None
+        self._report = None
+        if isinstance(message, Go):
+            assert message.task is not None
+            self._take(message)
+            report = worker.run_episode(message.task, loop)
+            return Answer(batch=self._batch(report.number, report.steps, over=True), report=report)
+        if isinstance(message, Rebuild):
+            worker.close()
+            self._make()
+            return Answer()
+        if isinstance(message, Restore):
+            worker.restore(pickle.loads(message.state))
+            self._conditions = list(worker.director.conditions)
+            return Answer()
+        assert isinstance(message, Save)
+        try:
+            return Answer(state=pickle.dumps(worker.state(), pickle.HIGHEST_PROTOCOL))
+        except Exception as error:
+            # users' objects may raise anything; the run can go on without checkpoints
+            return Answer(problem=str(error))
+
+    def _make(self) -> None:
+        plan = self.start.plan
+        ports = make_ports(plan.phase.environments, plan.stored)
+        recording = self.outbox if self.start.recorded else None
+        self.worker = Worker(plan, ports, self.outbox.brains, self._conditions, self._interrupt, recording)
+        self.worker.on_step = self._stepped
+        self.worker.on_report = self._reported
+
+    def _stepped(self, episode: int, steps: int) -> None:
+        every = self.start.plan.phase.sync_every
+        assert self.worker is not None
+        if steps and steps % every == 0 and not self.worker.director.over:
+            self._send(Answer(batch=self._batch(episode, steps, over=False)))
+            self._take(self._receive())
+
+    def _reported(self, report: EpisodeReport) -> None:
+        self._report = report
+
+    def _batch(self, episode: int, steps: int, *, over: bool) -> Batch:
+        assert self.worker is not None
+        filters: dict[str, list[FilterChain]] = {}
+        for body in self.worker.bodies:
+            if body.learns and body.filters is not None:
+                filters.setdefault(body.agent, []).append(body.filters)
+        return self.outbox.take(episode, steps, filters, over=over)
+
+    def _take(self, message: Go) -> None:
+        assert self.worker is not None
+        for body in self.worker.bodies:
+            if body.agent in message.filters and body.filters is not None:
+                body.filters.set_state(message.filters[body.agent])
+            shared = message.updates.get(("agent", body.agent))
+            if shared is not None:
+                body.muscle.update(pickle.loads(shared))
+            for uid in body.muscles:
+                own = message.updates.get(("muscle", uid))
+                if own is not None:
+                    body.update_of(uid, pickle.loads(own))
+
+    def _tell(self, error: BaseException) -> None:
+        trace = "".join(traceback.format_exception(error))
+        try:
+            pickled: bytes | None = pickle.dumps(error)
+            pickle.loads(pickled or b"")
+        except Exception:
+            pickled = None
+        answer = Answer(error=pickled, trace=trace, report=self._report)
+        with contextlib.suppress(OSError):
+            try:
+                if self.worker is not None and self._report is not None:
+                    answer.batch = self._batch(self._report.number, self._report.steps, over=True)
+                self._send(answer)
+            except OSError:
+                raise
+            except Exception as second:
+                answer.batch = None
+                answer.trace = f"{trace}(what was left to record could not be sent: {second!r})\n"
+                self._send(answer)
+
+
+def _end_children() -> None:
+    # simulators that this process has started would be left without anybody
+    for process in children_of_this_process():
+        with contextlib.suppress(Exception):
+            process.kill()
+
+
+class _Wish(Interrupt):
+    """A wish that may come twice: from the terminal, and from the main process."""
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+
+
+def main() -> None:
+    """Run a worker process: frames come in over standard input and go out over standard output."""
+    # what users' code prints must not get between the frames
+    stream_in, stream_out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    # the process may be ended at any time: what was printed must be out by then
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    with contextlib.suppress(KeyboardInterrupt), _Wish() as interrupt:
+        _Child(stream_in, stream_out, interrupt).run()

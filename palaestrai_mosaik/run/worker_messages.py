@@ -1,0 +1,283 @@
+"""Messages between the main process and its worker processes, and the rows that workers send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.agent import Experience
+from palaestrai_mosaik.agent.filter import FilterChain
+from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
+
+from .factory import WorkerPlan
+from .worker import EpisodeReport, EpisodeTask
+
+#: whose update it is: ``("muscle", uid)``, or ``("agent", name)`` where it is for all muscles of an agent
+UpdateKey = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first message of a phase. ``modules``: see :func:`~palaestrai_mosaik.importing.only_modules`."""
+
+    plan: WorkerPlan
+    learning: tuple[str, ...]
+    recorded: bool
+    modules: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Go:
+    """Go on, with ``task`` if there is one. ``updates`` are pickled, ``filters`` are by agent."""
+
+    task: EpisodeTask | None = None
+    updates: dict[UpdateKey, bytes] = field(default_factory=dict)
+    filters: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """Make environments and muscles anew."""
+
+
+@dataclass(frozen=True)
+class Save:
+    """Return the worker's state."""
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Go on from a state."""
+
+    state: bytes
+
+
+@dataclass(frozen=True)
+class End:
+    """The phase is over: let everything go."""
+
+
+@dataclass
+class Answer:
+    """What a worker process says: each message gets one, an episode as many as it takes.
+
+    ``error`` is the pickled exception (``None`` where it cannot be pickled), ``trace`` its
+    traceback. ``problem``: why there is no ``state``. ``globals_used``: a global random generator was used.
+    """
+
+    batch: Batch | None = None
+    report: EpisodeReport | None = None
+    state: bytes | None = None
+    problem: str | None = None
+    error: bytes | None = None
+    trace: str | None = None
+    globals_used: bool = False
+
+
+class RemoteError(Exception):
+    """The traceback of an exception in a worker process, as its text."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+FloatVector = npt.NDArray[np.float64]
+
+#: (``"agent"`` or ``"environment"``, name, group of bodies, whether it is an evaluation)
+StreamKey = tuple[str, str, int, bool]
+#: (number of rows that came before, muscle, terminated, truncated, final observations)
+EndedEpisode = tuple[int, str, bool, bool, FloatVector]
+
+
+class Columns:
+    """Rows of one kind, column by column: an array where all values are alike, else a list."""
+
+    def __init__(self, rows: Sequence[Sequence[Any]]):
+        self._columns = [_column(values) for values in zip(*rows, strict=True)]
+        self._rows = len(rows)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows as they were given (arrays become views)."""
+        return zip(*(values.tolist() if plain else values for plain, values in self._columns), strict=True)
+
+
+def _column(values: Sequence[Any]) -> tuple[bool, Any]:
+    """Return whether ``values`` are plain numbers of one type, and them as an array, if it can be one."""
+    first = values[0]
+    if type(first) in (int, float, bool) and all(type(v) is type(first) for v in values):
+        try:
+            # without the type, integers that are too large would become floats
+            return True, np.array(values, dtype=type(first))
+        except OverflowError:
+            return False, list(values)
+    # stacking would take off what subclasses add (masks), and the order of bytes
+    if type(first) is np.ndarray and first.ndim and first.dtype.isnative and not first.dtype.hasobject:
+        alike = all(
+            type(v) is np.ndarray and v.shape == first.shape and v.dtype == first.dtype for v in values
+        )
+        if alike:
+            return False, np.stack(values)
+    return False, list(values)
+
+
+@dataclass
+class Batch:
+    """All that happened in one worker since the last batch.
+
+    ``rows``, ``blocks`` (rows of several bodies) and ``statistics`` are what the store is told, ``experiences`` what the brains
+    are told, ``sizes`` how many of these rows came at once (0: one by itself); ``ends``: episodes
+    that ended with a row that was told before; ``news``: what the filters of each body have learned. ``steps``: the steps of the episode that it covers.
+    """
+
+    episode: int
+    steps: tuple[int, int]
+    rows: dict[StreamKey, Columns] = field(default_factory=dict)
+    blocks: dict[StreamKey, list[AgentRows | EnvironmentRows]] = field(default_factory=dict)
+    experiences: dict[str, Columns] = field(default_factory=dict)
+    sizes: dict[str, list[int]] = field(default_factory=dict)
+    ends: dict[str, list[EndedEpisode]] = field(default_factory=dict)
+    news: dict[str, list[list[Any]]] = field(default_factory=dict)
+    statistics: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+_FIELDS = tuple(f.name for f in fields(Experience))
+
+
+class RemoteBrain:
+    """Stands for a brain in a worker process: keeps the rows for it."""
+
+    #: what is learned comes from elsewhere, and is not for this object to give
+    shared_updates = True
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+        self.told_by: dict[str, dict[str, Any]] = {}
+        self.updates = 0
+        self.rows: list[tuple[Any, ...]] = []
+        self.ends: list[EndedEpisode] = []
+        #: how many rows came at once, each time (0: one that came by itself)
+        self.sizes: list[int] = []
+
+    def learn(self, experience: Experience) -> None:
+        """Keep a row."""
+        self.sizes.append(0)
+        self.rows.append(tuple(getattr(experience, name) for name in _FIELDS))
+
+    def learn_batch(self, experiences: Sequence[Experience]) -> None:
+        """Keep rows."""
+        self.sizes.append(len(experiences))
+        self.rows += [tuple(getattr(one, name) for name in _FIELDS) for one in experiences]
+
+    def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
+        """Keep the news of an end."""
+        self.ends.append((len(self.rows), muscle, terminated, truncated, final))
+
+    def update_for(self, muscle: str) -> tuple[int, Any]:
+        """Nothing is learned here."""
+        return 0, None
+
+    def exchange(self, filters: Sequence[FilterChain]) -> None:
+        """Filters are exchanged with each batch, not with each row."""
+
+
+class _Rows:
+    """Stands for a stream of the store."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        #: rows of several bodies at once, in the same order
+        self.blocks: list[AgentRows | EnvironmentRows] = []
+
+    def append(self, *row: Any) -> None:
+        self.rows.append(row)
+
+    def append_rows(self, rows: AgentRows | EnvironmentRows) -> None:
+        self.blocks.append(rows)
+
+
+class Outbox:
+    """Collects batches. It is a :class:`Recording`, and has a stand-in for every brain."""
+
+    def __init__(self, learning: Sequence[str], recorded: bool):
+        self.brains = {name: RemoteBrain() for name in learning}
+        self.recorded = recorded
+        self._streams: dict[StreamKey, _Rows] = {}
+        self._statistics: list[tuple[Any, ...]] = []
+        self._steps = 0
+
+    def agent(self, name: str, evaluation: bool = False, group: int = 0) -> _Rows:
+        """Return the stand-in for a stream of an agent's bodies."""
+        return self._streams.setdefault(("agent", name, group, evaluation), _Rows())
+
+    def environment(self, uid: str, evaluation: bool = False) -> _Rows:
+        """Return the stand-in for an environment's stream."""
+        return self._streams.setdefault(("environment", uid, 0, evaluation), _Rows())
+
+    def statistic(
+        self,
+        agent: str,
+        worker: int,
+        episode: int,
+        step: int,
+        key: str,
+        value: float,
+        evaluation: bool = False,
+    ) -> None:
+        """Keep a figure for the store."""
+        self._statistics.append((agent, worker, episode, step, key, value, evaluation))
+
+    def take(self, episode: int, steps: int, filters: dict[str, list[FilterChain]], *, over: bool) -> Batch:
+        """Return all since the last call, and forget it.
+
+        ``steps`` of the episode are done; ``over``: these are all.
+        """
+        batch = Batch(episode, (self._steps, steps))
+        self._steps = 0 if over else steps
+        for key, stream in self._streams.items():
+            if stream.rows:
+                batch.rows[key] = Columns(stream.rows)
+                stream.rows = []
+            if stream.blocks:
+                batch.blocks[key], stream.blocks = stream.blocks, []
+        for name, brain in self.brains.items():
+            if brain.rows:
+                batch.experiences[name] = Columns(brain.rows)
+                batch.sizes[name] = brain.sizes
+                brain.rows, brain.sizes = [], []
+            if brain.ends:
+                batch.ends[name], brain.ends = brain.ends, []
+        for name, chains in filters.items():
+            told = [chain.news() for chain in chains]
+            news = [one for one in told if one is not None]
+            if news:
+                batch.news[name] = news
+        batch.statistics, self._statistics = self._statistics, []
+        return batch
+
+
+def lessons(batch: Batch, agent: str) -> Iterator[tuple[list[Experience], bool] | EndedEpisode]:
+    """Yield what a brain is told, in the order in which it happened.
+
+    That is rows, and whether they came at once; or the end of an episode with a row that was
+    told before.
+    """
+    ends = iter(batch.ends.get(agent, ()))
+    end = next(ends, None)
+    rows = iter(batch.experiences.get(agent, ()))
+    told = 0
+    for size in batch.sizes.get(agent, ()):
+        while end is not None and end[0] <= told:
+            yield end
+            end = next(ends, None)
+        yield [Experience(*next(rows)) for _ in range(size or 1)], bool(size)
+        told += size or 1
+    while end is not None:
+        yield end
+        end = next(ends, None)

@@ -1,0 +1,178 @@
+"""Worker processes: started, spoken to in frames over their standard streams, and ended.
+
+A frame is eight bytes of length and a pickle. Both ends belong to one run on one machine,
+and nobody else can write to the pipes. A worker process ends at once when its input is
+closed, so that none outlives the main process, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from typing import IO, Any
+
+from palaestrai_mosaik.collector import program
+from palaestrai_mosaik.errors import SimulationError
+
+_LENGTH = struct.Struct("<Q")
+_PROGRAM = program("palaestrai_mosaik.run.worker_main")
+#: seconds that a process has to end by itself
+_PATIENCE = 2.0
+
+
+def write_frame(stream: IO[bytes], data: bytes) -> None:
+    """Write one frame."""
+    stream.write(_LENGTH.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> bytes | None:
+    """Read one frame; ``None`` where the other end is gone."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    return data if len(data) == length else None
+
+
+class WorkerDied(SimulationError):
+    """A worker process ended without a word."""
+
+
+class WorkerProcess:
+    """The main process's end of a worker process. ``inbox`` gets ``(index, frame or None)``."""
+
+    def __init__(self, index: int, inbox: queue.SimpleQueue[tuple[int, bytes | None]]):
+        self.index = index
+        self._inbox = inbox
+        environment = dict(os.environ)
+        # workers share the cores: libraries that start a thread per core would only get in each other's way
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            environment.setdefault(name, "1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            # Ctrl-C is for the main process, which tells the workers
+            process_group=0 if os.name == "posix" else None,
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def send(self, message: Any) -> None:
+        """Send a message. Raises :class:`WorkerDied` where the process is gone."""
+        try:
+            write_frame(self._to, pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        except OSError:
+            raise self.died() from None
+
+    def interrupt(self) -> None:
+        """Ask for the end of the episode between two steps."""
+        if not self.ended:
+            self._process.terminate()
+
+    def died(self) -> WorkerDied:
+        """Return the error that tells how the process ended."""
+        try:
+            code = self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            return WorkerDied(f"worker {self.index} (process {self.pid}) closed its connection")
+        how = f"with exit code {code}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                how = f"by signal {-code} ({signal.Signals(-code).name})"
+        return WorkerDied(f"worker {self.index} (process {self.pid}) was ended {how}")
+
+    def hang_up(self) -> None:
+        """Let the process know that nobody listens any more: it lets all go, and ends."""
+        with contextlib.suppress(OSError):
+            self._to.close()
+
+    def close(self) -> None:
+        """End the process, whatever it is doing, and let its streams go."""
+        self.hang_up()
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        # a process that users' code forked off may hold the other end of the stream
+        self._reader.join(_PATIENCE)
+        if not self._reader.is_alive():
+            self._from.close()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                frame = read_frame(self._from)
+            except (OSError, ValueError):
+                frame = None
+            self._inbox.put((self.index, frame))
+            if frame is None:
+                return
+
+
+class Pool:
+    """The worker processes of a run. They stay from phase to phase, because starting takes a while."""
+
+    def __init__(self) -> None:
+        self._inbox: queue.SimpleQueue[tuple[int, bytes | None]] = queue.SimpleQueue()
+        self._processes: list[WorkerProcess] = []
+        self._ended: set[int] = set()
+
+    def take(self, count: int) -> list[WorkerProcess]:
+        """Return the processes 0 to ``count - 1``, started if need be."""
+        while len(self._processes) < count:
+            self._processes.append(WorkerProcess(len(self._processes), self._inbox))
+        return self._processes[:count]
+
+    def receive(self, timeout: float) -> tuple[int, bytes | None] | None:
+        """Return what a process has sent, and its index.
+
+        ``None`` instead of a frame: it has ended; instead of both: nothing came in ``timeout``
+        seconds.
+        """
+        with contextlib.suppress(queue.Empty):
+            return self._inbox.get(timeout=timeout)
+        # the stream of a process does not end where one that users' code forked off holds it
+        for process in self._processes:
+            if process.index in self._ended:
+                return process.index, None
+            if process.ended:
+                # what it said last may still be on its way
+                self._ended.add(process.index)
+        return None
+
+    def died(self, index: int) -> WorkerDied:
+        """Return the error that tells how a process ended."""
+        return self._processes[index].died()
+
+    def close(self) -> None:
+        """End all processes."""
+        processes, self._processes = self._processes, []
+        for process in processes:
+            process.hang_up()
+        for process in processes:
+            process.close()

@@ -1,0 +1,255 @@
+"""A batched environment of one worker, as its world sees it, and one incarnation of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.environment.batch import BatchEnvironment, BatchState
+from palaestrai_mosaik.environment.environment import (
+    EnvironmentState,
+    EnvironmentStateTransformer,
+    Reward,
+    World,
+)
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.experiment.model import BODY_NUMBER
+from palaestrai_mosaik.types.rows import EnvironmentRows
+from palaestrai_mosaik.types.vectors import Layout
+
+from .connections import Places, places
+from .environment_handle import EnvironmentPort, matching
+
+FloatMatrix = npt.NDArray[np.float64]
+FloatVector = npt.NDArray[np.float64]
+BoolVector = npt.NDArray[np.bool_]
+
+
+_NOBODY = np.empty(0, dtype=np.intp)
+
+
+class BatchPort(EnvironmentPort):
+    """All incarnations of a batched environment.
+
+    ``vector`` is a matrix: a state vector for each incarnation. The channels are those of one
+    incarnation, with :data:`BODY_NUMBER` in their ids.
+    """
+
+    domain: BatchEnvironment
+    alone = False
+    parts: Sequence[Seat] = ()
+
+    def __init__(
+        self,
+        domain: BatchEnvironment,
+        reward: Reward | None = None,
+        transformer: EnvironmentStateTransformer | None = None,
+    ):
+        if transformer is not None:
+            raise ContractError(
+                f"environment {domain.uid!r} is batched: a state_transformer has no state of one environment to change"
+            )
+        self._seats: dict[int, Seat] = {}
+        self._local: dict[str, tuple[str, ...]] = {}
+        super().__init__(domain, reward)
+        self._names = tuple(f"{self.uid}.{k}" for k in range(self.batch))
+
+    @property
+    def batch(self) -> int:
+        """How many incarnations there are: known once the environment has been set up."""
+        return self.domain.batch
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._names
+
+    @property
+    def replays(self) -> bool:
+        return self.domain.replays
+
+    def _layout(self, channels: Sequence[Any], kind: str) -> Layout:
+        self._local[f"{kind}s"] = tuple(c.uid for c in channels)
+        return self.layout_of(super()._layout(channels, kind), f"{kind}s", BODY_NUMBER)
+
+    def layout_of(self, layout: Layout, kind: str, number: int | str) -> Layout:
+        """Return the ``layout`` of one incarnation with the ids of ``number``."""
+        return layout.renamed([f"{self.uid}.{number}.{local}" for local in self._local[kind]])
+
+    def select(self, kind: str, local: Sequence[str], number: int) -> tuple[Layout, Places]:
+        """Return the channels named ``local`` of incarnation ``number``, and their places in its vectors."""
+        whole: Layout = getattr(self, kind)
+        chosen = [self._local[kind].index(name) for name in local]
+        layout = Layout([f"{self.uid}.{number}.{name}" for name in local], [whole.spaces[i] for i in chosen])
+        return layout, places([k for i in chosen for k in range(whole.slices[i].start, whole.slices[i].stop)])
+
+    def match(self, kind: str, name: str) -> list[str]:
+        start, locals_ = f"{self.uid}.", self._local[kind]
+        number, rest = self._parted(name)
+        if number.isdecimal():
+            if int(number) >= self.batch or str(int(number)) != number:
+                return []
+            found = [rest] if rest in locals_ else matching(locals_, rest)
+            return [f"{start}{number}.{local}" for local in found]
+        every = (f"{start}{k}.{local}" for k in range(self.batch) for local in locals_)
+        return matching(every, name)
+
+    def _parted(self, name: str) -> tuple[str, str]:
+        """Return what stands for the number of an incarnation in ``name``, and what follows it."""
+        start = f"{self.uid}."
+        number, _, rest = name[len(start) :].partition(".") if name.startswith(start) else ("", "", "")
+        return number, rest
+
+    def seat_of(self, uid: str) -> EnvironmentPort | None:
+        number, rest = self._parted(uid)
+        if not number.isdecimal() or int(number) >= self.batch:
+            return None
+        known = rest in self._local["sensors"] or rest in self._local["actuators"]
+        return self.seat(int(number)) if known else None
+
+    def seat(self, number: int) -> Seat:
+        """Return incarnation ``number``, for a body to sit in."""
+        if number not in self._seats:
+            self._seats[number] = Seat(self, number)
+        return self._seats[number]
+
+    def admit(self, seat: Seat) -> None:
+        """Let ``seat`` be an entity of its own, which sees every state: a body sits there."""
+        self.parts = sorted({*self.parts, seat}, key=lambda part: part.number)
+
+    def begin(self) -> None:
+        width = self.n_readings + self.n_rewards + 2
+        self.vector = np.zeros((self.batch, width))
+        self.recorded = None
+        self.state = None
+        self.steps = -1
+        self.done = self.stopped = False
+        #: (batch,): which have ended with their newest state, which ended with this one, which
+        #: began again with it, and how often they have begun again
+        self.dones = np.zeros(self.batch, dtype=bool)
+        self.ended_now = self.begun_now = self.dones
+        self.counts = np.zeros(self.batch, dtype=np.int32)
+        for seat in self._seats.values():
+            seat.begin()
+
+    def initial_setpoints(self) -> FloatVector:
+        return np.tile(super().initial_setpoints(), (self.batch, 1))
+
+    def pack(self, state: BatchState) -> FloatMatrix:
+        """Return ``state`` as a matrix of state vectors; compute the reward."""
+        n, rewards = self.n_readings, state.rewards
+        if self.reward is not None:
+            rewards = np.stack([self._reward_of(state, k) for k in range(self.batch)])
+        matrix = np.empty((self.batch, n + self.n_rewards + 2))
+        matrix[:, :n] = state.readings
+        matrix[:, n:-2] = rewards
+        matrix[:, -2] = state.terminated
+        matrix[:, -1] = state.truncated
+        matrix.flags.writeable = False
+        self.recorded = state.recorded
+        return matrix
+
+    def _reward_of(self, state: BatchState, k: int) -> FloatVector:
+        assert self.reward is not None
+        one = EnvironmentState(
+            state.readings[k], state.rewards[k], bool(state.terminated[k]), bool(state.truncated[k])
+        )
+        rewards = np.atleast_1d(np.asarray(self.reward(one)))
+        if rewards.shape != (self.n_rewards,) or rewards.dtype.kind not in "fiub":
+            raise ContractError(
+                f"{type(self.reward).__name__} returned {rewards!r} for incarnation {k} of environment {self.uid!r}; "
+                f"declared are {self.n_rewards} rewards"
+            )
+        return rewards
+
+    def take(self, vector: FloatVector) -> Mapping[str, tuple[bool, bool]]:
+        before, self.vector = self.dones, vector
+        self.steps += 1
+        flags = vector[:, -2:] != 0
+        if np.count_nonzero(flags) or np.count_nonzero(before):
+            self.dones = dones = flags[:, 0] | flags[:, 1]
+            self.begun_now = before & ~dones
+            self.ended_now = dones & ~before
+            changed = np.flatnonzero(self.begun_now | self.ended_now)
+            if len(changed):
+                self.counts = self.counts + self.begun_now
+                self.done = bool(dones.all())
+        else:
+            # nothing is over, nor was before
+            self.ended_now = self.begun_now = before
+            changed = _NOBODY
+        for seat in self.parts:
+            seat.see(vector, flags)
+        names = self._names
+        return {names[k]: (bool(flags[k, 0]), bool(flags[k, 1])) for k in changed.tolist()}
+
+    def record(self, time: int) -> None:
+        if self.stream is None:
+            return
+        vector, n = self.vector, self.n_readings
+        self.stream.append_rows(
+            EnvironmentRows(
+                self.domain.worker,
+                self.domain.episode,
+                time,
+                self.steps,
+                np.arange(self.batch, dtype=np.int32),
+                self.counts,
+                vector[:, :n],
+                vector[:, n:-2],
+                vector[:, -2] != 0,
+                vector[:, -1] != 0,
+            )
+        )
+
+
+class Seat(EnvironmentPort):
+    """One incarnation of a batched environment, for a body that sits in it alone."""
+
+    def __init__(self, port: BatchPort, number: int):
+        # all that an environment has of its own belongs to the batch
+        self._root = port
+        self.number = number
+        self.entity = str(number)
+        self.uid = f"{port.uid}.{number}"
+        self.domain = port.domain
+        self.baseline = port.baseline
+        self.step_size = port.step_size
+        self.begins_again = True
+        self.rewards = port.rewards
+        self.n_readings, self.n_rewards = port.n_readings, port.n_rewards
+        self.sensors = port.layout_of(port.sensors, "sensors", number)
+        self.actuators = port.layout_of(port.actuators, "actuators", number)
+        self.stream = None
+        self.begin()
+
+    @property
+    def root(self) -> EnvironmentPort:
+        return self._root
+
+    @property
+    def replays(self) -> bool:
+        return self._root.replays
+
+    def occupy(self) -> None:
+        self._root.admit(self)
+
+    def see(self, matrix: FloatMatrix, flags: npt.NDArray[np.bool_]) -> None:
+        """Take over the newest state of this incarnation."""
+        self.vector = matrix[self.number]
+        self.terminated, self.truncated = bool(flags[self.number, 0]), bool(flags[self.number, 1])
+        self.done = self.terminated or self.truncated
+        self.episodes = int(self._root.counts[self.number])
+        recorded = self._root.recorded
+        self.recorded = None if recorded is None else recorded[self.number]
+
+
+def open_port(
+    domain: World, reward: Reward | None = None, transformer: EnvironmentStateTransformer | None = None
+) -> EnvironmentPort:
+    """Set ``domain`` up, and return it as a world sees it."""
+    if isinstance(domain, BatchEnvironment):
+        return BatchPort(domain, reward, transformer)
+    return EnvironmentPort(domain, reward, transformer)

@@ -1,0 +1,277 @@
+"""Places the bodies of an agent in the environments of a world."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective
+from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.experiment import resolve
+from palaestrai_mosaik.experiment.model import BODY_NUMBER, AgentSpec, BodySpec
+
+from .batch_body import BatchChannels
+from .batch_handle import BatchPort
+from .body import Identity
+from .channels import Channels
+from .environment_handle import EnvironmentPort, match_all
+
+#: names of sensors, and of actuators
+Names = tuple[tuple[str, ...], tuple[str, ...]]
+#: what is wrong, and where it is written, seen from the agent
+Fault = tuple[str, tuple[str | int, ...]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Alike bodies of an agent: one entry of ``bodies``, or the one body of an agent without.
+
+    ``first`` is the number of the first of them among all bodies of the agent. ``batch`` is
+    there where all of them sit in a batched environment, each in the incarnation that has its
+    number in this entry; ``local`` are then its channels' names within an incarnation.
+    """
+
+    agent: str
+    spec: BodySpec
+    index: int
+    first: int
+    #: the agent has ``bodies`` in the document
+    numbered: bool
+    ports: Sequence[EnvironmentPort]
+    batch: BatchPort | None
+    local: Names
+    #: full ids for each body, where there is no ``batch``
+    ids: Sequence[Names] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of bodies."""
+        return self.spec.count
+
+    @property
+    def incarnations(self) -> range:
+        """The incarnations of the bodies."""
+        return range(self.spec.first, self.spec.first + self.spec.count)
+
+    def names(self, place: int = 0) -> Names:
+        """Return the full ids of the sensors and the actuators of a body (its place among these)."""
+        if self.batch is None:
+            return self.ids[place]
+        start = f"{self.batch.uid}.{self.spec.first + place}."
+        sensors, actuators = (tuple(start + name for name in names) for names in self.local)
+        return sensors, actuators
+
+    def channels(self, place: int = 0) -> Channels:
+        """Return what a body reads, sets and is rewarded by."""
+        return Channels(self.ports, *self.names(place))
+
+    @property
+    def at_once(self) -> bool:
+        """Whether one object serves all these bodies, with arrays: muscle and objective can do it."""
+        spec = self.spec
+        if self.batch is None or spec.filters:
+            return False
+        objective = spec.objective
+        serves_all = objective is None or issubclass(resolve(objective.name, "objective"), BatchObjective)
+        return serves_all and issubclass(resolve(spec.muscle.name, "muscle"), BatchMuscle)
+
+    def batch_channels(self) -> BatchChannels:
+        """Return what bodies that are served at once read, set and are rewarded by."""
+        assert self.batch is not None
+        return BatchChannels(self.batch, self.incarnations, *self.local)
+
+    def identity(self, place: int = 0) -> Identity:
+        """Return whose body it is (its place among these)."""
+        number = self.first + place if self.numbered else None
+        return Identity(self.agent, number, self.index, self.reward_names)
+
+    @cached_property
+    def environments(self) -> list[str]:
+        """The uids of the environments that a body is in: one, if the agent has ``bodies``."""
+        return list(dict.fromkeys(port.root.uid for port in self.channels().ports))
+
+    @cached_property
+    def reward_names(self) -> list[str]:
+        """The names of the rewards that a body is told, as they stand for all bodies of the group."""
+        rewards = self.channels().rewards
+        # other environments have one set of rewards for all bodies
+        return rewards if self.batch is None else self.common(rewards)
+
+    def common(self, names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
+        """Return ``names`` (of the first body) as they stand for all bodies of the group.
+
+        Where one of the ``patterns`` had the placeholder, there it is again.
+        """
+        if self.batch is not None:
+            start = len(f"{self.batch.uid}.{self.spec.first}.")
+            return [f"{self.batch.uid}.{BODY_NUMBER}.{name[start:]}" for name in names]
+        shapes = [shape for p in patterns if self.numbered and (shape := _shape(p, self.spec.first))]
+        found = []
+        for name in names:
+            match = next((m for m in (shape.fullmatch(name) for shape in shapes) if m), None)
+            if match is not None:
+                for place in range(match.re.groups, 0, -1):
+                    name = name[: match.start(place)] + BODY_NUMBER + name[match.end(place) :]
+            found.append(name)
+        return found
+
+
+def _shape(pattern: str, number: int) -> re.Pattern[str] | None:
+    """Return what finds ``number`` in a name where ``pattern`` has the placeholder (``None``: it has none)."""
+    parts = pattern.split(BODY_NUMBER)
+    if len(parts) == 1:
+        return None
+    if any(part.count("[") != part.count("]") for part in parts):
+        return None  # a number among other characters in brackets
+    # without what makes it a pattern of a whole name
+    wanted = [re.sub(r"\A\(\?s:(.*)\)\\[zZ]\Z", r"\1", fnmatch.translate(part)) for part in parts]
+    return re.compile(f"({re.escape(str(number))})".join(wanted), re.DOTALL)
+
+
+def embody(agent: AgentSpec, ports: Sequence[EnvironmentPort]) -> tuple[list[Group], list[Fault]]:
+    """Return the bodies of ``agent`` group by group, and what is wrong with them."""
+    groups: list[Group] = []
+    faults: list[Fault] = []
+    specs = agent.bodies or (
+        BodySpec(agent.muscle, agent.objective, agent.sensors, agent.actuators, agent.filters),
+    )
+    first = 0
+    for i, spec in enumerate(specs):
+        numbered = bool(agent.bodies)
+        place: tuple[str | int, ...] = ("bodies", i) if numbered else ()
+        group = _Placing(agent.name, ports, spec, place, faults).group(i, first, numbered)
+        if group is not None:
+            groups.append(group)
+        first += spec.count
+    return groups, faults
+
+
+class _Placing:
+    def __init__(
+        self,
+        agent: str,
+        ports: Sequence[EnvironmentPort],
+        spec: BodySpec,
+        place: tuple[str | int, ...],
+        faults: list[Fault],
+    ):
+        self.agent, self.ports, self.spec = agent, ports, spec
+        self.place, self.faults = place, faults
+
+    def group(self, index: int, first: int, numbered: bool) -> Group | None:
+        """Return the group, or ``None`` where something is wrong with it."""
+        patterns, before = self._patterns(), len(self.faults)
+        batch = self._batch(patterns) if numbered else None
+        if batch is not None:
+            local = self._local(batch, patterns)
+            if len(self.faults) > before:
+                return None
+            return Group(self.agent, self.spec, index, first, numbered, self.ports, batch, local)
+        ids: list[Names] = []
+        alike = not any(BODY_NUMBER in pattern for names in patterns.values() for pattern in names)
+        for number in range(self.spec.first, self.spec.first + self.spec.count):
+            if alike and ids:
+                # bodies without a number in their channels share them
+                ids *= self.spec.count
+                break
+            ids.append(self._resolved(patterns, number, self.ports))
+            if numbered:
+                self._one_environment(ids[-1], number)
+            if len(self.faults) > before:
+                return None
+        return Group(self.agent, self.spec, index, first, numbered, self.ports, None, ((), ()), ids)
+
+    def _patterns(self) -> dict[str, Sequence[str]]:
+        spec = self.spec
+        if not spec.sensors and not spec.actuators and spec.environment is not None:
+            for port in self.ports:
+                if port.uid == spec.environment:
+                    if isinstance(port, BatchPort):
+                        everything = (f"{port.uid}.{BODY_NUMBER}.*",)
+                        return {"sensors": everything, "actuators": everything}
+                    return {"sensors": port.sensors.uids, "actuators": port.actuators.uids}
+        return {"sensors": spec.sensors, "actuators": spec.actuators}
+
+    def _batch(self, patterns: dict[str, Sequence[str]]) -> BatchPort | None:
+        """Return the batched environment in whose incarnations all the bodies sit."""
+        every = [pattern for names in patterns.values() for pattern in names]
+        for port in self.ports:
+            if isinstance(port, BatchPort) and every:
+                start = f"{port.uid}.{BODY_NUMBER}."
+                if all(p.startswith(start) and BODY_NUMBER not in p[len(start) :] for p in every):
+                    return port
+        return None
+
+    def _local(self, batch: BatchPort, patterns: dict[str, Sequence[str]]) -> Names:
+        spec = self.spec
+        last = spec.first + spec.count - 1
+        if last >= batch.batch:
+            which = (
+                f"bodies need the incarnations {spec.first} to {last}"
+                if spec.count > 1
+                else (f"the body needs the incarnation {last}")
+            )
+            self.faults.append(
+                (
+                    f"{which}, but environment {batch.uid!r} has {batch.batch} (0 to {batch.batch - 1})",
+                    (*self.place, "count"),
+                )
+            )
+            return (), ()
+        sensors, actuators = self._resolved(patterns, spec.first, [batch])
+        start = len(f"{batch.uid}.{spec.first}.")
+        return tuple(uid[start:] for uid in sensors), tuple(uid[start:] for uid in actuators)
+
+    def _resolved(
+        self, patterns: dict[str, Sequence[str]], number: int, ports: Sequence[EnvironmentPort]
+    ) -> Names:
+        """Return the ids that the patterns mean, in ``ports``, for the body ``number``."""
+        names: dict[str, list[str]] = {}
+        for kind, given in patterns.items():
+            names[kind] = [pattern.replace(BODY_NUMBER, str(number)) for pattern in given]
+            # what stands for everything may be nothing of one kind
+            for k, name in enumerate(names[kind]) if getattr(self.spec, kind) else ():
+                if not any(port.match(kind, name) for port in ports):
+                    self.faults.append((self._unknown(kind, name), (*self.place, kind, k)))
+        return match_all(ports, "sensors", names["sensors"]), match_all(
+            ports, "actuators", names["actuators"]
+        )
+
+    def _one_environment(self, names: Names, number: int) -> None:
+        uids = list(dict.fromkeys(self._seats([*names[0], *names[1]])))
+        if len(uids) > 1:
+            self.faults.append(
+                (
+                    f"body {number} would be in {len(uids)} environments ({', '.join(uids[:4])}"
+                    f"{', ...' if len(uids) > 4 else ''}); a body is one incarnation of its agent in one environment: "
+                    "give each of them an entry of its own",
+                    self.place,
+                )
+            )
+
+    def _seats(self, names: Sequence[str]) -> Iterator[str]:
+        for name in names:
+            for port in self.ports:
+                seat = port.seat_of(name)
+                if seat is not None:
+                    yield seat.uid
+                    break
+
+    def _unknown(self, kind: str, name: str) -> str:
+        offered = [uid for port in self.ports for uid in getattr(port, kind).uids]
+        return f"no {kind[:-1]} {name!r}{did_you_mean(name, offered)}; {_offer(self.ports, kind, name)}"
+
+
+def _offer(ports: Sequence[EnvironmentPort], kind: str, name: str) -> str:
+    def texts() -> Iterator[str]:
+        for port in ports:
+            if name.startswith(f"{port.uid}."):
+                found = getattr(port, kind).uids
+                shown = ", ".join(found[:12]) + (f", ... ({len(found)} in all)" if len(found) > 12 else "")
+                each = f" for {BODY_NUMBER} from 0 to {port.batch - 1}" if isinstance(port, BatchPort) else ""
+                yield f"environment {port.uid!r} offers {shown or 'none'}{each}"
+
+    return "; ".join(texts()) or f"environments are {', '.join(repr(p.uid) for p in ports)}"

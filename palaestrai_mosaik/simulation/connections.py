@@ -1,0 +1,254 @@
+"""How values get from environments to agents and back: wires, and the mosaik connections below them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.environment.batch import BatchEnvironment
+from palaestrai_mosaik.environment.cosimulation import CoSimulation, CoSimulationPlan
+from palaestrai_mosaik.environment.environment import Environment
+from palaestrai_mosaik.errors import ContractError, SpaceError
+from palaestrai_mosaik.types.spaces import Space
+
+from .environment_handle import EnvironmentPort
+
+FloatVector = npt.NDArray[np.float64]
+
+#: the attribute of an agent with the newest states of its environments. With the sign it is no name of a channel.
+STATES = "@states"
+
+#: places in a vector: a slice where they are neighbours, which is faster
+Places = npt.NDArray[np.intp] | slice
+
+
+def places(indices: Sequence[int]) -> Places:
+    """Return ``indices`` as a slice, where they are consecutive, or as an array."""
+    first = indices[0] if indices else 0
+    if list(indices) == list(range(first, first + len(indices))):
+        return slice(first, first + len(indices))
+    return np.array(indices, dtype=np.intp)
+
+
+@dataclass(frozen=True, slots=True)
+class InputWire:
+    """Takes places of a mosaik input and puts them into a vector.
+
+    ``attribute`` is the input's name at the receiving entity; ``take`` the places of the
+    source vector (``None``: the source is one plain value, flattened by ``flatten``),
+    ``put`` the places in the receiver's vector. With ``at``, the plain value is a single number,
+    which ``flatten`` returns, for this place.
+    """
+
+    attribute: str
+    take: Places | None
+    put: Places
+    flatten: Any = None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWire:
+    """Sends an agent's set-points to one mosaik input.
+
+    ``take`` are the places in the agent's set-point vector (``whole``: all). ``put``: their places in the
+    environment's set-point vector, or in a vector attribute of length ``size``, or
+    (``None``) the attribute takes the plain value that ``unflatten`` makes. With ``at``, it makes it of the
+    number at this place of the set-point vector.
+    """
+
+    attribute: str
+    take: Places
+    whole: bool
+    put: Places | None
+    kind: str
+    size: int = 0
+    unflatten: Any = None
+    initial: Any = None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A mosaik connection between an environment's entity and an agent or the director.
+
+    ``entity`` is an entity uid of the environment (``""``: its own simulator).
+    """
+
+    environment: int
+    entity: str
+    source: str
+    target: str
+    initial: Any = None
+
+
+def shared_actuators(
+    ports: Sequence[EnvironmentPort], owned: Sequence[tuple[str, Sequence[str]]]
+) -> list[tuple[int, str]]:
+    """Return what is wrong with the actuators of co-simulations that several agents own.
+
+    ``owned``: name and actuators of every agent. Each problem comes with the place in
+    ``owned`` of the agent that is one too many.
+    """
+    in_groups = {u for p in ports if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
+    owners: dict[str, str] = {}
+    problems = []
+    for place, (name, uids) in enumerate(owned):
+        shared = [uid for uid in uids if uid in owners]
+        if shared:
+            more = f" (and {len(shared) - 1} more)" if len(shared) > 1 else ""
+            problems.append(
+                (
+                    place,
+                    f"actuator {shared[0]!r}{more} belongs to {owners[shared[0]]} and to {name}; in a co-simulation "
+                    "an actuator has one owner, because mosaik gives both values to the entity without an order",
+                )
+            )
+        owners |= dict.fromkeys((uid for uid in uids if uid in in_groups), name)
+    return problems
+
+
+def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], size: int) -> FloatVector:
+    """Gather a vector of length ``size`` from mosaik's inputs of one entity; not to be written to."""
+    vector = np.empty(size)
+    for wire in wires:
+        (value,) = inputs[wire.attribute].values()
+        try:
+            if wire.at is not None:
+                vector[wire.at] = wire.flatten(value)
+            elif wire.take is None:
+                vector[wire.put] = wire.flatten(value)
+            else:
+                vector[wire.put] = np.asarray(value, dtype=np.float64)[wire.take]
+        except (SpaceError, TypeError, ValueError, IndexError) as error:
+            raise ContractError(
+                f"what came from {wire.attribute!r} is no reading: {value!r} ({error})"
+            ) from error
+    vector.setflags(write=False)
+    return vector
+
+
+@dataclass(frozen=True)
+class Sockets:
+    """The environments of a world, with their plans, and of these what somebody is plugged into."""
+
+    ports: Sequence[EnvironmentPort]
+    plans: Sequence[CoSimulationPlan | None]
+
+    def find(
+        self, plugged: Sequence[EnvironmentPort], uid: str, kind: str
+    ) -> tuple[int, EnvironmentPort, int]:
+        """Return the environment's place, the port, and the channel's place there."""
+        for port in plugged:
+            i = getattr(port, kind).index.get(uid)
+            if i is not None:
+                return self.ports.index(port.root), port, i
+        raise ContractError(f"no environment offers the {kind[:-1]} {uid!r}")
+
+
+def wire_sensors(
+    sockets: Sockets, plugged: Sequence[EnvironmentPort], uids: Sequence[str]
+) -> tuple[list[InputWire], list[Link]]:
+    """Lay the wires from the sensors ``uids`` (full ids) of co-simulations to a vector in their order."""
+    groups: dict[tuple[int, str, str], tuple[list[int], list[int], Space | None]] = {}
+    position = 0
+    for uid in uids:
+        e, port, i = sockets.find(plugged, uid, "sensors")
+        space, plan = port.sensors.spaces[i], sockets.plans[e]
+        assert plan is not None
+        sensor = plan.sensors[i]
+        put = list(range(position, position + space.size))
+        position += space.size
+        if sensor.index is None:
+            # a plain value has its own wire, whatever else comes from that attribute
+            groups[e, sensor.entity, sensor.attribute + "\0" + uid] = ([], put, space)
+            continue
+        taken, placed, _ = groups.setdefault((e, sensor.entity, sensor.attribute), ([], [], None))
+        taken.append(sensor.index)
+        placed += put
+    wires: list[InputWire] = []
+    links: list[Link] = []
+    for (e, entity, attribute), (take, put, plain) in groups.items():
+        source = attribute.split("\0")[0]
+        # with the index, because uids and entities may contain dots themselves
+        target = ".".join(part for part in (f"{e}-{sockets.ports[e].uid}", entity, source) if part)
+        if not take:
+            target += f"#{len(wires)}"
+        if plain is None:
+            wires.append(InputWire(target, places(take), places(put)))
+        elif plain.size == 1:
+            wires.append(InputWire(target, None, places(put), plain.to_number, at=put[0]))
+        else:
+            wires.append(InputWire(target, None, places(put), plain.flatten))
+        links.append(Link(e, entity, source, target))
+    return wires, links
+
+
+def wire_actuators(
+    sockets: Sockets, plugged: Sequence[EnvironmentPort], uids: Sequence[str]
+) -> tuple[list[OutputWire], list[Link]]:
+    """Lay the wires from a set-point vector in the order of ``uids`` to the actuators of ``plugged``."""
+    groups: dict[tuple[int, str, str], tuple[list[int], list[int], Any]] = {}
+    wires: list[OutputWire] = []
+    links: list[Link] = []
+    position = 0
+    for uid in uids:
+        e, port, i = sockets.find(plugged, uid, "actuators")
+        part, space = port.actuators.slices[i], port.actuators.spaces[i]
+        take = list(range(position, position + space.size))
+        position += space.size
+        plan = sockets.plans[e]
+        if plan is None:
+            key, put, size = (e, port.entity, "setpoints"), list(range(part.start, part.stop)), 0
+        else:
+            actuator = plan.actuators[i]
+            if actuator.index is None:
+                name, value = (
+                    f"{port.uid}.{actuator.entity}.{actuator.attribute}",
+                    actuator.information.value,
+                )
+                made, at = (space.from_number, take[0]) if space.size == 1 else (space.unflatten, None)
+                wires.append(OutputWire(name, places(take), False, None, "value", 0, made, value, at))
+                links.append(Link(e, actuator.entity, name, actuator.attribute, value))
+                continue
+            key, put, size = (e, actuator.entity, actuator.attribute), [actuator.index], actuator.size
+        taken, placed, _ = groups.setdefault(key, ([], [], size))
+        taken += take
+        placed += put
+    for (e, entity, attribute), (taken, placed, size) in groups.items():
+        name = ".".join(part for part in (f"{e}-{sockets.ports[e].uid}", entity, attribute) if part)
+        # a size is that of an attribute of a co-simulation
+        kind = "vector" if size else "packet"
+        initial = np.full(size, np.nan) if size else ()
+        wires.append(
+            OutputWire(
+                name, places(taken), taken == list(range(position)), places(placed), kind, size, None, initial
+            )
+        )
+        links.append(Link(e, entity, name, attribute, initial))
+    return wires, links
+
+
+def plans_of(ports: Sequence[EnvironmentPort]) -> list[CoSimulationPlan | None]:
+    """Return the plan of every co-simulation (``None`` for an environment of one class)."""
+    plans: list[CoSimulationPlan | None] = []
+    for port in ports:
+        if isinstance(port.domain, CoSimulation):
+            plan = port.domain.plan()
+            for what, ported, offered in (
+                ("sensors", plan.sensors, port.sensors.uids),
+                ("actuators", plan.actuators, port.actuators.uids),
+            ):
+                planned = tuple(f"{port.uid}.{p.information.uid}" for p in ported)
+                if planned != offered:
+                    raise ContractError(f"environment {port.uid!r}: {what} of plan() and setup() differ")
+            plans.append(plan)
+        else:
+            if not isinstance(port.domain, Environment | BatchEnvironment):
+                raise ContractError(f"environment {port.uid!r} is neither an Environment nor a CoSimulation")
+            plans.append(None)
+    return plans

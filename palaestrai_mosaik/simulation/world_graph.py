@@ -1,0 +1,560 @@
+"""Draws a world: simulators, entities, and which data flows between them.
+
+The graph is taken from a real world, built for the first episode of a phase and shut
+down without being run, so it shows what will run. Muscles and brains are left out:
+nobody is asked to act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+
+from palaestrai_mosaik import files
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
+from palaestrai_mosaik.environment.environment import World
+from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean, harmless
+from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
+from palaestrai_mosaik.palaestrai.mosaik_environment import WorldPlan
+
+from . import mosaik_internals as internals
+from .batch_body import BatchBody
+from .batch_handle import open_port
+from .body import Body
+from .body_placement import embody
+from .connections import STATES
+from .coordinator import AnyBody, Director
+from .environment_handle import EnvironmentPort
+from .episode import Episode
+from .event_loop import complete
+from .world import WorldBuilder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+# Of one model in one simulator, more entities than this are shown as one group.
+_SINGLE = 8
+_NAMED_ATTRIBUTES = 3
+
+
+class _Still(BatchMuscle):
+    """Stands for an agent's muscle in a world that is never run."""
+
+    def propose_actions(self, sensors: Any, actuators_available: Any) -> Any:
+        return actuators_available, None
+
+    def propose_batch(self, batch: BatchReadings) -> Any:
+        return np.full((len(batch.bodies), batch.actuators.size), np.nan), None
+
+
+def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
+    """Return the world of a phase (its index or name) as a graph.
+
+    Nodes are mosaik's full entity ids, with ``simulator`` (id), ``entity`` (its uid in the
+    document, or else mosaik's id) and ``model``. Edges are connections, with ``source`` and ``target`` (attributes),
+    ``time_shifted``, and ``values``: how many floats of an attribute an agent reads or
+    sets (``None`` between other entities). ``graph.graph`` has ``title`` and
+    ``simulators``: what each simulator is.
+
+    Simulators are started, and ended again. Raises what building the world raises.
+    """
+    spec = _find_phase(document, phase)
+    ports: list[EnvironmentPort] = []
+    try:
+        for environment in spec.environments:
+            ports.append(_port(environment))
+        bodies = [body for agent in spec.agents for body in _bodies(agent, ports)]
+        director = Director(ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns")
+        episode = Episode(director, 0, 0, document.seed, (spec.name,))
+        with closing(asyncio.new_event_loop()) as loop:
+            graph = complete(loop, _build(episode, spec))
+    finally:
+        for port in ports:
+            port.domain.shutdown()
+    graph.graph["title"] = f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller})"
+    return graph
+
+
+def _bodies(agent: AgentSpec, ports: Sequence[EnvironmentPort]) -> Iterator[AnyBody]:
+    groups, faults = embody(agent, ports)
+    if faults:
+        raise ContractError(f"agent {agent.name!r}: {faults[0][0]}")
+    for group in groups:
+        if group.at_once:
+            yield BatchBody(group.identity(), _Still(), None, group.batch_channels(), ())
+        else:
+            for place in range(group.count):
+                yield Body(group.identity(place), _Still(), None, group.channels(place))
+
+
+def graph_text(graph: nx.MultiDiGraph) -> str:
+    """Return the graph as text: simulators, their entities, and what each sends where."""
+    picture = summary(graph)
+    lines = [
+        graph.graph["title"],
+        f"{_count(len(picture.boxes), 'simulator')}, {_count(graph.number_of_nodes(), 'entity', 'entities')}, "
+        f"{_count(graph.number_of_edges(), 'connection')}",
+    ]
+    for box in picture.boxes:
+        lines += ["", f"{box.simulator}: {box.what}"]
+        for row in box.rows:
+            flows = [flow for flow in picture.flows if flow.source == row.key]
+            lines.append(f"  {row.label}")
+            arrows = [("..>" if flow.time_shifted else "-->", picture.name(flow.target)) for flow in flows]
+            width = max((len(target) for _, target in arrows), default=0)
+            lines += [
+                f"    {arrow} {target.ljust(width)}  {flow.label}"
+                for (arrow, target), flow in zip(arrows, flows, strict=True)
+            ]
+    lines += ["", "--> arrives at the same time    ..> time-shifted: arrives at the next step"]
+    return "\n".join(lines) + "\n"
+
+
+def draw_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
+    """Draw the graph into a file; the format is that of the name's ending (svg, png, pdf).
+
+    Simulators stand from left to right in the order in which they step within one time;
+    dashed arrows are time-shifted flows.
+    """
+
+    draw(summary(graph), graph.graph["title"], path)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entity, or all entities of one model, of a simulator."""
+
+    key: str
+    name: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """All data that one row sends to another, with or without a time shift."""
+
+    source: str
+    target: str
+    time_shifted: bool
+    label: str
+
+
+@dataclass(slots=True)
+class Box:
+    """One simulator; ``rank`` is its place in the order of steps within one time."""
+
+    simulator: str
+    what: str
+    rank: int
+    rows: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A world, small enough to be looked at."""
+
+    boxes: list[Box]
+    flows: list[Flow]
+
+    def name(self, key: str) -> str:
+        """Return how the row ``key`` is called where another simulator's box mentions it."""
+        return next(f"{b.simulator}.{r.name}" for b in self.boxes for r in b.rows if r.key == key)
+
+
+def summary(graph: nx.MultiDiGraph) -> Summary:
+    """Group entities and connections, so that a world of thousands of them fits a page."""
+    members: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node, data in graph.nodes(data=True):
+        members[data["simulator"], data["model"]].append(node)
+    key_of: dict[str, str] = {}
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for (simulator, model), nodes in members.items():
+        entities = [graph.nodes[node]["entity"] for node in nodes]
+        if len(nodes) > _SINGLE:
+            key, name = f"{simulator}/{model}", f"{model} x {len(nodes):,}"
+            rows[simulator].append(Row(key, name, f"{name}  ({entities[0]}, ..., {entities[-1]})"))
+            key_of |= dict.fromkeys(nodes, key)
+        else:
+            rows[simulator] += [
+                Row(node, entity, f"{entity} [{model}]") for node, entity in zip(nodes, entities, strict=True)
+            ]
+            key_of |= {node: node for node in nodes}
+    connections: dict[tuple[str, str, bool], list[dict[str, Any]]] = defaultdict(list)
+    for source, target, data in graph.edges(data=True):
+        connections[key_of[source], key_of[target], data["time_shifted"]].append(data)
+    flows = [Flow(*ends, _label(found)) for ends, found in connections.items()]
+    ranks = _ranks(graph)
+    boxes = [
+        Box(simulator, what, ranks[simulator], rows[simulator])
+        for simulator, what in graph.graph["simulators"].items()
+    ]
+    return Summary(boxes, flows)
+
+
+def _label(connections: list[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(_attribute(data) for data in connections))
+    text = ", ".join(names) if len(names) <= _NAMED_ATTRIBUTES else f"{len(names)} attributes"
+    values = [data["values"] for data in connections if data["values"] is not None]
+    if sum(values) > len(names):
+        return f"{text} ({_count(sum(values), 'value')})"
+    if len(connections) > len(names):
+        return f"{text} ({_count(len(connections), 'connection')})"
+    return text
+
+
+def _attribute(data: dict[str, Any]) -> str:
+    # our side of a connection repeats the names of the other side, environment and entity included
+    source, target = data["source"], data["target"]
+    if target == STATES:
+        return "newest states"
+    if target.split("#")[0].endswith(source):
+        return str(source)
+    if source.endswith(target):
+        return str(target)
+    return f"{source} → {target}"
+
+
+def _ranks(graph: nx.MultiDiGraph) -> dict[str, int]:
+    order = nx.DiGraph()
+    order.add_nodes_from(graph.graph["simulators"])
+    for source, target, shifted in graph.edges(data="time_shifted"):
+        ends = (graph.nodes[source]["simulator"], graph.nodes[target]["simulator"])
+        if not shifted and ends[0] != ends[1]:
+            order.add_edge(*ends)
+    # mosaik refuses cycles of flows within one time, so there is an order
+    return {sid: rank for rank, sids in enumerate(nx.topological_generations(order)) for sid in sids}
+
+
+def _find_phase(document: RunDocument, phase: int | str) -> PhaseSpec:
+    for spec in document.phases:
+        if phase in (spec.index, spec.name):
+            return spec
+    known = ", ".join(f"{spec.index} {spec.name!r}" for spec in document.phases)
+    hint = did_you_mean(str(phase), [spec.name for spec in document.phases])
+    raise PalaestraiMosaikError(f"{document.source} has no phase {phase!r}{hint}; it has: {known}")
+
+
+def _port(spec: EnvironmentSpec) -> EnvironmentPort:
+    # without reward and state transformer, which are no part of the picture
+    found = resolve(spec.name, "environment")
+    if not issubclass(found, World):
+        raise ContractError(f"{spec.name} is no World, so it cannot be an environment")
+    domain = found(**deepcopy(spec.params))
+    domain.uid = spec.uid
+    if spec.step_size is not None:
+        domain.step_size = spec.step_size
+    return open_port(domain)
+
+
+async def _build(episode: Episode, spec: PhaseSpec) -> nx.MultiDiGraph:
+    builder = WorldBuilder(episode)
+    try:
+        await builder.build()
+        return _graph(builder, spec)
+    finally:
+        if hasattr(builder, "world"):
+            await internals.shut_down(builder.world, builder.children)
+
+
+def _graph(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
+    graph = nx.MultiDiGraph()
+    written = {entity.full_id: uid for (_, uid), entity in builder.entities.items() if uid}
+    # mosaik's graph has all entities, also children that nothing is connected to
+    for node, data in builder.world.entity_graph.nodes(data=True):
+        entity = written.get(node, node[len(data["sid"]) + 1 :])
+        graph.add_node(node, simulator=data["sid"], entity=entity, model=data["type"])
+    values = _values(builder)
+    for source, target, out, into, shifted in builder.connections:
+        wired = values.get((target, into), values.get((source, out)))
+        graph.add_edge(source, target, source=out, target=into, time_shifted=shifted, values=wired)
+    graph.graph["simulators"] = _simulators(builder, spec)
+    return graph
+
+
+def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
+    """Return the number of floats behind each attribute of an agent, by (full id, attribute)."""
+    wired: dict[str, dict[str, int]] = {}
+    for body in builder.episode.director.bodies:
+        wired[body.name] = body.wired()
+    return {
+        (node, attribute): size
+        for node, data in builder.world.entity_graph.nodes(data=True)
+        if data["type"] == "Agent"
+        for attribute, size in wired.get(node[len(data["sid"]) + 1 :], {}).items()
+    }
+
+
+def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
+    # in the order in which they were started: environments, the director, agents
+    started = iter([runner.sid for runner in internals.runners(builder.world)])
+    what: dict[str, str] = {}
+    for e, (environment, plan) in enumerate(zip(spec.environments, builder.plans, strict=True)):
+        if plan is None:
+            what[next(started)] = f"environment {environment.uid!r}, {environment.name}"
+            continue
+        if isinstance(plan, WorldPlan):
+            # what it starts is known when it has been built only
+            for uid in [uid for place, uid in builder.sids if place == e]:
+                made = f"simulator {uid!r} of environment {environment.uid!r}"
+                what[next(started)] = f"{made}, {environment.params['module']}"
+            continue
+        for simulator in plan.simulators:
+            how = simulator.python or simulator.cmd or simulator.connect or environment.name
+            what[next(started)] = f"simulator {simulator.uid!r} of environment {environment.uid!r}, {how}"
+    what[next(started)] = "the agents' director"
+    return what | {
+        sid: f"agent {agent.name!r}, {agent.muscle.name}"
+        for sid, agent in zip(started, spec.agents, strict=True)
+    }
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+FORMATS = (".svg", ".png", ".pdf")
+
+# All lengths are in inches, and so are the coordinates of the picture.
+_ROW, _TITLE, _MARGIN = 0.5, 0.62, 0.3
+_GAP_BETWEEN_BOXES = 0.45
+_LANE = 0.26
+_CHARACTER = 0.078
+_TITLE_SIZE, _TEXT_SIZE, _LABEL_SIZE = 11.0, 9.0, 7.5
+_LINE, _SHIFTED, _BOX, _EDGE, _GREY = "#0072B2", "#D55E00", "#F4F6F8", "#8A949E", "#5A6570"
+_WIDEST = 48
+
+_Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a row lies: the box's left and right edge, and the row's height above the ground."""
+
+    left: float
+    right: float
+    y: float
+    rank: int
+
+
+def draw(picture: Summary, title: str, path: str | Path) -> None:
+    """Draw ``picture`` into the file ``path``.
+
+    Raises :class:`~palaestrai_mosaik.errors.PalaestraiMosaikError` for another format than
+    :data:`FORMATS`, and if the file cannot be written.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in FORMATS:
+        hint = did_you_mean(ending, FORMATS)
+        raise PalaestraiMosaikError(f"cannot draw {path}{hint}: the name must end with {', '.join(FORMATS)}")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    places, width, height = _layout(picture)
+    lanes = _lanes(picture, places)
+    below = len(lanes) * _LANE
+    # what users have named is no formula
+    rc: Any = {"svg.hashsalt": "palaestrai-mosaik", "font.family": "DejaVu Sans", "text.parse_math": False}
+    with mpl.rc_context(rc):
+        figure = Figure(figsize=(width, height + below))
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, width), ylim=(-below, height), aspect="equal")
+        axes.axis("off")
+        axes.text(
+            _MARGIN, height - 0.32, harmless(title), fontsize=_TITLE_SIZE, fontweight="bold", va="center"
+        )
+        _legend(axes, height - 0.62)
+        for box in picture.boxes:
+            _draw_box(axes, box, places)
+        for index, flow in enumerate(picture.flows):
+            ends = _ends(flow, places)
+            if flow in lanes:
+                _draw_detour(axes, flow, ends, lanes[flow])
+            else:
+                _draw_arrow(axes, flow, ends, _at(flow, picture.flows[:index]))
+        try:
+            # without a date the same world gives the same file
+            metadata: dict[str, Any] = (
+                {} if ending == ".png" else {"Date" if ending == ".svg" else "CreationDate": None}
+            )
+            with files.writing(path) as stream:
+                figure.savefig(stream, format=ending[1:], dpi=160, metadata=metadata)
+        except OSError as error:
+            raise PalaestraiMosaikError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _layout(picture: Summary) -> tuple[dict[str, _Place], float, float]:
+    """Return the place of every row (and box, by its simulator's id), width and height."""
+    columns: dict[int, list[Box]] = {}
+    for box in picture.boxes:
+        columns.setdefault(box.rank, []).append(box)
+    heights = {
+        rank: sum(_height(box) for box in boxes) + _GAP_BETWEEN_BOXES * (len(boxes) - 1)
+        for rank, boxes in columns.items()
+    }
+    ground = _MARGIN
+    ceiling = ground + max(heights.values())
+    labels = max((len(_cut(flow.label)) for flow in picture.flows), default=0)
+    gap = max(2.2, labels * _CHARACTER * _LABEL_SIZE / _TEXT_SIZE + 1.2)
+    places: dict[str, _Place] = {}
+    x = _MARGIN
+    for rank in sorted(columns):
+        texts = [row.label for box in columns[rank] for row in box.rows]
+        texts += [text for box in columns[rank] for text in _titles(box)]
+        width = max(len(_cut(text)) for text in texts) * _CHARACTER + 0.35
+        y = (ground + ceiling + heights[rank]) / 2
+        for box in _ordered(columns[rank], picture, places):
+            places[box.simulator] = _Place(x, x + width, y, rank)
+            for i, row in enumerate(box.rows):
+                places[row.key] = _Place(x, x + width, y - _TITLE - (i + 0.5) * _ROW, rank)
+            y -= _height(box) + _GAP_BETWEEN_BOXES
+        x += width + gap
+    return places, max(x - gap + _MARGIN, 6.0), ceiling + 0.95
+
+
+def _ordered(boxes: list[Box], picture: Summary, places: dict[str, _Place]) -> list[Box]:
+    """Order a column by where its boxes' flows come from, so that few of them cross."""
+
+    def height(box: Box) -> float:
+        keys = {row.key for row in box.rows}
+        sources = [places[f.source].y for f in picture.flows if f.target in keys and f.source in places]
+        return sum(sources) / len(sources) if sources else 0.0
+
+    return sorted(boxes, key=height, reverse=True)
+
+
+def _height(box: Box) -> float:
+    return _TITLE + len(box.rows) * _ROW + 0.1
+
+
+def _titles(box: Box) -> list[str]:
+    who, _, what = box.what.partition(", ")
+    return [box.simulator, what.rpartition(":")[2] or who]
+
+
+def _cut(text: str) -> str:
+    text = harmless(text)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+
+
+def _draw_box(axes: Axes, box: Box, places: dict[str, _Place]) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    place, height = places[box.simulator], _height(box)
+    corner, width = (place.left, place.y - height), place.right - place.left
+    style = "round,pad=0,rounding_size=0.08"
+    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, fc=_BOX, ec=_EDGE, lw=1.0, zorder=2))
+    name, what = _titles(box)
+    left = place.left + 0.14
+    axes.text(left, place.y - 0.2, _cut(name), fontsize=_TEXT_SIZE, fontweight="bold", va="center", zorder=3)
+    axes.text(left, place.y - 0.42, _cut(what), fontsize=_LABEL_SIZE, color=_GREY, va="center", zorder=3)
+    for row in box.rows:
+        y = places[row.key].y
+        axes.plot([place.left, place.right], [y + _ROW / 2] * 2, color="#D8DDE2", lw=0.7, zorder=3)
+        axes.text(left, y, _cut(row.label), fontsize=_TEXT_SIZE, va="center", zorder=3)
+
+
+def _lanes(picture: Summary, places: dict[str, _Place]) -> dict[Flow, int]:
+    """Return the flows that pass other columns of boxes; each gets a lane below all boxes."""
+    far = [f for f in picture.flows if abs(places[f.source].rank - places[f.target].rank) > 1]
+    return {flow: lane for lane, flow in enumerate(far)}
+
+
+def _ends(flow: Flow, places: dict[str, _Place]) -> tuple[_Point, _Point, int]:
+    """Return where the arrow starts and ends, and whether it leads on (1), back (-1) or neither."""
+    source, target = places[flow.source], places[flow.target]
+    # what goes back runs a little lower, so that both ways are seen
+    shift = -0.09 if flow.time_shifted else 0.09
+    direction = (target.rank > source.rank) - (target.rank < source.rank)
+    start = source.left if direction < 0 else source.right
+    end = target.left if direction > 0 else target.right
+    return (start, source.y + shift), (end, target.y + shift), direction
+
+
+def _at(flow: Flow, earlier: list[Flow]) -> float:
+    """Return the place of the label: near the end with fewer arrows, where labels do not meet."""
+    busy_source = sum(flow.source in (f.source, f.target) for f in earlier)
+    busy_target = sum(flow.target in (f.source, f.target) for f in earlier)
+    return 0.3 if busy_source < busy_target else 0.7
+
+
+def _draw_arrow(axes: Axes, flow: Flow, ends: tuple[_Point, _Point, int], at: float) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    start, end, direction = ends
+    bend = 0.0 if direction else -0.5
+    style = f"arc3,rad={bend}"
+    axes.add_patch(FancyArrowPatch(start, end, connectionstyle=style, **_arrow_style(flow)))
+    _draw_label(axes, flow, _on_arc(start, end, bend, at))
+
+
+def _draw_detour(axes: Axes, flow: Flow, ends: tuple[_Point, _Point, int], lane: int) -> None:
+    """Draw an arrow that passes below the boxes."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path as Line
+
+    start, end, direction = ends
+    y = -(lane + 0.3) * _LANE
+    aside = direction * (0.15 + 0.06 * (lane % 10))
+    down, up = start[0] + aside, end[0] - aside
+    points = [start, (down, start[1]), (down, y), (up, y), (up, end[1]), end]
+    axes.add_patch(FancyArrowPatch(path=Line(points), **_arrow_style(flow)))
+    _draw_label(axes, flow, ((down + up) / 2, y))
+
+
+def _arrow_style(flow: Flow) -> dict[str, Any]:
+    return {
+        "arrowstyle": "-|>,head_width=2.5,head_length=5",
+        "linestyle": (0, (4, 2.5)) if flow.time_shifted else "solid",
+        "color": _SHIFTED if flow.time_shifted else _LINE,
+        "joinstyle": "round",
+        "lw": 1.2,
+        "zorder": 1.5,
+    }
+
+
+def _draw_label(axes: Axes, flow: Flow, where: _Point) -> None:
+    axes.text(
+        *where,
+        _cut(flow.label),
+        fontsize=_LABEL_SIZE,
+        color=_SHIFTED if flow.time_shifted else _LINE,
+        ha="center",
+        va="center",
+        zorder=4,
+        bbox={"fc": "white", "ec": "none", "pad": 0.8, "alpha": 0.85},
+    )
+
+
+def _on_arc(start: _Point, end: _Point, bend: float, at: float) -> _Point:
+    """Return the point at the share ``at`` of matplotlib's ``arc3``, a quadratic Bézier curve."""
+    across = (end[0] - start[0], end[1] - start[1])
+    control = (
+        (start[0] + end[0]) / 2 + bend * across[1],
+        (start[1] + end[1]) / 2 - bend * across[0],
+    )
+    first, middle, last = (1 - at) ** 2, 2 * at * (1 - at), at**2
+    return (
+        first * start[0] + middle * control[0] + last * end[0],
+        first * start[1] + middle * control[1] + last * end[1],
+    )
+
+
+def _legend(axes: Axes, y: float) -> None:
+    x = _MARGIN
+    for color, style, text in (
+        (_LINE, "solid", "arrives at the same time"),
+        (_SHIFTED, (0, (4, 2.5)), "time-shifted: arrives at the next step"),
+    ):
+        axes.plot([x, x + 0.45], [y, y], color=color, linestyle=style, lw=1.4)
+        axes.text(x + 0.55, y, text, fontsize=_LABEL_SIZE, color=_GREY, va="center")
+        x += 0.95 + len(text) * 0.055

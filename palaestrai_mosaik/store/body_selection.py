@@ -1,0 +1,373 @@
+"""Finding the members of a phase: environments, agents, and bodies by number or label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import Select
+
+from palaestrai_mosaik.errors import StoreError, listed
+from palaestrai_mosaik.experiment.model import BODY_NUMBER
+
+from .lookup import Lookup, unknown
+from .models import Agent, Body, Channel, Environment, Phase
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Members(Lookup):
+    """Queries of environments and agents. Unknown names raise :class:`StoreError`."""
+
+    def environments(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per phase and environment.
+
+        Columns: ``phase``, ``environment`` (uid), ``name``, ``params``, ``world_model``,
+        ``start`` (ISO date of tick 0), ``step_size`` (ticks), ``incarnations`` (of a batched
+        environment, else 1).
+        """
+        columns = {
+            "phase": Phase.number,
+            "environment": Environment.uid,
+            "name": Environment.name,
+            "params": Environment.params,
+            "world_model": Environment.world_model,
+            "start": Environment.start,
+            "step_size": Environment.step_size,
+            "incarnations": Environment.incarnations,
+        }
+        return self._table(run, columns, lambda s: s.join(Environment), [Environment.id], phase)
+
+    def agents(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per phase and agent.
+
+        Columns: ``phase``, ``agent`` (name), ``brain``, ``muscle``, ``objective`` (class
+        names), ``sensors``, ``actuators``, ``rewards`` (lists of uids, those of all bodies).
+        """
+        columns = {
+            "phase": Phase.number,
+            "agent": Agent.name,
+            "brain": Agent.brain,
+            "muscle": Agent.muscle,
+            "objective": Agent.objective,
+        }
+        result = self._table(run, columns, lambda s: s.join(Agent), [Agent.id], phase)
+        return self._with_channels(result, run, phase, ["phase", "agent"])
+
+    def _bodies(self, run: str, phase: int | str | None, agent: str | None) -> pd.DataFrame:
+        columns = {
+            "phase": Phase.number,
+            "agent": Agent.name,
+            "group": Body.body_group,
+            "name": Body.name,
+            "first": Body.first,
+            "count": Body.count,
+            "environment": Body.environment,
+            "number": Body.number,
+            "incarnations": Body.incarnations,
+            "muscle": Body.muscle,
+            "objective": Body.objective,
+            "proposed": Body.proposed,
+        }
+
+        def joined(statement: Select[Any]) -> Select[Any]:
+            statement = statement.join(Body, Body.phase_id == Phase.id).join(Agent, Agent.id == Body.agent_id)
+            return statement if agent is None else statement.where(Agent.name == agent)
+
+        result = self._table(run, columns, joined, [Agent.id, Body.body_group], phase)
+        return self._with_channels(result, run, phase, ["phase", "agent", "group"])
+
+    def _with_channels(
+        self, owners: pd.DataFrame, run: str, phase: int | str | None, keys: list[str]
+    ) -> pd.DataFrame:
+        """Add the uids of the channels of each owner, which ``keys`` tell apart."""
+        import pandas as pd
+
+        channels = self.channels(run, phase)
+        channels = channels[channels["agent"].notna()].drop_duplicates([*keys, "kind", "uid"])
+        owned = channels.groupby([*keys, "kind"])["uid"].agg(list)
+        for kind in ("sensor", "actuator", "reward"):
+            lists = [owned.get((*key, kind), []) for key in owners[keys].itertuples(index=False)]
+            owners[f"{kind}s"] = pd.Series(lists, dtype=object)
+        return owners
+
+    def channels(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per sensor, actuator and reward of every environment and agent.
+
+        Columns: ``phase``, ``environment``, ``agent`` (one of the two is the owner), ``group``
+        (of the agent's bodies, else 0), ``kind`` (``sensor``, ``actuator``, ``reward``), ``position``, ``uid``, ``space``
+        (its text), ``size`` (floats).
+        """
+        columns = {
+            "phase": Phase.number,
+            "environment": Environment.uid,
+            "agent": Agent.name,
+            "group": Channel.body_group,
+            "kind": Channel.kind,
+            "position": Channel.position,
+            "uid": Channel.uid,
+            "space": Channel.space,
+            "size": Channel.size,
+        }
+
+        def joined(statement: Select[Any]) -> Select[Any]:
+            statement = statement.join(Channel, Channel.phase_id == Phase.id)
+            statement = statement.outerjoin(Environment, Environment.id == Channel.environment_id)
+            return statement.outerjoin(Agent, Agent.id == Channel.agent_id)
+
+        return self._table(run, columns, joined, [Channel.id], phase)
+
+
+#: bodies: a number, a label, or several of both
+Bodies = int | str | Sequence[int | str]
+
+_MOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BodyChoice:
+    """Which bodies: all, those of an agent, in an environment, with a number or label (or several)."""
+
+    agent: str | None = None
+    environment: str | None = None
+    body: Bodies | None = None
+
+    @property
+    def around(self) -> dict[str, Any]:
+        """Environment and bodies, as arguments of the queries."""
+        return {"environment": self.environment, "body": self.body}
+
+    def __bool__(self) -> bool:
+        """Whether some of an agent's bodies are picked."""
+        return self.environment is not None or self.body is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BodyGroup:
+    """Alike bodies of an agent in a phase; ``numbers`` are those that are meant.
+
+    ``places`` gives for each environment around them the incarnations in which the bodies of
+    ``whole`` sit, one after the other; of a single body, there may be several. ``several``: the agent
+    has more than one body.
+    """
+
+    phase: int
+    agent: str
+    group: int
+    name: str | None
+    environment: str | None
+    numbers: range | tuple[int, ...]
+    whole: range
+    places: dict[str, Sequence[int]]
+    several: bool
+
+    def seats(self, environment: str, number: int) -> Sequence[int]:
+        """Return in which incarnations of ``environment`` the body with this number sits."""
+        seats = self.places.get(environment, ())
+        place = number - self.whole.start
+        return seats if len(self.whole) == 1 else seats[place : place + 1]
+
+    def incarnations(self, environment: str) -> set[int]:
+        """Return in which incarnations of ``environment`` the bodies sit."""
+        return {seat for number in self.numbers for seat in self.seats(environment, number)}
+
+
+class Coordinates(Members):
+    """Finds bodies. Unknown names raise :class:`StoreError`."""
+
+    def bodies(
+        self,
+        run: str,
+        phase: int | str | None = None,
+        agent: str | None = None,
+        environment: str | None = None,
+        body: Bodies | None = None,
+    ) -> pd.DataFrame:
+        """Return one row per phase and group of alike bodies of an agent: of those that are meant.
+
+        Columns: ``phase``, ``agent``, ``group``, ``name`` (a label, or ``None``), ``first`` and
+        ``count`` (the bodies are ``first`` up to ``first + count - 1``), ``environment`` (``None``:
+        a body that spans several), ``number`` (of the first body in names of channels),
+        ``incarnations`` (list: in which of a batched environment the bodies sit, one after the other;
+        of a single body, there may be several; empty where it is not batched or spans several),
+        ``muscle``, ``objective``, ``proposed`` (whether what the agent would have done is recorded),
+        ``sensors``, ``actuators``, ``rewards`` (lists of uids; in those of several bodies, ``{body}``
+        stands for the number).
+        """
+        rows = self._bodies(run, phase, agent)
+        rows["incarnations"] = self._seated(run, phase, rows)
+        meant = {(g.phase, g.agent, g.group) for g in self._groups(run, phase, agent, environment, body)}
+        keys = rows[["phase", "agent", "group"]].itertuples(index=False, name=None)
+        return rows[np.array([key in meant for key in keys], dtype=bool)].reset_index(drop=True)
+
+    def _groups(
+        self,
+        run: str,
+        phase: int | str | None,
+        agent: str | None = None,
+        environment: str | None = None,
+        body: Bodies | None = None,
+    ) -> list[BodyGroup]:
+        """Return the groups of bodies that are meant, in order of phase, agent and group."""
+        self._check_member(run, phase, "agent", agent)
+        self._check_member(run, phase, "environment", environment)
+        found = self._all_groups(run, phase, agent)
+        place = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
+        whose = place if agent is None else f"agent {agent!r} in {place}"
+        if environment is not None:
+            around = [name for one in found for name in one.places]
+            found = [one for one in found if environment in one.places]
+            if not found and agent is not None:
+                there = listed(sorted(set(around)), _MOST)
+                raise StoreError(
+                    f"{whose} has no body in {environment!r}; it has bodies in: {there or 'none'}"
+                )
+        return found if body is None else _with_bodies(found, body, whose)
+
+    def _all_groups(self, run: str, phase: int | str | None, agent: str | None) -> list[BodyGroup]:
+        rows = self._bodies(run, phase, agent)
+        if rows.empty:
+            return []
+        seated = self._seated(run, phase, rows)
+        offered: dict[int, dict[str, str]] = {}
+        spanning = rows["environment"].isna()
+        if spanning.any():
+            channels = self.channels(run, phase)
+            channels = channels[
+                channels["environment"].notna() & channels["kind"].isin(["sensor", "actuator"])
+            ]
+            for number, uid, owner in channels[["phase", "uid", "environment"]].itertuples(index=False):
+                offered.setdefault(number, {})[uid] = owner
+        counts = rows.groupby(["phase", "agent"])["count"].sum().to_dict()
+        result = []
+        row: Any
+        for row, seats in zip(rows.itertuples(index=False), seated, strict=True):
+            whole = range(int(row.first), int(row.first) + int(row.count))
+            places: dict[str, Sequence[int]]
+            if row.environment is not None:
+                places = {row.environment: seats or (0,) * len(whole)}
+            else:
+                places = _around([*row.sensors, *row.actuators], offered.get(row.phase, {}))
+            several = int(counts[row.phase, row.agent]) > 1
+            result.append(
+                BodyGroup(
+                    *(int(row.phase), str(row.agent), int(row.group), row.name, row.environment),
+                    *(whole, whole, places, several),
+                )
+            )
+        return result
+
+    def _seated(self, run: str, phase: int | str | None, rows: pd.DataFrame) -> pd.Series:
+        """Return for each group of bodies the incarnations of its batched environment, in order."""
+        import pandas as pd
+
+        environments = self.environments(run, phase)
+        known = environments.set_index(["phase", "environment"])["incarnations"].to_dict()
+        found: list[list[int]] = []
+        row: Any
+        for row in rows.itertuples(index=False):
+            told = row.incarnations
+            if told is None and known.get((row.phase, row.environment), 1) > 1:
+                told = range(int(row.number), int(row.number) + int(row.count))
+            found.append([] if told is None else list(told))
+        return pd.Series(found, dtype=object)
+
+
+def _around(uids: Iterable[str], offered: Mapping[str, str]) -> dict[str, Sequence[int]]:
+    """Return the environments, and their incarnations, that offer the channels of a body that spans several.
+
+    ``offered``: the environment of each channel, with ``{body}`` for the number of an incarnation.
+    """
+    found: dict[str, set[int]] = {}
+    batched = {owner for uid, owner in offered.items() if uid.startswith(f"{owner}.{BODY_NUMBER}.")}
+    for uid in uids:
+        if uid in offered:
+            found.setdefault(offered[uid], set()).add(0)
+            continue
+        for owner in batched:
+            number, _, name = uid.removeprefix(f"{owner}.").partition(".")
+            if number.isdecimal() and offered.get(f"{owner}.{BODY_NUMBER}.{name}") == owner:
+                found.setdefault(owner, set()).add(int(number))
+    return {owner: sorted(numbers) for owner, numbers in found.items()}
+
+
+def is_one(wanted: Any) -> bool:
+    """Whether one thing is named, not several."""
+    return isinstance(wanted, str) or not isinstance(wanted, Iterable) or getattr(wanted, "ndim", 1) == 0
+
+
+def _each(wanted: Any, what: str) -> list[Any]:
+    """Return what is ``wanted``, one by one; ``what`` names it in errors."""
+    found = [wanted] if is_one(wanted) else list(wanted)
+    if not found:
+        raise StoreError(f"no {what} is named: expected is at least one, or None for all")
+    return found
+
+
+def _number(one: Any) -> int | None:
+    """Return a number, or ``None`` for what is none (nor are ``True`` and ``False``)."""
+    try:
+        return None if isinstance(one, bool) else index(one)
+    except TypeError:
+        return None
+
+
+def numbers_of(wanted: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
+    """Return the numbers that are ``wanted``, of 0 up to ``count``; ``what`` names them in errors."""
+    found = []
+    for one in _each(wanted, what):
+        number = _number(one)
+        if number is None:
+            raise StoreError(f"{what} {wanted!r}: expected is a number, or several")
+        if not 0 <= number < count:
+            raise StoreError(f"there is no {what} {number}: they are 0 to {count - 1}")
+        found.append(number)
+    return tuple(found)
+
+
+def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, whose: str) -> list[BodyGroup]:
+    chosen: dict[int, set[int]] = {}
+    for one in _each(body, "body"):
+        number = None if isinstance(one, str) else _number(one)
+        if number is None and not isinstance(one, str):
+            raise StoreError(f"body {one!r}: expected is a number or a label, or a list of them")
+        known = False
+        for i, group in enumerate(groups):
+            meant = group.whole if number is None else (number,)
+            if group.name == one if number is None else number in group.whole:
+                chosen.setdefault(i, set()).update(meant)
+                known = True
+        if not known:
+            raise _no_body(groups, one if number is None else number, whose)
+    return [
+        groups[i]
+        if len(numbers) == len(groups[i].whole)
+        else replace(groups[i], numbers=tuple(sorted(numbers)))
+        for i, numbers in sorted(chosen.items())
+    ]
+
+
+def _no_body(groups: Sequence[BodyGroup], wanted: int | str, whose: str) -> StoreError:
+    labels = sorted({group.name for group in groups if group.name is not None})
+    if isinstance(wanted, str):
+        if not labels:
+            return StoreError(f"{whose} has no body {wanted!r}: its bodies have numbers, but no labels")
+        return unknown("body", wanted, labels, whose)
+    numbers: dict[str, set[int]] = {}
+    for group in groups:
+        numbers.setdefault(group.agent, set()).update(group.whole)
+    known = [
+        (f"{agent} " if len(numbers) > 1 else "") + _ranges(sorted(found)) for agent, found in numbers.items()
+    ]
+    return StoreError(f"{whose} has no body {wanted}; it has: {listed(known, _MOST) or 'none'}")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    starts = [n for i, n in enumerate(numbers) if i == 0 or numbers[i - 1] != n - 1]
+    ends = [n for i, n in enumerate(numbers) if i + 1 == len(numbers) or numbers[i + 1] != n + 1]
+    parts = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

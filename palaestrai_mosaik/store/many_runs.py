@@ -1,0 +1,217 @@
+"""Queries over many runs at once: what the analysis of a whole design asks for.
+
+``runs`` are uids of instances, in full. ``phase`` is a phase's number or name, ``None`` the last
+phase that a run began; a run without such a phase has no rows. Rows are in the order in which
+the runs are named, whatever the order in which they were executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from .database import reads
+from .lookup import Lookup, frame, inside
+from .models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, Stream
+from .run_queries import Contents, Execution, duration_of, executions, status_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# As many values of an IN (...) at once: databases allow no more than some ten thousand.
+_AT_ONCE = 1000
+
+
+class StreamFolder(NamedTuple):
+    """Where the rows of an agent or an environment (``name``) of a run lie."""
+
+    run: str
+    name: str
+    folder: Path
+    #: how many part files it has; no number as long as the phase has not ended
+    parts: Any
+
+
+class _Place(NamedTuple):
+    """The phase of a run: where the run stands among those named, and the phase's number."""
+
+    position: int
+    run: str
+    number: int
+
+
+class AcrossRuns(Lookup):
+    """Queries that take one question per table, not one per run."""
+
+    @reads
+    def newest_runs(self, hashes: Iterable[str], contents: Contents | None = None) -> pd.DataFrame:
+        """Return for each hash of a run document its newest finished instance, else its newest one.
+
+        With ``contents``, instances of documents with the same content count, too, where none of its own
+        has finished (:func:`~palaestrai_mosaik.store.run_queries.executions`). One row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
+        ``run`` (instance uid), ``status`` (as in :meth:`runs`), ``duration`` (seconds, NaN while
+        it has not ended), ``error`` (kind and message of the first one, else ``None``).
+        """
+        wanted = list(dict.fromkeys(hashes))
+        newest: dict[str, Execution] = {}
+        errors: dict[int, str] = {}
+        with self.database.reading() as session:
+            for hashed, found in executions(self, session, wanted, contents).items():
+                newest[hashed] = ([one for one in found if one.status == "finished"] or found)[-1]
+            failed = [instance.id for instance in newest.values() if instance.status != "finished"]
+            for some in _chunks(failed):
+                told = select(Failure).where(Failure.instance_id.in_(some)).order_by(Failure.id)
+                for failure in session.scalars(told):
+                    errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
+            rows = [
+                (
+                    hashed,
+                    instance.uid,
+                    status_of(instance),
+                    duration_of(instance),
+                    errors.get(instance.id),
+                )
+                for hashed, instance in ((hashed, newest[hashed]) for hashed in wanted if hashed in newest)
+            ]
+        return frame(rows, ("hash", "run", "status", "duration", "error")).astype({"duration": float})
+
+    def agents_across(self, runs: Sequence[str], phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per run and agent of its phase: ``run``, ``phase``, ``agent``, ``objective``.
+
+        ``phase`` is the phase's number, ``objective`` the class's name (``None``: none). Agents
+        are in the order of the document.
+        """
+        statement = select(Agent.phase_id, Agent.name, Agent.objective).order_by(Agent.id)
+        return self._rows(runs, phase, statement, Agent.phase_id, ("agent", "objective"))
+
+    def bodies_across(self, runs: Sequence[str], phase: int | str | None = None) -> pd.DataFrame:
+        """Return how many bodies an agent has, one row per run and agent: ``run``, ``phase``, ``agent``, ``bodies``."""
+        statement = (
+            select(Agent.phase_id, Agent.name, func.sum(Body.count))
+            .join(Body, Body.agent_id == Agent.id)
+            .group_by(Agent.phase_id, Agent.id, Agent.name)
+            .order_by(Agent.id)
+        )
+        return self._rows(runs, phase, statement, Agent.phase_id, ("agent", "bodies"))
+
+    def episodes_across(
+        self, runs: Sequence[str], phase: int | str | None = None, *, evaluation: bool = False
+    ) -> pd.DataFrame:
+        """Return one row per run and episode: ``run``, ``phase``, ``episode``, ``worker``, ``steps``.
+
+        ``evaluation`` episodes instead of training ones, if asked for.
+        """
+        statement = (
+            select(Episode.phase_id, Episode.episode, Episode.worker, Episode.steps)
+            .where(Episode.evaluation.is_(evaluation))
+            .order_by(Episode.episode, Episode.worker)
+        )
+        return self._rows(runs, phase, statement, Episode.phase_id, ("episode", "worker", "steps"))
+
+    def outcomes_across(
+        self,
+        runs: Sequence[str],
+        kind: str,
+        name: str = "",
+        phase: int | str | None = None,
+        *,
+        evaluation: bool = False,
+    ) -> pd.DataFrame:
+        """Return one row per run, episode and agent.
+
+        ``kind`` is ``objective`` (``name`` is empty then) or ``reward``. Columns: ``run``,
+        ``phase``, ``episode``, ``worker``, ``agent``, ``sum``, ``mean``, ``min``, ``max``.
+        """
+        columns = (Outcome.episode, Outcome.worker, Agent.name)
+        moments = (Outcome.sum, Outcome.mean, Outcome.min, Outcome.max)
+        statement = (
+            select(Outcome.phase_id, *columns, *moments)
+            .join(Agent, Agent.id == Outcome.agent_id)
+            .where(Outcome.kind == kind, Outcome.name == name, Outcome.evaluation.is_(evaluation))
+            .order_by(Outcome.episode, Outcome.worker, Agent.id)
+        )
+        names = ("sum", "mean", "min", "max")
+        result = self._rows(runs, phase, statement, Outcome.phase_id, ("episode", "worker", "agent", *names))
+        return result.astype(dict.fromkeys(names, float))
+
+    @reads
+    def reward_names_across(self, runs: Sequence[str], phase: int | str | None = None) -> list[str]:
+        """Return the names of all rewards that agents were told in this phase, sorted."""
+        names: set[str] = set()
+        with self.database.reading() as session:
+            for some in _chunks(list(self._places(session, runs, phase))):
+                told = select(Outcome.name).where(Outcome.phase_id.in_(some), Outcome.kind == "reward")
+                names.update(session.scalars(told.distinct()))
+        return sorted(names)
+
+    @reads
+    def phases_across(self, runs: Sequence[str]) -> pd.DataFrame:
+        """Return one row per number and name of a phase that any of the runs began: ``phase``, ``name``."""
+        found: set[tuple[int, str]] = set()
+        with self.database.reading() as session:
+            for some in _chunks(list(runs)):
+                there = select(Phase.number, Phase.name).join(Instance).where(Instance.uid.in_(some))
+                found.update((number, name) for number, name in session.execute(there.distinct()))
+        return frame(sorted(found), ("phase", "name"))
+
+    def streams_across(
+        self, runs: Sequence[str], kind: str, phase: int | str | None = None, *, evaluation: bool = False
+    ) -> list[StreamFolder]:
+        """Return the folders of part files of a ``kind`` (``agent``, ``environment``, ``statistics``)."""
+        statement = (
+            select(Stream.phase_id, Stream.name, Stream.folder, Stream.parts)
+            .where(Stream.kind == kind, Stream.evaluation.is_(evaluation))
+            .order_by(Stream.id)
+        )
+        names = ("name", "folder", "parts")
+        rows = self._rows(runs, phase, statement, Stream.phase_id, names).astype({"parts": "Int64"})
+        return [
+            StreamFolder(run, name, inside(self.instance_directory(run), folder), parts)
+            for run, name, folder, parts in rows[["run", *names]].itertuples(index=False)
+        ]
+
+    @reads
+    def _rows(
+        self,
+        runs: Sequence[str],
+        phase: int | str | None,
+        statement: Any,
+        column: Any,
+        names: Sequence[str],
+    ) -> pd.DataFrame:
+        """Ask for the rows whose ``column``, the first one selected, is the id of a wanted phase."""
+        found: list[tuple[_Place, tuple[Any, ...]]] = []
+        with self.database.reading() as session:
+            places = self._places(session, runs, phase)
+            for some in _chunks(list(places)):
+                for phase_id, *values in session.execute(statement.where(column.in_(some))):
+                    found.append((places[phase_id], tuple(values)))
+        # the database's order within a run stays, because the sort is stable
+        found.sort(key=lambda row: row[0].position)
+        rows = [(place.run, place.number, *values) for place, values in found]
+        return frame(rows, ("run", "phase", *names))
+
+    @staticmethod
+    def _places(session: Session, runs: Sequence[str], phase: int | str | None) -> dict[int, _Place]:
+        """Return the ids of the wanted phases."""
+        positions = {run: position for position, run in enumerate(runs)}
+        last = select(Phase.instance_id, func.max(Phase.number).label("number")).group_by(Phase.instance_id)
+        ended = last.subquery("last")
+        matching = (Phase.instance_id == ended.c.instance_id) & (Phase.number == ended.c.number)
+        column = Phase.number if isinstance(phase, int) else Phase.name
+        places: dict[int, _Place] = {}
+        for some in _chunks(list(positions)):
+            there = select(Phase.id, Phase.number, Instance.uid).join(Instance).where(Instance.uid.in_(some))
+            wanted = there.join(ended, matching) if phase is None else there.where(column == phase)
+            for phase_id, number, run in session.execute(wanted):
+                places[phase_id] = _Place(positions[run], run, number)
+        return places
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]

@@ -1,0 +1,396 @@
+"""Queries of runs: what is in a store, as pandas frames, and which instances executed a document.
+
+The hash of a document has its uid in it, which names the run and changes nothing that is computed. A design
+that has grown gives its runs other uids, and two designs may have runs in common: what was executed under
+one name is found under the other by the content of the document.
+
+``run`` is, everywhere, the uid of an instance, the beginning of one, the uid of a run
+document (its latest instance is meant), or ``"latest"``. ``phase`` is a phase's number or
+name. ``evaluation`` says which episodes are meant: ``False`` training (the default),
+``True`` evaluation, ``None`` both, with a column ``evaluation`` to tell them apart. All can
+be asked while a run goes on, and after it was killed: what was written until then is there.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy.orm import Session
+
+from .body_selection import Members
+from .database import reads
+from .lookup import Lookup, frame
+from .models import Agent, Episode, Experiment, Failure, Instance, Outcome, Phase, RunDocument, Stream, Warned
+from .process import still_runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: returns the contents of the documents with these hashes, by hash
+Contents = Callable[[Collection[str]], Mapping[str, str]]
+# As many values of an IN (...) at once: databases limit how many there may be.
+_AT_ONCE = 500
+
+
+class Execution(NamedTuple):
+    """An instance, and the hash and the content of the document that it executed."""
+
+    id: int
+    uid: str
+    status: str
+    started: datetime
+    ended: datetime | None
+    host: str
+    pid: int
+    pid_started: float
+    hash: str
+    content: str | None
+
+
+_COLUMNS = [
+    getattr(RunDocument if name in ("hash", "content") else Instance, name) for name in Execution._fields
+]
+_QUESTION = select(*_COLUMNS).join(RunDocument, RunDocument.id == Instance.run_document_id)
+
+
+def executions(
+    store: Lookup, session: Session, hashes: Collection[str], contents: Contents | None = None
+) -> dict[str, list[Execution]]:
+    """Return the instances of the documents with these hashes, by hash, the newest last.
+
+    Of a document of which no instance has finished, they are also those of other documents with the same
+    content, as far as ``contents`` knows it and their files are in ``store``: a database may be shared by
+    folders that keep files of their own. ``contents`` is asked only where the database has documents other
+    than these.
+    """
+    found: dict[str, list[Execution]] = {}
+    known = 0
+    wanted = list(dict.fromkeys(hashes))
+    for some in _chunks(wanted):
+        mine = RunDocument.hash.in_(some)
+        known += session.scalar(select(func.count()).select_from(RunDocument).where(mine)) or 0
+        for one in map(Execution._make, session.execute(_QUESTION.where(mine).order_by(Instance.id))):
+            found.setdefault(one.hash, []).append(one)
+    if contents is None:
+        return found
+    missing = [hash_ for hash_ in wanted if not _finished(found.get(hash_, ()))]
+    if not missing or session.scalar(select(func.count()).select_from(RunDocument)) == known:
+        return found
+    by_content: dict[str, list[str]] = {}
+    for hash_, content in contents(missing).items():
+        by_content.setdefault(content, []).append(hash_)
+    for some in _chunks(list(by_content)):
+        same = _QUESTION.where(RunDocument.content.in_(some)).order_by(Instance.id)
+        for one in map(Execution._make, session.execute(same)):
+            assert one.content is not None
+            others = [hash_ for hash_ in by_content[one.content] if hash_ != one.hash]
+            if others and store.instance_directory(one.uid).is_dir():
+                for hash_ in others:
+                    found.setdefault(hash_, []).append(one)
+    for hash_ in missing:
+        found.get(hash_, []).sort(key=lambda one: one.id)
+    return found
+
+
+def _finished(instances: Sequence[Execution]) -> bool:
+    return any(one.status == "finished" for one in instances)
+
+
+def _chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (values[first : first + _AT_ONCE] for first in range(0, len(values), _AT_ONCE))
+
+
+#: seconds, see :func:`.process.still_runs`
+_START_TOLERANCE = 5.0
+
+_RUN_COLUMNS = (
+    *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
+    *("phases", "episodes", "steps", "error", "hash", "host", "pid", "packages"),
+)
+_KEYS = ("phase", "worker", "episode")
+_MOMENTS = ("sum", "mean", "min", "max")
+
+
+class Queries(Members):
+    """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
+
+    @reads
+    def runs(self) -> pd.DataFrame:
+        """Return one row per instance, oldest first.
+
+        Columns: ``run`` (instance uid), ``document`` (its uid), ``experiment``, ``status``
+        (``running``, ``finished``, ``failed``, ``interrupted``, or ``lost``: it did not
+        finish, and its process is gone), ``seed``, ``version``, ``started``, ``ended``,
+        ``duration`` (seconds), ``phases``, ``episodes``, ``steps`` (sum over the finished
+        episodes; evaluations do not count in both), ``error`` (the first one's kind and message), ``hash`` (of the
+        document), ``host``, ``pid``, ``packages``. ``lost`` is only known on the host
+        that ran it.
+        """
+        with self.database.reading() as session:
+            counted = select(Phase.instance_id, func.count()).group_by(Phase.instance_id)
+            phases = {row[0]: row[1] for row in session.execute(counted)}
+            summed = (
+                select(Phase.instance_id, func.count(), func.sum(Episode.steps))
+                .join(Episode, (Episode.phase_id == Phase.id) & ~Episode.evaluation)
+                .group_by(Phase.instance_id)
+            )
+            totals = {row[0]: (row[1], int(row[2])) for row in session.execute(summed)}
+            errors: dict[int, str] = {}
+            for failure in session.scalars(select(Failure).order_by(Failure.id)):
+                errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
+            statement = (
+                select(Instance, RunDocument.uid, RunDocument.hash, Experiment.uid)
+                .join(RunDocument, RunDocument.id == Instance.run_document_id)
+                .outerjoin(Experiment, Experiment.id == Instance.experiment_id)
+                .order_by(Instance.id)
+            )
+            rows = [
+                (
+                    instance.uid,
+                    document,
+                    experiment,
+                    status_of(instance),
+                    instance.seed,
+                    instance.version,
+                    instance.started,
+                    instance.ended,
+                    duration_of(instance),
+                    phases.get(instance.id, 0),
+                    *totals.get(instance.id, (0, 0)),
+                    errors.get(instance.id),
+                    hashed,
+                    instance.host,
+                    instance.pid,
+                    instance.packages,
+                )
+                for instance, document, hashed, experiment in session.execute(statement)
+            ]
+        return frame(rows, _RUN_COLUMNS).astype({"duration": float})
+
+    def phases(self, run: str) -> pd.DataFrame:
+        """Return one row per phase that began.
+
+        Columns: ``phase`` (its number), ``name``, ``mode``, ``workers``, ``episodes``
+        (as configured), ``episodes_done`` (without evaluations), ``controller``,
+        ``started``, ``ended``, ``reason`` (why it ended).
+        """
+        counted = select(Episode.phase_id, func.count().label("done")).where(~Episode.evaluation)
+        done = counted.group_by(Episode.phase_id).subquery("counts")
+        columns = {
+            "phase": Phase.number,
+            "name": Phase.name,
+            "mode": Phase.mode,
+            "workers": Phase.workers,
+            "episodes": Phase.episodes,
+            "episodes_done": func.coalesce(done.c.done, 0),
+            "controller": Phase.controller,
+            "started": Phase.started,
+            "ended": Phase.ended,
+            "reason": Phase.reason,
+        }
+        result = self._table(run, columns, lambda s: s.outerjoin(done, done.c.phase_id == Phase.id), [])
+        return result.astype({"episodes": "Int64"})
+
+    def outcomes(
+        self,
+        run: str,
+        phase: int | str | None = None,
+        agent: str | None = None,
+        evaluation: bool | None = False,
+    ) -> pd.DataFrame:
+        """Return one row per episode, agent, and objective or reward, in long format.
+
+        Columns: ``phase``, ``worker``, ``episode``, ``agent``, ``kind`` (``objective`` or
+        ``reward``), ``name`` (of the reward), ``sum``, ``mean``, ``min``, ``max``.
+        """
+        columns = {
+            "phase": Phase.number,
+            "worker": Outcome.worker,
+            "episode": Outcome.episode,
+            **_told_apart(evaluation, Outcome.evaluation),
+            "agent": Agent.name,
+            "kind": Outcome.kind,
+            "name": Outcome.name,
+            "sum": Outcome.sum,
+            "mean": Outcome.mean,
+            "min": Outcome.min,
+            "max": Outcome.max,
+        }
+
+        def joined(statement: Select[Any]) -> Select[Any]:
+            statement = statement.join(Outcome, _of_phase(Outcome, evaluation))
+            statement = statement.join(Agent, Agent.id == Outcome.agent_id)
+            return statement if agent is None else statement.where(Agent.name == agent)
+
+        self._check_member(run, phase, "agent", agent)
+        order = [
+            *(Outcome.evaluation, Outcome.episode, Outcome.worker),
+            *(Agent.id, Outcome.kind, Outcome.name),
+        ]
+        result = self._table(run, columns, joined, order, phase)
+        return result.astype(dict.fromkeys(_KEYS, int) | dict.fromkeys(_MOMENTS, float))
+
+    def episodes(
+        self,
+        run: str,
+        phase: int | str | None = None,
+        agent: str | None = None,
+        evaluation: bool | None = False,
+    ) -> pd.DataFrame:
+        """Return one row per episode and agent, in order of phase, episode and worker.
+
+        Columns: ``phase``, ``name`` (the phase's), ``worker``, ``episode``, ``agent``,
+        ``steps``, ``ticks``, ``ended_by``, ``flow``, ``duration`` (seconds), ``ended``,
+        then ``objective_sum``, ``_mean``, ``_min``, ``_max``, and the same for every
+        reward (``reward.NAME_sum``).
+        """
+        columns = {
+            "phase": Phase.number,
+            "name": Phase.name,
+            "worker": Episode.worker,
+            "episode": Episode.episode,
+            **_told_apart(evaluation, Episode.evaluation),
+            "steps": Episode.steps,
+            "ticks": Episode.ticks,
+            "ended_by": Episode.ended_by,
+            "flow": Episode.flow,
+            "duration": Episode.duration,
+            "ended": Episode.ended,
+        }
+        order = [Episode.evaluation, Episode.episode, Episode.worker]
+
+        def joined(statement: Select[Any]) -> Select[Any]:
+            return statement.join(Episode, _of_phase(Episode, evaluation))
+
+        result = self._table(run, columns, joined, order, phase)
+        result = result.astype(dict.fromkeys(_KEYS, int))
+        outcomes = self.outcomes(run, phase, agent, evaluation)
+        episode = [*_KEYS, *_told_apart(evaluation, None)]
+        keys = [*episode, "agent"]
+        names = outcomes["kind"].where(outcomes["kind"] == "objective", "reward." + outcomes["name"])
+        who = outcomes[keys].drop_duplicates()
+        # An episode without agents is shown too, but not where one agent was asked for.
+        result = result.merge(who, on=episode, how="left" if agent is None else "inner", sort=False)
+        for name in names.unique():
+            moments = outcomes.loc[names == name, [*keys, *_MOMENTS]]
+            moments = moments.rename(columns={moment: f"{name}_{moment}" for moment in _MOMENTS})
+            result = result.merge(moments, on=keys, how="left", sort=False)
+        result.insert(len(episode) + 1, "agent", result.pop("agent"))
+        return result
+
+    @reads
+    def errors(self, run: str) -> pd.DataFrame:
+        """Return what failed, in order.
+
+        Columns: ``phase`` (number, where one was running), ``kind`` (class), ``message``,
+        ``traceback``, ``time``.
+        """
+        columns = {
+            "phase": Phase.number,
+            "kind": Failure.kind,
+            "message": Failure.message,
+            "traceback": Failure.traceback,
+            "time": Failure.time,
+        }
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            statement = select(*columns.values()).select_from(Failure).outerjoin(Phase)
+            rows = session.execute(statement.where(Failure.instance_id == instance).order_by(Failure.id))
+            return frame(rows, columns).astype({"phase": "Int64"})
+
+    @reads
+    def warnings(self, run: str) -> pd.DataFrame:
+        """Return the warnings of a run: ``text`` and ``time``."""
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            statement = select(Warned.text, Warned.time).where(Warned.instance_id == instance)
+            return frame(session.execute(statement.order_by(Warned.id)), ("text", "time"))
+
+    def document(self, run: str) -> dict[str, Any]:
+        """Return the canonical form of the run document."""
+        document: dict[str, Any] = self._run_document(run).document
+        return document
+
+    def evaluate_every(self, run: str) -> dict[int, int]:
+        """Return after how many training episodes of a worker each phase evaluates, where it does."""
+        schedule = self.document(run).get("schedule", [])
+        configs = [phase["phase_config"] for entry in schedule for phase in entry.values()]
+        return {i: c["evaluate_every"] for i, c in enumerate(configs) if c.get("evaluate_every")}
+
+    def document_text(self, run: str) -> str:
+        """Return the text of the run document, as it was when this form of it first ran."""
+        return self._run_document(run).text
+
+    def streams(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return one row per folder of part files.
+
+        Columns: ``phase``, ``kind`` (``agent``, ``wall``, ``environment``,
+        ``statistics``), ``name``, ``group`` (of the agent's bodies, else 0), ``evaluation``,
+        ``folder`` (below the instance's directory), ``rows``, ``parts`` and ``digest`` (these
+        three once the phase has ended, and not for ``wall``).
+        """
+        columns = {
+            "phase": Phase.number,
+            "kind": Stream.kind,
+            "name": Stream.name,
+            "group": Stream.body_group,
+            "evaluation": Stream.evaluation,
+            "folder": Stream.folder,
+            "rows": Stream.rows,
+            "parts": Stream.parts,
+            "digest": Stream.digest,
+        }
+        result = self._table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
+        return result.astype({"rows": "Int64", "parts": "Int64"})
+
+    @reads
+    def _run_document(self, run: str) -> RunDocument:
+        with self.database.reading() as session:
+            instance, _ = self._find(session, run)
+            statement = select(RunDocument).join(Instance).where(Instance.id == instance)
+            document = session.scalars(statement).one()
+            session.expunge(document)
+            return document
+
+
+def _told_apart(evaluation: bool | None, column: Any) -> dict[str, Any]:
+    return {"evaluation": column} if evaluation is None else {}
+
+
+def _of_phase(table: type[Episode] | type[Outcome], evaluation: bool | None) -> ColumnElement[bool]:
+    own = table.phase_id == Phase.id
+    return own if evaluation is None else own & (table.evaluation.is_(evaluation))
+
+
+def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
+    """Return for each uid its shortest beginning of at least ``least`` characters that is unique.
+
+    Fifteen characters of an instance's uid are its date and time to the second.
+    """
+    ordered = sorted(set(uids))
+    shared = [
+        sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*two, strict=False)))
+        for two in pairwise(ordered)
+    ]
+    before, after = [0, *shared], [*shared, 0]
+    return {uid: uid[: max(least, b + 1, a + 1)] for uid, b, a in zip(ordered, before, after, strict=True)}
+
+
+def duration_of(instance: Instance | Execution) -> float | None:
+    """Return the seconds between start and end, ``None`` if it has not ended.
+
+    Both are dates: if the clock was set back in between by more than that, it is 0.
+    """
+    return None if instance.ended is None else max(0.0, (instance.ended - instance.started).total_seconds())
+
+
+def status_of(instance: Instance | Execution) -> str:
+    """Return the status, ``lost`` if the process that is to run it is gone from this host."""
+    if instance.status != "running" or instance.host != socket.gethostname():
+        return instance.status
+    return "running" if still_runs(instance.pid, instance.pid_started, _START_TOLERANCE) else "lost"

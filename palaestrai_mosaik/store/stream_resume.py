@@ -1,0 +1,112 @@
+"""What the parts of a stream hold, read back so that the stream can go on behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .digests import Packed, RowDigest, StatisticsDigest
+from .parts import open_part, part_path
+from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, Header
+from .streams import AnyStream, StatisticsStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_WHOSE = ("body", "incarnation", "environment_episode")
+_LINE = ("agent", "worker", "episode", "step", "key", "value")
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The rows of an agent or an environment: how many, their digest, their columns of numbers."""
+
+    rows: int
+    parts: int
+    digest: RowDigest
+    values: list[str]
+
+    def restore(self, stream: AnyStream) -> None:
+        """Let ``stream`` go on behind these rows."""
+        assert not isinstance(stream, StatisticsStream)
+        stream.restore(self.rows, self.parts, self.digest, self.values)
+
+
+@dataclass(frozen=True)
+class KeptStatistics:
+    """The statistics: how many rows, and their digest."""
+
+    rows: int
+    parts: int
+    digest: StatisticsDigest
+
+    def restore(self, stream: AnyStream) -> None:
+        """Let ``stream`` go on behind these rows."""
+        assert isinstance(stream, StatisticsStream)
+        stream.restore(self.rows, self.parts, self.digest)
+
+
+Kept = KeptRows | KeptStatistics
+
+
+def read_kept(kind: str, folder: Path, parts: int) -> Kept:
+    """Return what the first ``parts`` parts in ``folder`` hold.
+
+    ``kind`` is ``agent``, ``environment`` or ``statistics``. Raises :class:`StoreError` for
+    a part that is missing or cannot be read.
+    """
+    if kind == "statistics":
+        return _read_statistics(folder, parts)
+    return _read_rows(folder, parts, AGENT_HEADER if kind == "agent" else ENVIRONMENT_HEADER)
+
+
+def count_rows(folder: Path, parts: int) -> int:
+    """Return how many rows the first ``parts`` parts in ``folder`` hold; all of them are read.
+
+    Raises :class:`StoreError` for a part that is missing or damaged.
+    """
+    return sum(open_part(part_path(folder, number), _count) for number in range(parts))
+
+
+def _read_rows(folder: Path, parts: int, header: Header) -> KeptRows:
+    digest, rows = RowDigest(), 0
+    values: list[str] = []
+    for number in range(parts):
+        table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
+        there = set(table.schema.names)
+        known = {*header.names, *_WHOSE, "state"}
+        values = [name for name in table.schema.names if name not in known]
+        block = np.empty((table.num_rows, header.cells + len(values)))
+        heads = header.of(block)
+        for name in header.names:
+            heads[name] = table[name].to_numpy()
+        for column, name in enumerate(values, header.cells):
+            block[:, column] = table[name].to_numpy()
+        texts = table["state"].to_pylist() if "state" in there else []
+        states = {row: text for row, text in enumerate(texts) if text is not None}
+        place = "body" if "body" in there else "incarnation"
+        # older releases have neither of the two columns
+        places, episodes = (
+            table[name].to_numpy() if name in there else np.zeros(table.num_rows, dtype=np.int32)
+            for name in (place, "environment_episode")
+        )
+        digest.add(Packed(block, heads, places, episodes), states)
+        rows += table.num_rows
+    return KeptRows(rows, parts, digest, values)
+
+
+def _read_statistics(folder: Path, parts: int) -> KeptStatistics:
+    digest, rows = StatisticsDigest(), 0
+    for number in range(parts):
+        table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
+        digest.add(zip(*(table[name].to_pylist() for name in _LINE), strict=True))
+        rows += table.num_rows
+    return KeptStatistics(rows, parts, digest)
+
+
+def _count(file: pq.ParquetFile) -> int:
+    return int(file.read().num_rows)
