@@ -47,7 +47,7 @@ class LearningChoice:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Recorded:
     """What was recorded of each run, as frames; ``after`` is the number of episodes until then."""
 
     groups: Sequence[Group]
@@ -72,7 +72,7 @@ def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -
     objectives = {run: _objectives(store, run, choice) for run in drawn}
     statistics = {run: _statistics(store, run, choice) for run in drawn} if choice.statistics else {}
     axis = _axis(store, {run: [told[run] for told in (objectives, statistics) if told] for run in drawn})
-    told = _Told(groups, axis, objectives, statistics)
+    told = _Recorded(groups, axis, objectives, statistics)
     agents = list(dict.fromkeys(name for frame in objectives.values() for name in frame["agent"]))
     if not agents and not choice.statistics:
         raise StoreError(f"no objective of an agent was recorded in {', '.join(runs)}")
@@ -80,7 +80,7 @@ def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -
     return panels + [_statistics_panel(told, pattern) for pattern in choice.statistics]
 
 
-def _objective_panel(told: _Told, agent: str, fold: Fold) -> Panel:
+def _objective_panel(told: _Recorded, agent: str, fold: Fold) -> Panel:
     curves: list[Curve] = []
     for colour, group in enumerate(told.groups):
         frames = {run: told.objectives[run] for run in group.runs}
@@ -100,7 +100,7 @@ def _objective_panel(told: _Told, agent: str, fold: Fold) -> Panel:
     )
 
 
-def _statistics_panel(told: _Told, pattern: str) -> Panel:
+def _statistics_panel(told: _Recorded, pattern: str) -> Panel:
     """Return the statistics whose keys match ``pattern``, as the mean of each episode."""
     import pandas as pd
 
@@ -145,12 +145,12 @@ def _series(frames: Mapping[str, pd.DataFrame], axis: Axis, *, split: bool = Tru
     return result
 
 
-def _panel(title: str, y_label: str, curves: Sequence[Curve], told: _Told, note: str) -> Panel:
+def _panel(title: str, y_label: str, curves: Sequence[Curve], told: _Recorded, note: str) -> Panel:
     axis = told.axis
     return Panel(title, axis.label, y_label, tuple(curves), axis.marks, note, axis.shades)
 
 
-def _note(told: _Told, curves: Sequence[Curve], of_single_runs: str) -> str:
+def _note(told: _Recorded, curves: Sequence[Curve], of_single_runs: str) -> str:
     """Say what the lines and bands are."""
     window = told.axis.window
     notes = [f"line: mean of the last {window} episodes"] if window > 1 else []

@@ -37,7 +37,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Kept:
+class UsedRuns:
     """What is used: ``runs``, (rows, repetitions), tells which; ``y``, (rows,), the means of the rows.
 
     ``y`` is NaN where a row has no run left. ``notes`` tell what is lost; ``refused`` why all is.
@@ -64,7 +64,7 @@ class Kept:
         return self.runs.size - self.used
 
 
-def keep(y: FloatArray, block: IntArray, loses: Loses, common: bool = False) -> Kept:
+def keep(y: FloatArray, block: IntArray, loses: Loses, common: bool = False) -> UsedRuns:
     """Return what can be used of the outcomes ``y``, (rows, repetitions), not finite where there is none.
 
     ``block``: (rows,). ``common``: the runs of one repetition share their seed in all rows.
@@ -74,7 +74,7 @@ def keep(y: FloatArray, block: IntArray, loses: Loses, common: bool = False) -> 
     """
     finite = np.isfinite(y)
     if finite.all():
-        return Kept(finite, y.mean(axis=1))
+        return UsedRuns(finite, y.mean(axis=1))
     if loses == "nothing":
         block = np.zeros_like(block)
     together = common and loses in ("block", "nothing") and y.shape[1] > 1
@@ -85,11 +85,11 @@ def keep(y: FloatArray, block: IntArray, loses: Loses, common: bool = False) -> 
     gone = 1 - runs.any(axis=1).mean()
     nothing = np.zeros_like(runs)
     if loses == "nothing" and gone:
-        return Kept(nothing, np.full(len(y), np.nan), (), _too_few(finite, together))
+        return UsedRuns(nothing, np.full(len(y), np.nan), (), _too_few(finite, together))
     told = _told(finite, runs, int(empty.sum()), loses, together)
     if gone >= MOST_LOST:
         reason = f"{'; '.join(told)}; with {MOST_LOST:.0%} or more lost nothing can be said"
-        return Kept(nothing, np.full(len(y), np.nan), (), reason)
+        return UsedRuns(nothing, np.full(len(y), np.nan), (), reason)
     means, adjusted = _means(y, runs, common and loses != "run")
     if adjusted:
         told.append(
@@ -97,7 +97,7 @@ def keep(y: FloatArray, block: IntArray, loses: Loses, common: bool = False) -> 
         )
     if runs.size - runs.sum() > _NOTABLE * runs.size:
         told.append("where runs fail for a reason, what is left is not like the rest of the design")
-    return Kept(runs, means, tuple(told))
+    return UsedRuns(runs, means, tuple(told))
 
 
 def _whole(finite: BoolArray, block: IntArray) -> BoolArray:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 from palaestrai_mosaik.store.parts import columns_of, read_parts, whole_parts
-from palaestrai_mosaik.store.trajectories import NUMBERS, Rows
+from palaestrai_mosaik.store.trajectories import NUMBERS, RowRange
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -317,7 +317,7 @@ class _Steps:
             return
         texts = ["agent", "key"] if self._source == "statistic" else []
         place = [name for name in columns if name in NUMBERS]
-        table = read_parts(paths, Rows().expression, [*_KEYS, *place, *texts, *wanted])
+        table = read_parts(paths, RowRange().expression, [*_KEYS, *place, *texts, *wanted])
         if texts:
             agents, keys = (table.column(name).to_pylist() for name in texts)
             self._known.update(keys)

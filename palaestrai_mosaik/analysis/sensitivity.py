@@ -14,7 +14,7 @@ from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.seeding import integer_seed
 
 from .methods import ANALYSERS, Index, Method, Refused, Repetitions, Study
-from .missing_runs import Kept, keep
+from .missing_runs import UsedRuns, keep
 from .results import Results, labels
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _Shown:
     """What a method is shown, what it is not shown, and how many executed runs the former are."""
 
     study: Study
-    kept: Kept
+    kept: UsedRuns
     executed: int
 
 

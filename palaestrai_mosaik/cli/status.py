@@ -19,7 +19,7 @@ from palaestrai_mosaik.execution import (
     row_values,
     states_of,
 )
-from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
+from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
@@ -129,7 +129,7 @@ def _log(folder: DesignFolder, state: RunState) -> str:
 
 def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
     """Return the submissions that still have runs to execute, and how many tasks are in which state."""
-    tasks: dict[int, dict[int, TaskWord]] = {}
+    tasks: dict[int, dict[int, TaskState]] = {}
     for state in states.runs:
         if state.cover is not None and state.cover.word is not None and not state.cover.word.ended:
             tasks.setdefault(state.cover.submission, {})[state.cover.task] = state.cover.word
@@ -142,7 +142,7 @@ def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
                 "number": number,
                 "executor": submission.executor,
                 "jobs": [array.job for array in submission.arrays],
-                "tasks": {word.value: counted[word] for word in TaskWord if counted[word]},
+                "tasks": {word.value: counted[word] for word in TaskState if counted[word]},
             }
         )
     return found

@@ -23,7 +23,7 @@ from palaestrai_mosaik.experiment import load as load_run
 
 from .load import load
 from .model import Axis, DesignSpec
-from .rows import Rows
+from .rows import SampledRows
 from .run_names import is_run_file
 from .sample import Sample, pack, unpack
 
@@ -31,7 +31,9 @@ from .sample import Sample, pack, unpack
 _LIBRARIES = ("numpy", "scipy", "SALib")
 
 
-def manifest(spec: DesignSpec, rows: Rows, first_rows: Mapping[int, int], documents: int) -> dict[str, Any]:
+def manifest(
+    spec: DesignSpec, rows: SampledRows, first_rows: Mapping[int, int], documents: int
+) -> dict[str, Any]:
     """Return the manifest as plain data.
 
     ``first_rows`` gives, for every row whose documents equal those of an earlier one, the

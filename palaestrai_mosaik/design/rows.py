@@ -27,7 +27,7 @@ _NUMBERS = re.compile(r"[0-9][0-9.e+-]*")
 
 
 @dataclass(frozen=True)
-class Rows:
+class SampledRows:
     """The points of the rows that a design has, numbered from 0; ``drawn``: with those rejected."""
 
     sample: Sample
@@ -53,7 +53,7 @@ class ExpandedRow:
     first: int
 
 
-def draw_rows(spec: DesignSpec) -> Rows:
+def draw_rows(spec: DesignSpec) -> SampledRows:
     """Draw the sample of ``spec`` and leave out what its constraints reject.
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` where no row is left, or the rows make
@@ -70,9 +70,9 @@ def draw_rows(spec: DesignSpec) -> Rows:
     return rows
 
 
-def _kept(spec: DesignSpec, drawn: Sample) -> Rows:
+def _kept(spec: DesignSpec, drawn: Sample) -> SampledRows:
     if not spec.constraints:
-        return Rows(drawn, len(drawn.unit))
+        return SampledRows(drawn, len(drawn.unit))
     kept = [start + i for start, values in _decoded(spec, drawn.unit) for i in keep(spec, values)]
     if not kept:
         seen = drawn.arguments.get("looked_at")
@@ -83,10 +83,10 @@ def _kept(spec: DesignSpec, drawn: Sample) -> Rows:
         message = f"the constraints reject {which}: {'; '.join(spec.constraints)}"
         raise DocumentError([spec.problem(message, "constraints")])
     left = Sample(drawn.unit[kept], drawn.block[kept], drawn.arguments, drawn.warnings)
-    return Rows(left, len(drawn.unit))
+    return SampledRows(left, len(drawn.unit))
 
 
-def expand(rows: Rows, expansion: Expansion) -> Iterator[ExpandedRow]:
+def expand(rows: SampledRows, expansion: Expansion) -> Iterator[ExpandedRow]:
     """Yield all rows in order with their documents, one at a time.
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with everything that is wrong in any

@@ -42,7 +42,7 @@ from .folder import (
 )
 from .lock import FileLock, execution_lock
 from .model import DesignSpec, Factor
-from .rows import ExpandedRow, Rows, draw_rows, expand
+from .rows import ExpandedRow, SampledRows, draw_rows, expand
 from .run_names import run_file, run_uid
 from .sample import Sample
 
@@ -144,7 +144,7 @@ def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
 # ----- what is written
 
 
-def _fill(scratch: Path, rows: Rows, expansion: Expansion, progress: Progress | None) -> None:
+def _fill(scratch: Path, rows: SampledRows, expansion: Expansion, progress: Progress | None) -> None:
     spec = expansion.spec
     files.make_folder(scratch / folder.RUNS)
     sums: list[str] = []

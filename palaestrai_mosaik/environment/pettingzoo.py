@@ -239,7 +239,7 @@ MASK = "action_mask"
 REFUSE, PLAY = "refuse", "play"
 
 
-class Seat:
+class GameAgent:
     """An agent's place in the game: its channels, and what it has seen, set and not been told yet."""
 
     def __init__(self, agent: Agent, game: Game, masked: bool):
@@ -369,7 +369,7 @@ class PettingZooEnvironment(Environment):
         # only a game that has begun says whether its infos have masks
         game.reset(0)
         masked = any(MASK in info for info in game.infos.values())
-        self._seats = {agent: Seat(agent, game, masked) for agent in game.agents}
+        self._seats = {agent: GameAgent(agent, game, masked) for agent in game.agents}
         seats = list(self._seats.values())
         end = 0
         for seat in seats:
@@ -416,7 +416,7 @@ class PettingZooEnvironment(Environment):
             self._game.made.close()
             self._game = None
 
-    def _move(self, seat: Seat, setpoints: FloatVector) -> Any:
+    def _move(self, seat: GameAgent, setpoints: FloatVector) -> Any:
         """Return the action of an agent whose move it is."""
         # whose move it is must say all of it: what it set for an earlier one does not hold
         chosen = setpoints[seat.where] if self._turns else seat.setpoints
@@ -431,7 +431,7 @@ class PettingZooEnvironment(Environment):
                 )
         return action
 
-    def _wait(self, seat: Seat) -> None:
+    def _wait(self, seat: GameAgent) -> None:
         self._waited += 1
         if self._waited > self.patience:
             raise ActionError(

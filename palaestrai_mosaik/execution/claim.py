@@ -30,7 +30,7 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run import Interrupt
 
-from .job import BEAT, Job, JobRecord, Marker, is_silent
+from .job import HEARTBEAT, Job, JobRecord, Marker, is_silent
 
 #: what file systems without hard links say
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
@@ -86,8 +86,8 @@ def wait_for_dying(markers: Iterable[Path], seconds: float, of: Callable[[Marker
             time.sleep(_POLL)
 
 
-class Beat:
-    """While entered, touches the marker of a run every :data:`~palaestrai_mosaik.execution.job.BEAT` seconds.
+class Heartbeat:
+    """While entered, touches the marker of a run every :data:`~palaestrai_mosaik.execution.job.HEARTBEAT` seconds.
 
     Where another process has taken the run over (this one was held up for longer than
     :data:`~palaestrai_mosaik.execution.job.SILENCE`), the run is told to end.
@@ -108,7 +108,7 @@ class Beat:
         self._over.set()
 
     def _beat(self) -> None:
-        while not self._over.wait(BEAT):
+        while not self._over.wait(HEARTBEAT):
             # a file system that does not answer, or is full, is no reason to end the run
             with suppress(OSError):
                 if has_lost(self._job, self._marker):

@@ -12,7 +12,7 @@ The process of a run writes marker and record itself. A process that died leaves
 whoever notices writes the record. A record that belongs to another document (its ``hash``) or
 cannot be read does not count.
 
-While a run goes on, its process touches the marker every :data:`BEAT` seconds: another host can see
+While a run goes on, its process touches the marker every :data:`HEARTBEAT` seconds: another host can see
 nothing else of it.
 """
 
@@ -55,9 +55,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "float": (int, float),
 }
 #: seconds between two touches of a marker by the process of its run
-BEAT = 30.0
+HEARTBEAT = 30.0
 #: seconds after which a marker of another host that nobody has touched is that of a dead process
-SILENCE = 10 * BEAT
+SILENCE = 10 * HEARTBEAT
 #: seconds by which the start of a process may differ that an older release wrote down
 _START_TOLERANCE = 2.0
 

@@ -32,7 +32,7 @@ CHOSEN: Mapping[Which, frozenset[RunStatus]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RunSelection:
     """``chosen``: the runs to be executed; ``before``: how many others have each status."""
 
     chosen: tuple[RunState, ...]
@@ -44,7 +44,7 @@ class Choice:
         return len(self.chosen) + sum(self.before.values())
 
 
-def choose(states: States, which: Which, considered: Collection[str]) -> Choice:
+def choose(states: States, which: Which, considered: Collection[str]) -> RunSelection:
     """Choose among the runs with the uids ``considered``.
 
     Raises :class:`SchedulerError` where a scheduler did not say whether it still has some of them.
@@ -57,7 +57,7 @@ def choose(states: States, which: Which, considered: Collection[str]) -> Choice:
     asked = [state for state in states.runs if state.planned.uid in considered]
     chosen = tuple(state for state in asked if state.status in CHOSEN[which])
     kept = Counter(state.status for state in asked if state.status not in CHOSEN[which])
-    return Choice(chosen, dict(kept))
+    return RunSelection(chosen, dict(kept))
 
 
 def select_runs(folder: DesignFolder, rows: Collection[int] | None) -> set[str]:

@@ -12,9 +12,9 @@ from palaestrai_mosaik.design.folder import JOBS, DesignFolder, PlannedRun
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
-from .cluster.scheduler import TaskWord
+from .cluster.scheduler import TaskState
 from .cluster.submission import TaskRun, own_store
-from .cluster.task_assignment import Cover, Coverage, coverage
+from .cluster.task_assignment import TaskAssignment, TaskAssignments, coverage
 from .job import JobRecord, Marker, is_silent, with_suffix
 from .run_store import KnownInstance, contents_of, instances_of, is_whole, stray_stores
 
@@ -45,16 +45,16 @@ class RunStatus(StrEnum):
 
 #: what the end of a task says of a run that had begun in it, and recorded nothing
 _ENDED_BY = {
-    TaskWord.TIMED_OUT: RunStatus.TIMED_OUT,
-    TaskWord.OUT_OF_MEMORY: RunStatus.OUT_OF_MEMORY,
-    TaskWord.NODE_FAILED: RunStatus.NODE_FAILED,
-    TaskWord.CANCELLED: RunStatus.CANCELLED,
+    TaskState.TIMED_OUT: RunStatus.TIMED_OUT,
+    TaskState.OUT_OF_MEMORY: RunStatus.OUT_OF_MEMORY,
+    TaskState.NODE_FAILED: RunStatus.NODE_FAILED,
+    TaskState.CANCELLED: RunStatus.CANCELLED,
 }
 #: what the end of a task in which no run has begun says of all of them: it would end so again
 _BEFORE = {
-    TaskWord.FAILED: (RunStatus.FAILED, "failed"),
-    TaskWord.TIMED_OUT: (RunStatus.TIMED_OUT, "reached its time limit"),
-    TaskWord.OUT_OF_MEMORY: (RunStatus.OUT_OF_MEMORY, "ran out of memory"),
+    TaskState.FAILED: (RunStatus.FAILED, "failed"),
+    TaskState.TIMED_OUT: (RunStatus.TIMED_OUT, "reached its time limit"),
+    TaskState.OUT_OF_MEMORY: (RunStatus.OUT_OF_MEMORY, "ran out of memory"),
 }
 
 
@@ -73,7 +73,7 @@ class RunState:
     record: JobRecord | None
     marker: Marker | None
     instances: tuple[KnownInstance, ...]
-    cover: Cover | None = None
+    cover: TaskAssignment | None = None
     collected: bool = True
 
     @property
@@ -214,7 +214,7 @@ def _state(
     record: JobRecord | None,
     markers: set[str],
     instances: tuple[KnownInstance, ...],
-    covered: Coverage,
+    covered: TaskAssignments,
     own: bool,
 ) -> RunState:
     path = with_suffix(job_path(folder.path, run), ".running")
@@ -247,7 +247,11 @@ def _without_the_dead(
 
 
 def _status(
-    record: JobRecord | None, marker: Marker | None, statuses: list[str], own: bool, cover: Cover | None
+    record: JobRecord | None,
+    marker: Marker | None,
+    statuses: list[str],
+    own: bool,
+    cover: TaskAssignment | None,
 ) -> RunStatus | None:
     """Return the status of a run; ``None`` where only the age of its marker can tell.
 
@@ -278,19 +282,19 @@ def _when_over(record: JobRecord | None, statuses: list[str]) -> RunStatus:
 
 
 def _by_word(
-    record: JobRecord | None, marker: Marker | None, word: TaskWord, *, begun: bool
+    record: JobRecord | None, marker: Marker | None, word: TaskState, *, begun: bool
 ) -> RunStatus | None:
     """Return what the scheduler's word says of a run without a final record; ``None``: nothing.
 
     ``begun``: whether any run of the task has.
     """
-    if word is TaskWord.RUNNING and marker is not None:
+    if word is TaskState.RUNNING and marker is not None:
         return RunStatus.RUNNING
     if not word.ended:
         return RunStatus.QUEUED
     if not begun and word in _BEFORE:
         return _BEFORE[word][0]
-    if marker is not None or (record is None and word is TaskWord.CANCELLED):
+    if marker is not None or (record is None and word is TaskState.CANCELLED):
         return _ENDED_BY.get(word)
     return None
 

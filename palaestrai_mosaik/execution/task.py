@@ -34,7 +34,7 @@ from palaestrai_mosaik.run.checkpoint import as_begun
 from palaestrai_mosaik.run.worker_process import read_frame
 from palaestrai_mosaik.store import Store
 
-from .claim import Beat, claim, has_lost
+from .claim import Heartbeat, claim, has_lost
 from .job import Job, JobRecord, Marker, RecordStatus, now
 from .run_store import earlier_attempts, open_own
 
@@ -87,7 +87,7 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
     status: RecordStatus = "finished"
     code, error, trace = _FINISHED, None, ""
     try:
-        with Beat(job, marker, interrupt), only_modules(job.allow_modules):
+        with Heartbeat(job, marker, interrupt), only_modules(job.allow_modules):
             document = _load(job)
             with open_own(job.store) if job.own else job.store.open() as store:
                 _execute(document, store, job, interrupt, noted)

@@ -13,11 +13,11 @@ from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 
-from .dumper import TheirDumper, load_files, store_files
+from .dumper import PalaestraiDumper, load_files, store_files
 from .filter import AdaptedFilter, post_processed, pre_processed
-from .memory import BrainMemory, QuickMemory
+from .memory import BrainMemory, LazyMemory
 from .parts import Adapted, Carried, figures, their_mode
-from .translate import TheirChannels
+from .translate import PalaestraiChannels
 
 #: rows that palaestrAI's memory keeps, unless the brain says how many
 BRAIN_MEMORY = 100_000
@@ -41,7 +41,7 @@ class AdaptedBrain(Adapted, Brain):
 
     def __init__(self, **params: Any):
         super().__init__(**params)
-        self._their_memory = QuickMemory(BRAIN_MEMORY)
+        self._their_memory = LazyMemory(BRAIN_MEMORY)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -81,9 +81,9 @@ class AdaptedBrain(Adapted, Brain):
         part.mode = their_mode(self._mode)
         sensors = Layout([s.uid for s in self.sensors], [s.space.bound(self.rng) for s in self.sensors])
         actuators = Layout([a.uid for a in self.actuators], [a.space.bound(self.rng) for a in self.actuators])
-        part.sensors = TheirChannels(sensors, palaestrai.agent.SensorInformation).empty()
-        part.actuators = TheirChannels(actuators, palaestrai.agent.ActuatorInformation).empty()
-        self._dumper = TheirDumper(self._ours, self.name, run, phase)
+        part.sensors = PalaestraiChannels(sensors, palaestrai.agent.SensorInformation).empty()
+        part.actuators = PalaestraiChannels(actuators, palaestrai.agent.ActuatorInformation).empty()
+        self._dumper = PalaestraiDumper(self._ours, self.name, run, phase)
         part._dumpers = [self._dumper]
         if self._loads and type(self).load is not Brain.load:
             self._load()

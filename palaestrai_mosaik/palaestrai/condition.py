@@ -27,11 +27,11 @@ from palaestrai_mosaik.simulation.conditions import (
     PhaseView,
     TerminationCondition,
 )
-from palaestrai_mosaik.simulation.coordinator import AnyBody, Director
+from palaestrai_mosaik.simulation.coordinator import AnyBody, EpisodeCoordinator
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .random_streams import Streams
-from .state import TheirStates
+from .state import PalaestraiStates
 from .translate import their_simtime
 
 #: rows of earlier episodes that a brain's memory still has, as far as conditions see it
@@ -88,7 +88,7 @@ class AdaptedCondition(TerminationCondition):
         return getattr(self.theirs, hook) is not getattr(Theirs, hook)
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
-        assert isinstance(view, Director)
+        assert isinstance(view, EpisodeCoordinator)
         flow, brains, messages = _CONTINUE, self._has("brain_flow_control"), self._has("check_termination")
         whose = "run" if self.of_run else "phase"
         self._streams.renew(view.ports[0].domain.rng, "condition", whose, self._place)
@@ -101,7 +101,7 @@ class AdaptedCondition(TerminationCondition):
                 flow = max(flow, SimulationFlowControl.RESET)
         return _CONTINUE if self.of_run else flow
 
-    def _ask_about_brains(self, view: Director) -> SimulationFlowControl:
+    def _ask_about_brains(self, view: EpisodeCoordinator) -> SimulationFlowControl:
         begins = view.episode != self._episode
         self._episode = view.episode
         flow = _CONTINUE
@@ -272,7 +272,7 @@ def worker_uid(worker: int) -> str:
     return f"worker-{worker}"
 
 
-def _update(agent: str, muscle: str, view: Director, memory: _Memory) -> MuscleUpdateRequest:
+def _update(agent: str, muscle: str, view: EpisodeCoordinator, memory: _Memory) -> MuscleUpdateRequest:
     """Return the message that, in palaestrAI, a muscle sends to its brain."""
     newest = memory.tail(1, [muscle]).objective
     return MuscleUpdateRequest(
@@ -286,12 +286,12 @@ def _update(agent: str, muscle: str, view: Director, memory: _Memory) -> MuscleU
     )
 
 
-def _messages(view: Director) -> Iterator[EnvironmentUpdateResponse]:
+def _messages(view: EpisodeCoordinator) -> Iterator[EnvironmentUpdateResponse]:
     """Yield palaestrAI's message for every environment that has a new state, but the first."""
     for port in view.fresh:
         if port.state is None or port.steps < 1:
             continue
-        state = TheirStates(port.baseline)(port.state)
+        state = PalaestraiStates(port.baseline)(port.state)
         yield EnvironmentUpdateResponse(
             *(port.uid, worker_uid(view.worker), "", "", 0, view.episode, port.uid),
             sensors=state.sensor_information,

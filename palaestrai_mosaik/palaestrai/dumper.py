@@ -20,7 +20,7 @@ from palaestrai_mosaik.errors import BrainDumpError
 FILES = "files"
 
 
-class TheirDumper(palaestrai.agent.BrainDumper):
+class PalaestraiDumper(palaestrai.agent.BrainDumper):
     """palaestrAI's dumper that writes to, and reads from, the dumpers that ``ours`` returns.
 
     palaestrAI's functions catch what a dumper raises, and go on without a brain. So this one keeps
@@ -89,7 +89,7 @@ class TheirDumper(palaestrai.agent.BrainDumper):
 
 
 # palaestrAI registers each class of dumpers, to make one of it for every agent that it runs itself
-palaestrai.agent.BrainDumper._registered_dumpers.remove(TheirDumper)
+palaestrai.agent.BrainDumper._registered_dumpers.remove(PalaestraiDumper)
 
 
 def store_files(write: Callable[[Path], Any], dumpers: Sequence[BrainDumper]) -> None:

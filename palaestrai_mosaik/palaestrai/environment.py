@@ -25,8 +25,8 @@ from palaestrai_mosaik.types.vectors import Layout
 
 from .random_streams import Streams
 from .reward import AdaptedReward, declared, reward_values
-from .state import TheirReadings, TheirState, plain
-from .translate import TheirChannels, checked, our_actuator, our_sensor
+from .state import PalaestraiReadings, PalaestraiState, plain
+from .translate import PalaestraiChannels, checked, our_actuator, our_sensor
 
 T = TypeVar("T")
 
@@ -209,9 +209,9 @@ class AdaptedEnvironment(Environment):
         self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation]
     ) -> None:
         layout = Layout([s.uid for s in sensors], [s.space for s in sensors])
-        self._sensors = TheirReadings(layout, self.uid)
+        self._sensors = PalaestraiReadings(layout, self.uid)
         self._actuators = Layout([a.uid for a in actuators], [a.space for a in actuators])
-        self._channels = TheirChannels(self._actuators, palaestrai.agent.ActuatorInformation, gaps=True)
+        self._channels = PalaestraiChannels(self._actuators, palaestrai.agent.ActuatorInformation, gaps=True)
 
     def _drawn(self, actuators: Sequence[ActuatorInformation]) -> FloatVector:
         """Return set-points from the actuators' spaces; the same for the same actuators."""
@@ -238,11 +238,11 @@ class AdaptedEnvironment(Environment):
         checked(found.rewards, agent.RewardInformation, f"{whose}, for rewards,")
         return found
 
-    def _ours(self, state: Any, rewards: FloatVector) -> TheirState:
+    def _ours(self, state: Any, rewards: FloatVector) -> PalaestraiState:
         """Return our state for theirs; sensors that it leaves out keep their readings."""
         readings = self._readings = self._sensors.read(state.sensor_information, self._readings)
         done, truncated = bool(state.done), bool(state.truncated)
-        return TheirState(
+        return PalaestraiState(
             readings, rewards, done and not truncated, truncated, plain(state.world_state), state
         )
 

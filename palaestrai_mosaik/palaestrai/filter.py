@@ -16,7 +16,7 @@ from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 
 from .parts import Adapted, Carried, their_mode
-from .translate import TheirChannels, our_space, vector_of
+from .translate import PalaestraiChannels, our_space, vector_of
 
 _BASE = palaestrai.agent.Filter
 _METHODS = ("muscle_pre_process", "muscle_post_process", "brain_pre_process", "brain_post_process")
@@ -47,15 +47,15 @@ class AdaptedFilter(Adapted, Filter):
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         self._outside = sensors, actuators
         self._stand_in = SimpleNamespace(mode=their_mode(self.mode), uid="", name="")
-        self._sensors = TheirChannels(sensors, palaestrai.agent.SensorInformation)
-        self._actuators = TheirChannels(actuators, palaestrai.agent.ActuatorInformation, gaps=True)
+        self._sensors = PalaestraiChannels(sensors, palaestrai.agent.SensorInformation)
+        self._actuators = PalaestraiChannels(actuators, palaestrai.agent.ActuatorInformation, gaps=True)
         self._make(0)
         self._set_up(self._stand_in)
         middle = np.clip(0.0, sensors.low, sensors.high)
         with self.streams:
             found = self.part.muscle_pre_process(self._sensors(middle), self._actuators.empty())
         self._inside = _layout(found[0]), _layout(found[1])
-        self._proposed = TheirChannels(self._inside[1], palaestrai.agent.ActuatorInformation, gaps=True)
+        self._proposed = PalaestraiChannels(self._inside[1], palaestrai.agent.ActuatorInformation, gaps=True)
         return self._inside
 
     def introduce(self, seed: int) -> None:

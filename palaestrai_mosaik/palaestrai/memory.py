@@ -19,7 +19,7 @@ from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.types.vectors import Layout
 
 from .parts import is_known
-from .translate import TheirChannels, TheirInfos
+from .translate import PalaestraiChannels, PalaestraiInfos
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def _at(column: deque[Any], place: int, default: Any) -> Any:
         return default
 
 
-class QuickMemory(palaestrai.agent.Memory):
+class LazyMemory(palaestrai.agent.Memory):
     """palaestrAI's memory, whose :meth:`tail` makes only what of the rows is looked at.
 
     palaestrAI makes three data frames for each row of a tail, which takes about a millisecond, also
@@ -69,7 +69,7 @@ class QuickMemory(palaestrai.agent.Memory):
             place = places[tag] = places.get(tag, 0) - 1
             rows.append(_row(self._data[tag], place))
         rows.reverse()
-        return QuickShard(rows)
+        return LazyMemoryShard(rows)
 
     def clear(self) -> None:
         """Forget all rows, and whose they were."""
@@ -93,14 +93,14 @@ def _row(column: Any, place: int) -> _Row:
     )
 
 
-class QuickShard(MemoryShard):
+class LazyMemoryShard(MemoryShard):
     """Rows of a memory; a column is made when it is looked at first."""
 
     def __init__(self, rows: Sequence[_Row]):
         self._rows = rows
 
     def __reduce__(self) -> Any:
-        return QuickShard, (self._rows,)
+        return LazyMemoryShard, (self._rows,)
 
     @cached_property
     def sensor_readings(self) -> pd.DataFrame:
@@ -162,7 +162,7 @@ def _frame(rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
     numbers = _numbers(rows)
     if numbers is None:
         return pd.concat([_MuscleMemory._infos_to_df(infos) for infos in rows], ignore_index=True)
-    channels = cast(TheirInfos, rows[0]).channels
+    channels = cast(PalaestraiInfos, rows[0]).channels
     uids, kinds = channels.layout.uids, channels.kinds
     if set(kinds) == {np.float64}:
         return pd.DataFrame(numbers, columns=_names(uids))
@@ -173,12 +173,12 @@ def _frame(rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
 def _numbers(rows: Sequence[Sequence[Any]]) -> npt.NDArray[np.float64] | None:
     """Return the values of the rows, if all are of the same channels, single numbers, and as they were."""
     first = rows[0]
-    if not isinstance(first, TheirInfos) or not first.channels.kinds:
+    if not isinstance(first, PalaestraiInfos) or not first.channels.kinds:
         return None
     for row in rows:
-        if not (isinstance(row, TheirInfos) and row.channels is first.channels and row.untouched):
+        if not (isinstance(row, PalaestraiInfos) and row.channels is first.channels and row.untouched):
             return None
-    numbers = np.array([row.vector for row in cast("Sequence[TheirInfos]", rows)])
+    numbers = np.array([row.vector for row in cast("Sequence[PalaestraiInfos]", rows)])
     layout = first.channels.layout
     missing = first.channels.gaps and np.isnan(numbers).any()
     return None if missing or len(layout.index) < len(layout.uids) else numbers
@@ -197,13 +197,15 @@ class MirroredMemory(Memory):
     is the muscle's uid.
     """
 
-    def __init__(self, channels: Channels, theirs: QuickMemory, size_limit: int, tag: str = ""):
+    def __init__(self, channels: Channels, theirs: LazyMemory, size_limit: int, tag: str = ""):
         super().__init__(size_limit)
         self.theirs = theirs
         self.tag = tag
-        self._sensors = TheirChannels(channels.sensors, palaestrai.agent.SensorInformation)
-        self._actuators = TheirChannels(channels.actuators, palaestrai.agent.ActuatorInformation, gaps=True)
-        self._rewards = TheirChannels(_rewards(channels), palaestrai.agent.RewardInformation)
+        self._sensors = PalaestraiChannels(channels.sensors, palaestrai.agent.SensorInformation)
+        self._actuators = PalaestraiChannels(
+            channels.actuators, palaestrai.agent.ActuatorInformation, gaps=True
+        )
+        self._rewards = PalaestraiChannels(_rewards(channels), palaestrai.agent.RewardInformation)
         #: by muscle: how many rows of its episode there are so far
         self._decisions: dict[str, int] = {}
 
@@ -241,7 +243,7 @@ class MirroredMemory(Memory):
         observations: FloatVector | None,
     ) -> None:
         """Hand on the row that was appended; its objective comes with :meth:`close`."""
-        self._hand_on(self.tag, TheirInfos(self._sensors, readings), setpoints, rewards, None)
+        self._hand_on(self.tag, PalaestraiInfos(self._sensors, readings), setpoints, rewards, None)
 
     def close(self, objective: float) -> None:
         super().close(objective)
@@ -263,7 +265,7 @@ class MirroredMemory(Memory):
     def _hand_on(
         self,
         tag: str,
-        sensors: TheirInfos,
+        sensors: PalaestraiInfos,
         setpoints: FloatVector,
         rewards: FloatVector,
         objective: npt.NDArray[Any] | None,
@@ -273,8 +275,8 @@ class MirroredMemory(Memory):
         self.theirs.append(
             tag,
             sensor_readings=sensors,
-            actuator_setpoints=TheirInfos(self._actuators, setpoints),
-            rewards=TheirInfos(self._rewards, rewards),
+            actuator_setpoints=PalaestraiInfos(self._actuators, setpoints),
+            rewards=PalaestraiInfos(self._rewards, rewards),
             done=False,
             objective=objective,
             terminated=False,
@@ -299,10 +301,10 @@ class BrainMemory(MirroredMemory):
     them. While :attr:`replaying`, every episode of a muscle has a tag of its own.
     """
 
-    def __init__(self, channels: Channels, theirs: QuickMemory, seen: Layout):
+    def __init__(self, channels: Channels, theirs: LazyMemory, seen: Layout):
         # the engine's rows are only there to be handed on
         super().__init__(channels, theirs, 1)
-        self._shown = TheirChannels(seen, palaestrai.agent.SensorInformation)
+        self._shown = PalaestraiChannels(seen, palaestrai.agent.SensorInformation)
         self.replaying = True
         #: whose row is the newest one
         self._newest_tag = ""
@@ -327,7 +329,7 @@ class BrainMemory(MirroredMemory):
         known = self._handed_on[muscle] = is_known(objective)
         self._newest_tag = muscle
         if known and len(readings) and len(setpoints) and len(rewards):
-            sensors = TheirInfos(self._shown, readings if observations is None else observations)
+            sensors = PalaestraiInfos(self._shown, readings if observations is None else observations)
             self._hand_on(self._tag(muscle), sensors, setpoints, rewards, np.array([objective]))
 
     def mark_end(

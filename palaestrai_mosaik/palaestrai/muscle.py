@@ -16,11 +16,11 @@ from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
 
-from .dumper import TheirDumper
+from .dumper import PalaestraiDumper
 from .filter import AdaptedFilter
-from .memory import MirroredMemory, QuickMemory
+from .memory import LazyMemory, MirroredMemory
 from .parts import Adapted, Carried, figures, their_mode
-from .translate import TheirChannels, vector_of
+from .translate import PalaestraiChannels, vector_of
 
 #: what need not be copied
 _PLAIN = (int, float, str, bytes, bool, type(None))
@@ -87,7 +87,7 @@ class AdaptedMuscle(Adapted, Muscle):
         part = self.part
         part._uid, part._mode = self.agent, their_mode(self._mode)
         part._memory = cast(MirroredMemory, self._memory).theirs
-        self._dumper = TheirDumper(self._ours, self.agent)
+        self._dumper = PalaestraiDumper(self._ours, self.agent)
         part._model_loaders = [self._dumper] if self.loads else []
         if self.loads and self._mode is Mode.TEST:
             with self._dumper.loading(required=not self.taught), self.streams:
@@ -148,11 +148,11 @@ class AdaptedMuscle(Adapted, Muscle):
 
     def _lay_out(self, seen: Layout, offered: Layout) -> None:
         self._seen, self._offered = seen, offered
-        self._their_sensors = TheirChannels(seen.bound(self._rng), palaestrai.agent.SensorInformation)
-        self._their_actuators = TheirChannels(offered, palaestrai.agent.ActuatorInformation)
+        self._their_sensors = PalaestraiChannels(seen.bound(self._rng), palaestrai.agent.SensorInformation)
+        self._their_actuators = PalaestraiChannels(offered, palaestrai.agent.ActuatorInformation)
 
 
 def rollout_memory(channels: Channels, tag: str) -> MirroredMemory:
     """Return the memory of a body whose muscle, or whose objective, is palaestrAI's."""
-    theirs = QuickMemory(MUSCLE_MEMORY)
+    theirs = LazyMemory(MUSCLE_MEMORY)
     return MirroredMemory(channels, theirs, MUSCLE_MEMORY, tag)

@@ -21,8 +21,8 @@ from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, Sens
 from palaestrai_mosaik.types.vectors import Layout
 
 from .random_streams import Streams
-from .state import TheirStates
-from .translate import TheirChannels, checked, our_space, their_actuator, their_sensor
+from .state import PalaestraiStates
+from .translate import PalaestraiChannels, checked, our_space, their_actuator, their_sensor
 
 
 class AdaptedReward(Reward):
@@ -41,7 +41,7 @@ class AdaptedReward(Reward):
         self._streams = Streams(0)
         #: the object of palaestrAI's class
         self.part = self.make()
-        self._channels: dict[Layout, TheirChannels] = {}
+        self._channels: dict[Layout, PalaestraiChannels] = {}
 
     def belongs_to(self, environment: World) -> None:
         """Take note of the environment, which knows the generator of the episode."""
@@ -66,7 +66,7 @@ class AdaptedReward(Reward):
         )
 
     def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
-        self._states = TheirStates(baseline)
+        self._states = PalaestraiStates(baseline)
         # which rewards there are, nobody knows before the first call
         parts = [
             np.full(s.space.size, np.nan) if s.value is None else s.space.flatten(s.value)
@@ -99,7 +99,7 @@ class AdaptedReward(Reward):
             (actuators, palaestrai.agent.ActuatorInformation),
         ):
             if layout not in self._channels:
-                self._channels[layout] = TheirChannels(layout, make, gaps=True)
+                self._channels[layout] = PalaestraiChannels(layout, make, gaps=True)
         asked = self._channels[sensors](readings), self._channels[actuators](setpoints)
         return self._values(self.ask(*asked))
 

@@ -17,17 +17,17 @@ from palaestrai_mosaik.environment.environment import EnvironmentStateTransforme
 from palaestrai_mosaik.types.vectors import Layout
 
 from .random_streams import Streams
-from .translate import TheirChannels
+from .translate import PalaestraiChannels
 
 
 @dataclass(slots=True)
-class TheirState(EnvironmentState):
+class PalaestraiState(EnvironmentState):
     """A state of one of palaestrAI's environments; ``theirs`` is the state that it gave."""
 
     theirs: Any = None
 
 
-class TheirReadings:
+class PalaestraiReadings:
     """Takes readings from palaestrAI's objects.
 
     ``layout`` has the ids within the environment ``uid``. palaestrAI puts ``uid`` before them, and
@@ -59,7 +59,7 @@ class TheirReadings:
         return readings
 
 
-class TheirStates:
+class PalaestraiStates:
     """Makes palaestrAI's states of ours, for rewards and transformers that are asked about them.
 
     ``baseline`` tells the sensors and rewards; their ids are those within the environment.
@@ -67,13 +67,13 @@ class TheirStates:
 
     def __init__(self, baseline: EnvironmentBaseline):
         self.layout = Layout([s.uid for s in baseline.sensors], [s.space for s in baseline.sensors])
-        self._sensors = TheirChannels(self.layout, palaestrai.agent.SensorInformation, gaps=True)
+        self._sensors = PalaestraiChannels(self.layout, palaestrai.agent.SensorInformation, gaps=True)
         rewards = Layout([r.uid for r in baseline.rewards], [r.space for r in baseline.rewards])
-        self._rewards = TheirChannels(rewards, palaestrai.agent.RewardInformation, gaps=True)
+        self._rewards = PalaestraiChannels(rewards, palaestrai.agent.RewardInformation, gaps=True)
 
     def __call__(self, state: EnvironmentState) -> Any:
         """Return palaestrAI's state for ``state``: the one that it was made from, if there is one."""
-        if isinstance(state, TheirState):
+        if isinstance(state, PalaestraiState):
             return state.theirs
         return palaestrai.environment.EnvironmentState(
             self._sensors(state.readings),
@@ -127,8 +127,8 @@ class AdaptedStateTransformer(EnvironmentStateTransformer):
         self._environment = environment
 
     def setup(self, baseline: EnvironmentBaseline) -> None:
-        self._states = TheirStates(baseline)
-        self._readings = TheirReadings(self._states.layout, "")
+        self._states = PalaestraiStates(baseline)
+        self._readings = PalaestraiReadings(self._states.layout, "")
 
     def __call__(self, environment_state: EnvironmentState) -> EnvironmentState:
         state = copy(self._states(environment_state))

@@ -123,7 +123,7 @@ def their_simtime(ticks: int, start: datetime | None = None, seconds: float = 1.
     return palaestrai.types.SimTime(simtime_ticks=int(ticks), simtime_timestamp=date)
 
 
-class TheirChannels:
+class PalaestraiChannels:
     """Makes palaestrAI's information objects of some channels from flat vectors, quickly.
 
     ``make`` is the class of the objects. They are new ones at every step, because palaestrAI's
@@ -174,12 +174,12 @@ class TheirChannels:
         return found
 
 
-class TheirInfos(Sequence[Any]):
-    """What :class:`TheirChannels` makes of a vector, made when somebody looks at it."""
+class PalaestraiInfos(Sequence[Any]):
+    """What :class:`PalaestraiChannels` makes of a vector, made when somebody looks at it."""
 
     __slots__ = ("_objects", "channels", "vector")
 
-    def __init__(self, channels: TheirChannels, vector: FloatVector):
+    def __init__(self, channels: PalaestraiChannels, vector: FloatVector):
         self.channels = channels
         self.vector = vector
         self._objects: list[Any] | None = None

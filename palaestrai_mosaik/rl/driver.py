@@ -30,12 +30,12 @@ from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.run.learners import check_sources, make_learner
 from palaestrai_mosaik.run.preflight import Inspection
 from palaestrai_mosaik.run.recorded_sessions import StoredSessions
-from palaestrai_mosaik.run.replay import Standpoint
+from palaestrai_mosaik.run.replay import ReplayContext
 from palaestrai_mosaik.run.worker import EpisodeTask, Worker
 from palaestrai_mosaik.run.worker_pool import deliver
 from palaestrai_mosaik.simulation.body import Learner
-from palaestrai_mosaik.simulation.body_placement import embody
-from palaestrai_mosaik.simulation.external_control import Outside
+from palaestrai_mosaik.simulation.body_placement import place_bodies
+from palaestrai_mosaik.simulation.external_control import ExternalControl
 from palaestrai_mosaik.types import Mode
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ class Driver:
         learners: dict[str, Learner] = {}
         placed = [inspection.port(spec) for spec in phase.environments]
         for spec in phase.agents if phase.mode is Mode.TRAIN else ():
-            groups = embody(spec, placed)[0]
-            standpoint = Standpoint(document, phase, None)
+            groups = place_bodies(spec, placed)[0]
+            standpoint = ReplayContext(document, phase, None)
             learner = make_learner(spec, standpoint, keepers[spec.name], groups, options.store)
             if learner is not None:
                 learners[spec.name] = learner
@@ -164,9 +164,9 @@ class Driver:
             for body in self.worker.bodies:
                 body.learner = None
         self.phase = phase
-        self.director = self.worker.director
-        self.outside = Outside([body for body in self.worker.bodies if body.agent in outside])
-        self.director.outside = self.outside
+        self.coordinator = self.worker.coordinator
+        self.outside = ExternalControl([body for body in self.worker.bodies if body.agent in outside])
+        self.coordinator.outside = self.outside
         self._loop = asyncio.new_event_loop()
         self._endings.append(self._loop.close)
 

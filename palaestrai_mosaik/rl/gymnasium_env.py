@@ -27,7 +27,7 @@ from .driver import (
     read_document,
 )
 from .session import OBJECTIVE, Player, Session, Turn, add_info
-from .spaces import View
+from .spaces import ChannelSpace
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
@@ -87,7 +87,7 @@ class RunEnv(Env[Any, Any], EzPickle):
     ``document``: a file, plain data, or a document that was read. ``agent``: whose part the caller takes
     (``None``: the only one, or the only one that has a brain). ``phase``: name or number (``None``: the
     first one). ``seed`` replaces the document's. ``reward``: the agent's objective, or the name of a reward
-    of its environments. ``flatten`` and ``dtype``: see :class:`~palaestrai_mosaik.rl.spaces.View`.
+    of its environments. ``flatten`` and ``dtype``: see :class:`~palaestrai_mosaik.rl.spaces.ChannelSpace`.
     ``others_learn`` and ``store`` (a store, or where it is): see
     :class:`~palaestrai_mosaik.rl.driver.Options`. ``render_mode``: ``"ansi"`` shows the newest readings as
     text, ``"rgb_array"`` a frame of the agent's first environment of Gymnasium that gives some.
@@ -163,8 +163,8 @@ class RunEnv(Env[Any, Any], EzPickle):
                     f"render_mode must be None or {' or '.join(map(repr, modes))}, not {render_mode!r}"
                     + (": no environment of the agent gives frames" if render_mode == FRAMES else "")
                 )
-            self._seen = View(self.player.sensors, "sensor", flatten=flatten, dtype=dtype)
-            self._set = View(self.player.actuators, "actuator", flatten=flatten, dtype=dtype)
+            self._seen = ChannelSpace(self.player.sensors, "sensor", flatten=flatten, dtype=dtype)
+            self._set = ChannelSpace(self.player.actuators, "actuator", flatten=flatten, dtype=dtype)
         except BaseException:
             self.session.close()
             raise

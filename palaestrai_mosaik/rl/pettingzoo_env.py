@@ -18,7 +18,7 @@ from palaestrai_mosaik.types import Discrete
 
 from .driver import AnyDocument, Options, check_copy, check_options, open_store, read_document
 from .session import OBJECTIVE, Player, Session, Turn, add_info
-from .spaces import View
+from .spaces import ChannelSpace
 
 try:
     from pettingzoo import AECEnv, ParallelEnv
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 FloatVector = npt.NDArray[np.float64]
 
 
-class Seat:
+class ControlledAgent:
     """One of the caller's agents: a body of the run, its spaces, and what it saw last."""
 
     def __init__(self, player: Player, flatten: bool, dtype: npt.DTypeLike | None):
         self.player = player
-        self.seen = View(player.sensors, "sensor", flatten=flatten, dtype=dtype)
-        self.set = View(player.actuators, "actuator", flatten=flatten, dtype=dtype)
+        self.seen = ChannelSpace(player.sensors, "sensor", flatten=flatten, dtype=dtype)
+        self.set = ChannelSpace(player.actuators, "actuator", flatten=flatten, dtype=dtype)
         self._mask = _mask_of(player)
         self.readings = np.zeros(player.sensors.size)
 
@@ -114,7 +114,7 @@ class RunGame:
             )
         try:
             self._seats = {
-                name: Seat(player, flatten, dtype) for name, player in self.session.players.items()
+                name: ControlledAgent(player, flatten, dtype) for name, player in self.session.players.items()
             }
             if not self._seats:
                 raise ContractError(
@@ -154,7 +154,7 @@ class RunGame:
         """End the episode that goes on, and let everything go."""
         self.session.close()
 
-    def _seat(self, agent: str) -> Seat:
+    def _seat(self, agent: str) -> ControlledAgent:
         if agent not in self._seats:
             raise ContractError(
                 f"there is no agent {agent!r}{did_you_mean(str(agent), self._seats)}; there is {', '.join(self._seats)}"

@@ -25,7 +25,7 @@ FloatVector = npt.NDArray[np.float64]
 OBJECTIVE = "objective"
 
 
-class OutsideMuscle(Muscle):
+class ExternalMuscle(Muscle):
     """Stands for the caller: sets what he has decided."""
 
     decision: FloatVector
@@ -208,7 +208,7 @@ class Session:
         found = find_phase(self.document, phase)
         names = [spec.name for spec in found.agents]
         own = names if learners is None else [choose(names, name, "agent") for name in learners]
-        muscle = ClassSpec(f"{__name__}:{OutsideMuscle.__name__}")
+        muscle = ClassSpec(f"{__name__}:{ExternalMuscle.__name__}")
         self._driver = Driver(self.document, found, dict.fromkeys(own, muscle), options)
         self._driver.close_with(self)
         self._outside = self._driver.outside
@@ -225,7 +225,7 @@ class Session:
     @property
     def taking_turns(self) -> bool:
         """Whether agents act one after the other."""
-        return self._driver.director.taking_turns
+        return self._driver.coordinator.taking_turns
 
     @property
     def over(self) -> bool:
@@ -283,13 +283,13 @@ class Session:
         """Return the newest readings of all sensors of all environments, one after the other."""
         if self._episode < 0:
             raise ContractError("there is no state before the first reset")
-        parts = [port.vector[..., : port.n_readings].reshape(-1) for port in self._driver.director.ports]
+        parts = [port.vector[..., : port.n_readings].reshape(-1) for port in self._driver.coordinator.ports]
         return np.concatenate(parts)
 
     def state_bounds(self) -> tuple[FloatVector, FloatVector]:
         """Return the lowest and the highest values that :meth:`state` may have."""
         # a batched environment has the sensors of one incarnation, again and again
-        layouts = [port.sensors for port in self._driver.director.ports for _ in port.names]
+        layouts = [port.sensors for port in self._driver.coordinator.ports for _ in port.names]
         return np.concatenate([one.low for one in layouts]), np.concatenate([one.high for one in layouts])
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class Session:
 
     def _next(self) -> Turn:
         over = self._driver.over
-        turn = self._turn = Turn(self._driver.director.time, over)
+        turn = self._turn = Turn(self._driver.coordinator.time, over)
         for player in self.players.values():
             player.tell(turn)
         if not over:

@@ -32,7 +32,7 @@ def gymnasium_space(space: Space) -> spaces.Space[Any]:
     raise ContractError(f"Gymnasium has no space for {space}")
 
 
-class View:
+class ChannelSpace:
     """The flat vector of some channels as values of one space of Gymnasium.
 
     ``kind`` is ``"sensor"`` or ``"actuator"``. Flat, :attr:`space` is a ``Discrete``, a ``MultiDiscrete``

@@ -33,8 +33,8 @@ from .driver import (
     read_document,
 )
 from .gymnasium_env import RunEnv, only_agent
-from .session import OBJECTIVE, OutsideMuscle, reward_column
-from .spaces import View
+from .session import OBJECTIVE, ExternalMuscle, reward_column
+from .spaces import ChannelSpace
 
 try:
     from gymnasium.vector import AutoresetMode
@@ -53,7 +53,7 @@ FloatMatrix = npt.NDArray[np.float64]
 BACKENDS = ("world", "sync", "async")
 
 
-class OutsideBatchMuscle(OutsideMuscle, BatchMuscle):
+class ExternalBatchMuscle(ExternalMuscle, BatchMuscle):
     """Stands for the caller in all copies: sets what he has decided, (copies, set-points)."""
 
     def propose_batch(self, batch: BatchReadings) -> tuple[npt.ArrayLike, Sequence[Any] | None]:
@@ -152,7 +152,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         one = find_phase(found, phase)
         own = only_agent(one.agents, agent).name
         found, many = batched(found, one, own, Sizes(num_envs, first, max_episode_steps))
-        muscle = ClassSpec(f"{__name__}:{OutsideBatchMuscle.__name__}")
+        muscle = ClassSpec(f"{__name__}:{ExternalBatchMuscle.__name__}")
         with open_store(store) as opened:
             self._driver = Driver(found, many, {own: muscle}, Options(others_learn, opened))
         self._driver.close_with(self)
@@ -164,8 +164,8 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
             start = f"{body.port.uid}."
             #: those of the rewards, without the number of a copy
             self._names = [start + name[len(start) :].split(".", 1)[1] for name in body.reward_names]
-            self._seen = View(body.sensors, "sensor", dtype=dtype)
-            self._set = View(body.actuators, "actuator", dtype=dtype)
+            self._seen = ChannelSpace(body.sensors, "sensor", dtype=dtype)
+            self._set = ChannelSpace(body.actuators, "actuator", dtype=dtype)
         except BaseException:
             self._driver.close()
             raise
@@ -215,7 +215,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         driver.go()
         rewards, objective, named = self._gained(acting, everyone)
         if not everyone:
-            self._began[~(acting | body.outs)] = driver.director.time
+            self._began[~(acting | body.outs)] = driver.coordinator.time
         infos = self._timed()
         told: dict[str, Any] = {}
         for i, name in enumerate(self._names):
@@ -256,7 +256,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         return rewards, objective, named
 
     def _timed(self) -> dict[str, Any]:
-        times = self._driver.director.time - self._began
+        times = self._driver.coordinator.time - self._began
         return {"time": times, "_time": np.ones(self.num_envs, dtype=bool)}
 
     def _observed(self) -> Any:

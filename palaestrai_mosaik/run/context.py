@@ -12,7 +12,7 @@ from palaestrai_mosaik.experiment import RunDocument
 from .interrupt import Interrupt
 from .preflight import Inspection
 from .progress import Progress
-from .worker_process import Pool
+from .worker_process import ProcessPool
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import InstanceRecorder, Store
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Context:
+class RunContext:
     """One execution of a run document."""
 
     document: RunDocument
@@ -32,5 +32,5 @@ class Context:
     progress: Progress
     interrupt: Interrupt
     loop: asyncio.AbstractEventLoop
-    pool: Pool
+    pool: ProcessPool
     scalars: Scalars | None = None

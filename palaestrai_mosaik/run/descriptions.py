@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
-from palaestrai_mosaik.simulation.batch_handle import BatchPort
-from palaestrai_mosaik.simulation.body_placement import Group, Names
+from palaestrai_mosaik.simulation.batch_handle import BatchHandle
+from palaestrai_mosaik.simulation.body_placement import BodyGroup, Names
 from palaestrai_mosaik.simulation.channels import Channels
-from palaestrai_mosaik.simulation.environment_handle import EnvironmentPort
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
 from palaestrai_mosaik.store import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from palaestrai_mosaik.types.vectors import Layout
 
 
-def environment_record(spec: EnvironmentSpec, port: EnvironmentPort) -> EnvironmentRecord:
+def environment_record(spec: EnvironmentSpec, port: EnvironmentHandle) -> EnvironmentRecord:
     """Return what the store keeps about an environment."""
     # the channels of one incarnation stand for those of all
-    each = f"{port.uid}.{BODY_NUMBER}" if isinstance(port, BatchPort) else port.uid
+    each = f"{port.uid}.{BODY_NUMBER}" if isinstance(port, BatchHandle) else port.uid
     return EnvironmentRecord(
         uid=port.uid,
         name=spec.name,
@@ -32,7 +32,7 @@ def environment_record(spec: EnvironmentSpec, port: EnvironmentPort) -> Environm
     )
 
 
-def agent_record(spec: AgentSpec, groups: Sequence[Group]) -> AgentRecord:
+def agent_record(spec: AgentSpec, groups: Sequence[BodyGroup]) -> AgentRecord:
     """Return what the store keeps about an agent and the ``groups`` of its bodies, in order.
 
     In the channels of alike bodies, ``{body}`` stands for their number.
@@ -46,7 +46,7 @@ def agent_record(spec: AgentSpec, groups: Sequence[Group]) -> AgentRecord:
     )
 
 
-def body_record(group: Group) -> BodyRecord:
+def body_record(group: BodyGroup) -> BodyRecord:
     """Return what the store keeps about alike bodies of an agent."""
     spec, channels = group.spec, group.channels()
     return BodyRecord(
@@ -66,7 +66,7 @@ def body_record(group: Group) -> BodyRecord:
     )
 
 
-def _number(group: Group, channels: Channels) -> int:
+def _number(group: BodyGroup, channels: Channels) -> int:
     """Return what stands for ``{body}`` in the channels of the first body.
 
     Where they have no place for it, it is the incarnation in which the body sits, if it sits in one.
@@ -76,7 +76,7 @@ def _number(group: Group, channels: Channels) -> int:
     return seats[0] if len(seats) == 1 and not varies else group.spec.first
 
 
-def _incarnations(group: Group) -> tuple[int, ...] | None:
+def _incarnations(group: BodyGroup) -> tuple[int, ...] | None:
     """Return where the bodies sit, unless they sit one behind the other as their numbers say."""
     if group.batch is not None or len(group.environments) != 1:
         return None

@@ -19,11 +19,11 @@ from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, 
 from palaestrai_mosaik.palaestrai import adapted, is_adapted
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.simulation.batch_handle import open_port
-from palaestrai_mosaik.simulation.body import Body, Identity, Learning
-from palaestrai_mosaik.simulation.body_placement import Group, embody
+from palaestrai_mosaik.simulation.body import Body, BodyIdentity, ExperienceSink
+from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
-from palaestrai_mosaik.simulation.environment_handle import EnvironmentPort
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
 from palaestrai_mosaik.types import Mode
 
 from .brains import BrainKeeper, Dumpers
@@ -64,7 +64,7 @@ class WorkerPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Given(ClassSpec):
+class GivenPart(ClassSpec):
     """A part that is there already, made by the user's own code; ``name`` is only what it is called."""
 
     part: Any = None
@@ -78,7 +78,7 @@ def class_of(name: str, topic: str) -> type:
 
 def kind_of(spec: ClassSpec | EnvironmentSpec, topic: str) -> type:
     """Return the class of what :func:`make` makes of ``spec``."""
-    return type(spec.part) if isinstance(spec, Given) else class_of(spec.name, topic)
+    return type(spec.part) if isinstance(spec, GivenPart) else class_of(spec.name, topic)
 
 
 def muscle_kinds(agent: AgentSpec) -> list[type[Muscle]]:
@@ -123,13 +123,13 @@ def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
     found = kind_of(spec, topic)
     if not issubclass(found, BASES[topic]):
         raise ContractError(f"{spec.name} is no {BASES[topic].__name__}, so it cannot be a {topic}")
-    if isinstance(spec, Given):
+    if isinstance(spec, GivenPart):
         return spec.part
     # Classes may keep and change what they are given; the document must stay as it is.
     return found(**deepcopy(spec.params))
 
 
-def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> EnvironmentPort:
+def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> EnvironmentHandle:
     """Return the environment of ``spec``, set up; if it replays, it may read from ``stored``."""
     domain: World = make(spec, "environment")
     domain.uid = spec.uid
@@ -156,10 +156,10 @@ def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> 
 def make_ports(
     specs: Sequence[EnvironmentSpec],
     stored: StoredSessions,
-    one: Callable[[EnvironmentSpec], EnvironmentPort] = make_port,
-) -> list[EnvironmentPort]:
+    one: Callable[[EnvironmentSpec], EnvironmentHandle] = make_port,
+) -> list[EnvironmentHandle]:
     """Return all environments, each as ``one`` gives it, or shut down those that there are already."""
-    ports: list[EnvironmentPort] = []
+    ports: list[EnvironmentHandle] = []
     try:
         for spec in specs:
             ports.append(one(spec))
@@ -225,14 +225,14 @@ def give_filters(part: Any, filters: FilterChain | None, seed: int, phase: str, 
 
 
 def make_bodies(
-    spec: AgentSpec, plan: WorkerPlan, ports: Sequence[EnvironmentPort], learner: Learning | None
+    spec: AgentSpec, plan: WorkerPlan, ports: Sequence[EnvironmentHandle], learner: ExperienceSink | None
 ) -> Iterator[Body | BatchBody]:
     """Yield the bodies of an agent in a worker, set up and loaded.
 
     Alike bodies in a batched environment are one object where muscle and objective can serve
     all of them at once.
     """
-    groups, faults = embody(spec, ports)
+    groups, faults = place_bodies(spec, ports)
     if faults:
         raise ContractError(f"agent {spec.name!r}: {faults[0][0]}")
     for group in groups:
@@ -243,7 +243,9 @@ def make_bodies(
                 yield _make_body(spec, group, place, plan, learner)
 
 
-def _make_body(spec: AgentSpec, group: Group, place: int, plan: WorkerPlan, learner: Learning | None) -> Body:
+def _make_body(
+    spec: AgentSpec, group: BodyGroup, place: int, plan: WorkerPlan, learner: ExperienceSink | None
+) -> Body:
     mode, channels = plan.phase.mode, group.channels(place)
     filters = make_filters(replace(spec, filters=group.spec.filters), channels, mode)
     identity = group.identity(place)
@@ -261,7 +263,9 @@ def _make_body(spec: AgentSpec, group: Group, place: int, plan: WorkerPlan, lear
     return body
 
 
-def _make_batch(spec: AgentSpec, group: Group, plan: WorkerPlan, learner: Learning | None) -> BatchBody:
+def _make_batch(
+    spec: AgentSpec, group: BodyGroup, plan: WorkerPlan, learner: ExperienceSink | None
+) -> BatchBody:
     identity = group.identity()
     muscle, objective = _made(spec, group, plan, identity)
     muscles = [muscle_uid(spec.name, plan.index, group.first + i) for i in range(group.count)]
@@ -270,7 +274,7 @@ def _make_batch(spec: AgentSpec, group: Group, plan: WorkerPlan, learner: Learni
     return body
 
 
-def _made(spec: AgentSpec, group: Group, plan: WorkerPlan, identity: Identity) -> tuple[Any, Any]:
+def _made(spec: AgentSpec, group: BodyGroup, plan: WorkerPlan, identity: BodyIdentity) -> tuple[Any, Any]:
     muscle: Muscle = make(group.spec.muscle, "muscle")
     objective: Objective | None = None
     if group.spec.objective is not None:

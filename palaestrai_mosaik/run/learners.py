@@ -15,20 +15,24 @@ from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentErro
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body import Learner
-from palaestrai_mosaik.simulation.body_placement import Group
+from palaestrai_mosaik.simulation.body_placement import BodyGroup
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .brains import BrainKeeper, Dumpers, find_source
 from .factory import FILTERS, cannot_load, give_filters, learned, load_filters, make, make_filters, muscle_uid
-from .replay import Standpoint, find_instance, replay
+from .replay import ReplayContext, find_instance, replay
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
 
 def make_learner(
-    spec: AgentSpec, standpoint: Standpoint, keeper: BrainKeeper, groups: Sequence[Group], store: Store | None
+    spec: AgentSpec,
+    standpoint: ReplayContext,
+    keeper: BrainKeeper,
+    groups: Sequence[BodyGroup],
+    store: Store | None,
 ) -> Learner | None:
     """Return the learning side of an agent (``None`` if it has no brain).
 
@@ -73,7 +77,7 @@ def make_learner(
     return learner
 
 
-def _common_filters(spec: AgentSpec, groups: Sequence[Group], mode: Mode) -> FilterChain | None:
+def _common_filters(spec: AgentSpec, groups: Sequence[BodyGroup], mode: Mode) -> FilterChain | None:
     """Return the brain's filters, or raise :class:`ContractError` where they cannot be one chain."""
     first = groups[0]
     if not any(group.spec.filters for group in groups):
@@ -96,7 +100,7 @@ def _common_filters(spec: AgentSpec, groups: Sequence[Group], mode: Mode) -> Fil
 
 
 def _bodies(
-    brain: Brain, groups: Sequence[Group], filters: FilterChain | None, workers: int
+    brain: Brain, groups: Sequence[BodyGroup], filters: FilterChain | None, workers: int
 ) -> list[BodyInformation]:
     """Return what the brain knows of all bodies; set-points are drawn from its generator."""
     found = []
@@ -119,7 +123,7 @@ def _bodies(
     return found
 
 
-def _lay_out_memories(brain: Brain, groups: Sequence[Group], seed: int, phase: str) -> None:
+def _lay_out_memories(brain: Brain, groups: Sequence[BodyGroup], seed: int, phase: str) -> None:
     """Give the brain one memory for each size of the bodies' rows."""
     made: dict[tuple[int, ...], Memory] = {}
     others: dict[str, Memory] = {}
@@ -152,7 +156,11 @@ def _sizes(channels: Channels) -> tuple[int, int]:
 
 
 def _replay(
-    learner: Learner, spec: AgentSpec, standpoint: Standpoint, groups: Sequence[Group], store: Store | None
+    learner: Learner,
+    spec: AgentSpec,
+    standpoint: ReplayContext,
+    groups: Sequence[BodyGroup],
+    store: Store | None,
 ) -> None:
     """Fill the brain's memory with what ``replay`` names, as the agent's filters show it.
 

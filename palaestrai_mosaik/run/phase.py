@@ -19,20 +19,20 @@ from palaestrai_mosaik.errors import ContractError, RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body import Learner
-from palaestrai_mosaik.simulation.body_placement import Group, embody
+from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.coordinator import ask
-from palaestrai_mosaik.simulation.environment_handle import EnvironmentPort
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .brains import BrainKeeper, Dumpers, brain_keeper
-from .context import Context
+from .context import RunContext
 from .factory import WorkerPlan, all_conditions, all_of, muscle_kinds
 from .learners import make_learner, store_model
 from .recorded_sessions import StoredSessions
-from .replay import Standpoint
+from .replay import ReplayContext
 from .worker import EpisodeReport, EpisodeTask
-from .worker_pool import LocalTeam, ProcessTeam, Team
+from .worker_pool import LocalWorkerPool, ProcessWorkerPool, WorkerPool
 
 
 def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:
@@ -100,7 +100,7 @@ class PhaseResult:
 class PhaseRunner:
     """Runs one phase of a document."""
 
-    def __init__(self, context: Context, phase: PhaseSpec):
+    def __init__(self, context: RunContext, phase: PhaseSpec):
         self.context = context
         self.phase = phase
         self.conditions, self.run_conditions = all_conditions(phase, context.document.conditions)
@@ -110,7 +110,7 @@ class PhaseRunner:
         }
         self.learners: dict[str, Learner] = {}
         self.recorder: Any = None
-        self.team: Team | None = None
+        self.team: WorkerPool | None = None
         self.steps = 0
         self.scalars = context.scalars.phase(phase) if context.scalars is not None else None
         #: for each worker, the agents' mean objectives in each of its training episodes
@@ -177,7 +177,7 @@ class PhaseRunner:
         """Make brains and workers, or put those of a checkpoint in place, and begin to record."""
         context, phase = self.context, self.phase
         ports = [context.inspection.port(spec) for spec in phase.environments]
-        groups = {spec.name: embody(spec, ports)[0] for spec in phase.agents}
+        groups = {spec.name: place_bodies(spec, ports)[0] for spec in phase.agents}
         if state is not None:
             for name in _LASTING:
                 setattr(self, name, state[name])
@@ -187,7 +187,7 @@ class PhaseRunner:
                 self.scalars.restore(state["scalars"])
         else:
             instance = context.recorder.uid if context.recorder is not None else None
-            standpoint = Standpoint(context.document, phase, instance)
+            standpoint = ReplayContext(context.document, phase, instance)
             for spec in phase.agents:
                 made = make_learner(
                     spec, standpoint, self.keepers[spec.name], groups[spec.name], context.store
@@ -203,9 +203,9 @@ class PhaseRunner:
         ]
         learning = self.learners if phase.mode is Mode.TRAIN else {}
         if phase.workers == 1:
-            self.team = LocalTeam(plans[0], context, learning, [*self.conditions, *self.run_conditions])
+            self.team = LocalWorkerPool(plans[0], context, learning, [*self.conditions, *self.run_conditions])
         else:
-            self.team = ProcessTeam(plans, context, learning)
+            self.team = ProcessWorkerPool(plans, context, learning)
         self.recorder = self._recorder(ports, groups, again=state is not None)
         if self.scalars is not None and self.recorder is not None:
             self.recorder = self.scalars.recording(self.recorder)
@@ -215,7 +215,7 @@ class PhaseRunner:
             self.team.restore(state["team"])
 
     def _recorder(
-        self, ports: Sequence[EnvironmentPort], groups: Mapping[str, Sequence[Group]], *, again: bool
+        self, ports: Sequence[EnvironmentHandle], groups: Mapping[str, Sequence[BodyGroup]], *, again: bool
     ) -> Any:
         phase, recorder = self.phase, self.context.recorder
         if recorder is None:

@@ -10,14 +10,14 @@ from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.errors import ContractError, DocumentError, Problem
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, check_classes
 from palaestrai_mosaik.palaestrai import is_adapted
-from palaestrai_mosaik.simulation.body_placement import Group, embody
+from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import (
     AgentObjectiveTerminationCondition,
     EnvironmentTerminationCondition,
     TerminationCondition,
 )
 from palaestrai_mosaik.simulation.connections import shared_actuators
-from palaestrai_mosaik.simulation.environment_handle import EnvironmentPort, match_all
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle, match_all
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
 from palaestrai_mosaik.types import Mode
 
@@ -25,10 +25,10 @@ from .factory import BASES, cannot_load, class_of, make_conditions, make_filters
 from .recorded_sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
 
-class Placed(NamedTuple):
+class PlacedBodies(NamedTuple):
     """The bodies of an agent in the environments of a phase; ``sound``: all have their place."""
 
-    groups: list[Group]
+    groups: list[BodyGroup]
     sound: bool
 
 
@@ -48,8 +48,8 @@ class Inspection:
         self.problems: list[Problem] = list(check_classes(document, BASES, class_of))
         self.warnings: list[Problem] = []
         self.phases: list[PhaseSpec] = []
-        self._ports: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
-        self._spare: list[tuple[EnvironmentSpec, EnvironmentPort]] = []
+        self._ports: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
+        self._spare: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
         if not self.problems:
             for i, phase in enumerate(document.phases):
                 self._look_at(i, phase)
@@ -60,11 +60,11 @@ class Inspection:
             self.close()
             raise DocumentError(self.problems)
 
-    def port(self, spec: EnvironmentSpec) -> EnvironmentPort:
+    def port(self, spec: EnvironmentSpec) -> EnvironmentHandle:
         """Return the environment of ``spec`` as it was set up for looking at it."""
         return next(port for known, port in self._ports if known == spec)
 
-    def take(self, spec: EnvironmentSpec) -> EnvironmentPort:
+    def take(self, spec: EnvironmentSpec) -> EnvironmentHandle:
         """Return an environment for ``spec`` that nobody uses, made anew if need be."""
         for i, (known, port) in enumerate(self._spare):
             if known == spec:
@@ -118,7 +118,7 @@ class Inspection:
         self._look_at_filters(i, placed)
         self._look_for_the_end(i, phase, ports)
 
-    def _look_at_names(self, i: int, ports: Sequence[EnvironmentPort]) -> None:
+    def _look_at_names(self, i: int, ports: Sequence[EnvironmentHandle]) -> None:
         """Look for environments and channels that are called alike."""
         names = [name for port in ports for name in port.names]
         for name in sorted(
@@ -140,16 +140,16 @@ class Inspection:
                 )
 
     def _look_at_agents(
-        self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]
-    ) -> tuple[list[AgentSpec], list[Placed]]:
+        self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentHandle]
+    ) -> tuple[list[AgentSpec], list[PlacedBodies]]:
         """Place the bodies of all agents; return the agents with what their patterns match, and the bodies."""
-        placed: list[Placed] = []
+        placed: list[PlacedBodies] = []
         agents: list[AgentSpec] = []
         owned: list[tuple[str, Sequence[str]]] = []
         owners: list[int] = []
         for j, agent in enumerate(phase.agents):
-            groups, faults = embody(agent, ports)
-            placed.append(Placed(groups, not faults))
+            groups, faults = place_bodies(agent, ports)
+            placed.append(PlacedBodies(groups, not faults))
             for message, place in faults:
                 self._report(message, i, "agents", j, *place)
             if not agent.bodies:
@@ -178,7 +178,7 @@ class Inspection:
             self._report(told, i, "agents", owners[k], where)
         return agents, placed
 
-    def _warn_of_shared_channels(self, groups: Sequence[Group], i: int, j: int) -> None:
+    def _warn_of_shared_channels(self, groups: Sequence[BodyGroup], i: int, j: int) -> None:
         """Warn of bodies that fill themselves with the channels of an environment that is not batched."""
         for group in groups:
             spec = group.spec
@@ -201,7 +201,7 @@ class Inspection:
                     into=self.warnings,
                 )
 
-    def _warn_of_shared_incarnations(self, i: int, phase: PhaseSpec, placed: Sequence[Placed]) -> None:
+    def _warn_of_shared_incarnations(self, i: int, phase: PhaseSpec, placed: Sequence[PlacedBodies]) -> None:
         """Warn of bodies that set the same actuators of an incarnation: the numbers of an entry start anew."""
         taken: dict[str, str] = {}
         for j, (agent, (groups, _)) in enumerate(zip(phase.agents, placed, strict=True)):
@@ -259,7 +259,7 @@ class Inspection:
             elif warning:
                 self._report(warning, i, "agents", j, "load", into=self.warnings)
 
-    def _look_at_filters(self, i: int, placed: Sequence[Placed]) -> None:
+    def _look_at_filters(self, i: int, placed: Sequence[PlacedBodies]) -> None:
         phase = self.phases[-1]
         for j, (agent, (groups, sound)) in enumerate(zip(phase.agents, placed, strict=True)):
             for group in groups if sound else ():
@@ -271,7 +271,7 @@ class Inspection:
                 except Exception as error:
                     self._report(f"the filters cannot be set up: {error}", i, "agents", j, *place)
 
-    def _look_for_the_end(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentPort]) -> None:
+    def _look_for_the_end(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentHandle]) -> None:
         conditions: list[TerminationCondition] = []
         for where, specs in (
             (("phases", i, "simulation", "conditions"), phase.simulation.conditions),
@@ -318,7 +318,7 @@ class Inspection:
             )
 
     def _look_for_those_who_never_end(
-        self, i: int, ports: Sequence[EnvironmentPort], conditions: Sequence[TerminationCondition]
+        self, i: int, ports: Sequence[EnvironmentHandle], conditions: Sequence[TerminationCondition]
     ) -> None:
         """Look for an environment that ``when: all`` would wait for in vain."""
         own = [c for c in conditions if isinstance(c, EnvironmentTerminationCondition)]
@@ -372,7 +372,7 @@ def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> b
     return type(condition).evaluation_flow_control is not TerminationCondition.evaluation_flow_control
 
 
-def _who(agent: AgentSpec, group: Group, place: int = 0) -> str:
+def _who(agent: AgentSpec, group: BodyGroup, place: int = 0) -> str:
     return f"body {group.first + place} of agent {agent.name!r}" if group.numbered else repr(agent.name)
 
 

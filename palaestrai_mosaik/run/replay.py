@@ -13,7 +13,7 @@ from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.experiment.model import ReplaySpec
-from palaestrai_mosaik.simulation.body_placement import Group
+from palaestrai_mosaik.simulation.body_placement import BodyGroup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ _PLACES = ["body", "environment_episode"]
 
 
 @dataclass(frozen=True)
-class Standpoint:
+class ReplayContext:
     """Where the agent that replays stands: its phase of a document, executed as ``instance``."""
 
     document: RunDocument
@@ -86,8 +86,8 @@ class Standpoint:
 def replay(
     memory: Memory | Sequence[Memory],
     agent: AgentSpec,
-    groups: Sequence[Group],
-    standpoint: Standpoint,
+    groups: Sequence[BodyGroup],
+    standpoint: ReplayContext,
     store: Store | None,
 ) -> int:
     """Append what ``agent.replay`` names to ``memory``; return the number of rows.
@@ -165,7 +165,7 @@ class _Source:
         spec: ReplaySpec,
         agent: str,
         own: Sequence[_Own],
-        standpoint: Standpoint,
+        standpoint: ReplayContext,
         store: Store,
     ):
         self._spec = spec
@@ -273,7 +273,7 @@ class _Trajectories:
                 memory.mark_end(terminated=terminated, truncated=not terminated, muscle=muscle)
 
 
-def _places(groups: Sequence[Group], memories: Sequence[Memory]) -> list[_Own]:
+def _places(groups: Sequence[BodyGroup], memories: Sequence[Memory]) -> list[_Own]:
     # here, because a run without a store needs neither
     from palaestrai_mosaik.store import ChannelRecord
 

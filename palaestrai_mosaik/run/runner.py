@@ -19,7 +19,7 @@ from palaestrai_mosaik.experiment import RunDocument, content_digest
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
-from .context import Context
+from .context import RunContext
 from .interrupt import Interrupt
 from .learners import check_sources
 from .phase import PhaseResult, PhaseRunner
@@ -27,7 +27,7 @@ from .preflight import Inspection
 from .progress import Progress
 from .recorded_sessions import StoredSessions
 from .scalars import RunName, Scalars, check_sinks
-from .worker_process import Pool
+from .worker_process import ProcessPool
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
@@ -115,9 +115,9 @@ def execute(
                     recorder.warning(warning)
             loop = asyncio.new_event_loop()
             stack.callback(loop.close)
-            pool = Pool()
+            pool = ProcessPool()
             stack.callback(pool.close)
-            context = Context(
+            context = RunContext(
                 document, inspection, directory, store, recorder, progress, interrupt, loop, pool
             )
             checkpoints = None
@@ -148,7 +148,7 @@ def execute(
 class _Phases:
     """Runs the phases of a document one after the other, and writes the checkpoints."""
 
-    def __init__(self, context: Context, result: RunResult, checkpoints: Checkpoints | None):
+    def __init__(self, context: RunContext, result: RunResult, checkpoints: Checkpoints | None):
         self.context = context
         self.result = result
         self.checkpoints = checkpoints

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.simulation.body import Learning
+from palaestrai_mosaik.simulation.body import ExperienceSink
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
-from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, AnyBody, Director
-from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentPort, EnvironmentStream
+from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, AnyBody, EpisodeCoordinator
+from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.world import WorldBuilder
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
@@ -113,15 +113,15 @@ class Worker:
     """Runs the episodes of one world of a phase.
 
     ``learners`` are there for the agents that learn; ``on_step`` is called after every
-    step with the director's count, ``on_report`` with every episode's report, also where
+    step with the coordinator's count, ``on_report`` with every episode's report, also where
     the episode failed.
     """
 
     def __init__(
         self,
         plan: WorkerPlan,
-        ports: Sequence[EnvironmentPort],
-        learners: Mapping[str, Learning],
+        ports: Sequence[EnvironmentHandle],
+        learners: Mapping[str, ExperienceSink],
         conditions: Sequence[TerminationCondition],
         interrupt: Interrupt,
         recording: Recording | None,
@@ -145,7 +145,7 @@ class Worker:
             for port in ports:
                 port.domain.shutdown()
             raise
-        self.director = Director(
+        self.coordinator = EpisodeCoordinator(
             ports,
             self.bodies,
             conditions,
@@ -162,7 +162,7 @@ class Worker:
     def turns(self, task: EpisodeTask, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         """Run one episode, as :meth:`run_episode` does, and stop wherever somebody outside is asked.
 
-        See :attr:`Director.outside`. Closing the iterator ends the episode.
+        See :attr:`EpisodeCoordinator.outside`. Closing the iterator ends the episode.
         """
         with self.running(task) as running:
             yield from running.episode.turns(loop)
@@ -170,7 +170,7 @@ class Worker:
     @contextmanager
     def running(self, task: EpisodeTask) -> Iterator[Running]:
         """Begin an episode, for the caller to run, and report on it when he has."""
-        director, plan = self.director, self.plan
+        coordinator, plan = self.coordinator, self.plan
         mode = Mode.TEST if task.evaluation else plan.phase.mode
         for body in self.bodies:
             if self._used:
@@ -178,12 +178,12 @@ class Worker:
             body.switch(mode)
         self._used = True
         self._direct_streams(task.evaluation)
-        director.on_step = None if self.on_step is None else partial(self.on_step, task.number)
+        coordinator.on_step = None if self.on_step is None else partial(self.on_step, task.number)
         kind = "evaluation" if task.evaluation else "episode"
         # not begun yet: an evaluation may have the number of the episode before it
-        director.episode = -1
+        coordinator.episode = -1
         episode = Episode(
-            director,
+            coordinator,
             plan.index,
             task.number,
             plan.seed if task.seed is None else task.seed,
@@ -199,17 +199,17 @@ class Worker:
             yield running
         except BaseException as error:
             try:
-                if director.episode == task.number:
-                    director.abandon("abandoned" if isinstance(error, GeneratorExit) else "failed")
+                if coordinator.episode == task.number:
+                    coordinator.abandon("abandoned" if isinstance(error, GeneratorExit) else "failed")
                     self.on_report(self._report(task, perf_counter() - started))
             except Exception as second:
                 error.add_note(f"what was left to record could not be recorded: {second!r}")
             if isinstance(error, GeneratorExit):
                 self._world = episode.world
             raise
-        if not director.over:
+        if not coordinator.over:
             # the user asked for the end while a simulator was busy
-            director.abandon(INTERRUPTED)
+            coordinator.abandon(INTERRUPTED)
         self._world = episode.world
         running.report = self._report(task, perf_counter() - started)
         self.on_report(running.report)
@@ -226,14 +226,14 @@ class Worker:
         parts = [(b.muscle, b.objective, b.memory, b.filters) for b in self.bodies]
         return {
             "bodies": parts,
-            "conditions": self.director.conditions,
+            "conditions": self.coordinator.conditions,
             "used": self._used,
             "environments": [port.domain.state() for port in self.ports],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state` returned."""
-        self.director.conditions = tuple(state["conditions"])
+        self.coordinator.conditions = tuple(state["conditions"])
         self._used = state["used"]
         for body, parts in zip(self.bodies, state["bodies"], strict=True):
             body.restore(*parts)
@@ -252,30 +252,30 @@ class Worker:
 
     def _outcome(self, agent: str) -> dict[str, Any]:
         """Sum, mean, min and max of objective and rewards over this episode."""
-        rows = self.director.history(agent)
+        rows = self.coordinator.history(agent)
         names = list(
-            dict.fromkeys(name for body in self.director.agents[agent] for name in body.reward_names)
+            dict.fromkeys(name for body in self.coordinator.agents[agent] for name in body.reward_names)
         )
         rewards: dict[str, Any] = {}
         for name in names:
-            rewards[name] = _aggregate(self.director.rewards(agent, name))
+            rewards[name] = _aggregate(self.coordinator.rewards(agent, name))
         return {"objective": _aggregate(rows[:, 2]), "rewards": rewards}
 
     def _report(self, task: EpisodeTask, duration: float) -> EpisodeReport:
-        director = self.director
+        coordinator = self.coordinator
         return EpisodeReport(
             self.plan.index,
             task.number,
             task.evaluation,
-            max(director.steps, 0),
-            director.time,
-            director.flow,
-            director.ended_by,
+            max(coordinator.steps, 0),
+            coordinator.time,
+            coordinator.flow,
+            coordinator.ended_by,
             duration,
-            {agent: self._outcome(agent) for agent in director.agents},
-            {agent: max(body.last_row for body in mates) for agent, mates in director.agents.items()},
-            {agent: director.objectives(agent).copy() for agent in director.agents},
-            director.interrupted,
+            {agent: self._outcome(agent) for agent in coordinator.agents},
+            {agent: max(body.last_row for body in mates) for agent, mates in coordinator.agents.items()},
+            {agent: coordinator.objectives(agent).copy() for agent in coordinator.agents},
+            coordinator.interrupted,
         )
 
 

@@ -23,18 +23,18 @@ from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_proce
 from .factory import all_conditions, make_ports
 from .interrupt import Interrupt
 from .worker import EpisodeReport, Worker
-from .worker_messages import Answer, Batch, End, Go, Outbox, Rebuild, Restore, Save, Start
+from .worker_messages import Answer, Batch, End, Go, Rebuild, Restore, Save, Start, WorkerBuffer
 from .worker_process import read_frame, write_frame
 
 #: seconds to let environments and muscles go once the main process is gone; it waits a little longer
 _GRACE = 1.5
 
 
-class _Gone(Exception):
+class _ParentGone(Exception):
     """The main process does not listen any more."""
 
 
-class _Child:
+class _WorkerMain:
     def __init__(self, stream_in: IO[bytes], stream_out: IO[bytes], interrupt: Interrupt):
         self._in, self._out = stream_in, stream_out
         self._interrupt = interrupt
@@ -45,7 +45,7 @@ class _Child:
         self._conditions: list[TerminationCondition] = []
         self.worker: Worker | None = None
         self.start: Start
-        self.outbox: Outbox
+        self.outbox: WorkerBuffer
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -66,7 +66,7 @@ class _Child:
     def _receive(self) -> Any:
         frame = self._inbox.get()
         if frame is None:
-            raise _Gone
+            raise _ParentGone
         return pickle.loads(frame)
 
     def _send(self, answer: Answer) -> None:
@@ -87,7 +87,7 @@ class _Child:
                 # what the document may name here is what it may name in the main process
                 with only_modules(start.modules):
                     self._phase(start, loop)
-        except _Gone:
+        except _ParentGone:
             pass
         except BaseException as error:
             self._tell(error)
@@ -102,7 +102,7 @@ class _Child:
     def _phase(self, start: Start, loop: Any) -> None:
         before = seeding.global_state_digest()
         self.start = start
-        self.outbox = Outbox(start.learning, start.recorded)
+        self.outbox = WorkerBuffer(start.learning, start.recorded)
         # a restart makes environments and muscles anew, conditions live on
         plan = start.plan
         own, of_run = all_conditions(plan.phase, plan.conditions)
@@ -132,7 +132,7 @@ class _Child:
             return Answer()
         if isinstance(message, Restore):
             worker.restore(pickle.loads(message.state))
-            self._conditions = list(worker.director.conditions)
+            self._conditions = list(worker.coordinator.conditions)
             return Answer()
         assert isinstance(message, Save)
         try:
@@ -152,7 +152,7 @@ class _Child:
     def _stepped(self, episode: int, steps: int) -> None:
         every = self.start.plan.phase.sync_every
         assert self.worker is not None
-        if steps and steps % every == 0 and not self.worker.director.over:
+        if steps and steps % every == 0 and not self.worker.coordinator.over:
             self._send(Answer(batch=self._batch(episode, steps, over=False)))
             self._take(self._receive())
 
@@ -208,7 +208,7 @@ def _end_children() -> None:
             process.kill()
 
 
-class _Wish(Interrupt):
+class _InterruptRequest(Interrupt):
     """A wish that may come twice: from the terminal, and from the main process."""
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -225,5 +225,5 @@ def main() -> None:
     os.dup2(2, 1)
     # the process may be ended at any time: what was printed must be out by then
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    with contextlib.suppress(KeyboardInterrupt), _Wish() as interrupt:
-        _Child(stream_in, stream_out, interrupt).run()
+    with contextlib.suppress(KeyboardInterrupt), _InterruptRequest() as interrupt:
+        _WorkerMain(stream_in, stream_out, interrupt).run()

@@ -202,7 +202,7 @@ class _Rows:
         self.blocks.append(rows)
 
 
-class Outbox:
+class WorkerBuffer:
     """Collects batches. It is a :class:`Recording`, and has a stand-in for every brain."""
 
     def __init__(self, learning: Sequence[str], recorded: bool):
@@ -262,7 +262,7 @@ class Outbox:
         return batch
 
 
-def lessons(batch: Batch, agent: str) -> Iterator[tuple[list[Experience], bool] | EndedEpisode]:
+def transitions(batch: Batch, agent: str) -> Iterator[tuple[list[Experience], bool] | EndedEpisode]:
     """Yield what a brain is told, in the order in which it happened.
 
     That is rows, and whether they came at once; or the end of an episode with a row that was

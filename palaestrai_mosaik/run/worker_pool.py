@@ -20,7 +20,7 @@ from palaestrai_mosaik.importing import limit
 from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 
-from .context import Context
+from .context import RunContext
 from .factory import WorkerPlan, make_ports, muscle_uids
 from .worker import EpisodeReport, EpisodeTask, Worker
 from .worker_messages import (
@@ -35,7 +35,7 @@ from .worker_messages import (
     Start,
     StreamKey,
     UpdateKey,
-    lessons,
+    transitions,
 )
 from .worker_process import WorkerDied
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store import PhaseRecorder
 
 
-class Team(Protocol):
+class WorkerPool(Protocol):
     """What the runner of a phase asks its workers to do."""
 
     #: a global random generator was used in another process
@@ -100,7 +100,7 @@ def deliver(worker: Worker, learners: Mapping[str, Learner]) -> None:
             body.filters.set_state(learner.filters.state())
 
 
-class LocalTeam:
+class LocalWorkerPool:
     """One worker, in this process."""
 
     globals_used = False
@@ -108,7 +108,7 @@ class LocalTeam:
     def __init__(
         self,
         plan: WorkerPlan,
-        context: Context,
+        context: RunContext,
         learners: Mapping[str, Learner],
         conditions: Sequence[TerminationCondition],
     ):
@@ -121,7 +121,7 @@ class LocalTeam:
         self._worker = self._make()
 
     def start(self, recorder: PhaseRecorder | None) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self._recorder = self._worker.recording = recorder
 
     def _make(self) -> Worker:
@@ -143,37 +143,37 @@ class LocalTeam:
         self.on_report(report)
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         return [self._worker.run_episode(task, self._context.loop) for task in tasks.values()]
 
     def serve(
         self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
     ) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         task = next(iter(tasks.values()), None)
         while task is not None:
             task = following(self._worker.run_episode(task, self._context.loop))
 
     def rebuild(self, worker: int) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self._worker.close()
         self._worker = self._make()
 
     def state(self) -> Any:
-        """See :class:`Team`. Conditions are the phase's own objects, so pickle both together."""
+        """See :class:`WorkerPool`. Conditions are the phase's own objects, so pickle both together."""
         return self._worker.state()
 
     def restore(self, state: Any) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self._worker.restore(state)
         self._conditions = state["conditions"]
 
     def finish(self) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self._worker.close()
 
     def close(self) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self._worker.close()
 
 
@@ -181,13 +181,13 @@ class LocalTeam:
 _LOOK = 0.2
 
 
-class ProcessTeam:
+class ProcessWorkerPool:
     """Several workers, each in a process of its own; the brains are in this one."""
 
     def __init__(
         self,
         plans: Sequence[WorkerPlan],
-        context: Context,
+        context: RunContext,
         learners: Mapping[str, Learner],
     ):
         self._plans = plans
@@ -208,7 +208,7 @@ class ProcessTeam:
         self._processes = context.pool.take(len(plans))
 
     def start(self, recorder: PhaseRecorder | None) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self._recorder = recorder
         learning = tuple(self._learners)
         for plan, process in zip(self._plans, self._processes, strict=True):
@@ -217,7 +217,7 @@ class ProcessTeam:
             self._receive(plan.index)
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         for worker, task in tasks.items():
             self._go(worker, task)
         reports: dict[int, EpisodeReport] = {}
@@ -242,7 +242,7 @@ class ProcessTeam:
     def serve(
         self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
     ) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         current = dict(tasks)
         for worker, task in tasks.items():
             self._go(worker, task)
@@ -261,13 +261,13 @@ class ProcessTeam:
                 self._go(worker, task_next)
 
     def rebuild(self, worker: int) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self._sent = {key: number for key, number in self._sent.items() if key[0] != worker}
         self._send(worker, Rebuild())
         self._receive(worker)
 
     def state(self) -> Any:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         answers = self._ask_all(Save())
         for worker, answer in enumerate(answers):
             if answer.problem is not None:
@@ -275,7 +275,7 @@ class ProcessTeam:
         return {"workers": [answer.state for answer in answers], "sent": self._sent}
 
     def restore(self, state: Any) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self._sent = dict(state["sent"])
         for process, pickled in zip(self._processes, state["workers"], strict=True):
             self._send(process.index, Restore(pickled))
@@ -283,11 +283,11 @@ class ProcessTeam:
             self._receive(process.index)
 
     def finish(self) -> None:
-        """See :class:`Team`."""
+        """See :class:`WorkerPool`."""
         self.globals_used = any(answer.globals_used for answer in self._ask_all(End()))
 
     def close(self) -> None:
-        """See :class:`Team`. The processes are ended with the run."""
+        """See :class:`WorkerPool`. The processes are ended with the run."""
 
     def _ask_all(self, message: Any) -> list[Answer]:
         for process in self._processes:
@@ -423,7 +423,7 @@ class ProcessTeam:
             if filters is not None:
                 for news in batch.news.get(name, ()):
                     filters.learn(news)
-            for lesson in lessons(batch, name):
+            for lesson in transitions(batch, name):
                 if isinstance(lesson[0], int):
                     learner.mark_end(*lesson[1:])
                     continue

@@ -134,7 +134,7 @@ class WorkerProcess:
                 return
 
 
-class Pool:
+class ProcessPool:
     """The worker processes of a run. They stay from phase to phase, because starting takes a while."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.experiment.canonical import digest
 from palaestrai_mosaik.experiment.model import DOCUMENT_VERSION, SimulationSpec
-from palaestrai_mosaik.run.factory import Given
+from palaestrai_mosaik.run.factory import GivenPart
 from palaestrai_mosaik.types import Mode, Space
 
 from .environment import WORLD, Scenario
@@ -101,7 +101,7 @@ def part_of(agent: str, what: str, given: Part) -> ClassSpec | None:
         raise ContractError(
             f"agent {agent!r}: {what} is no {base.__name__}, no class of one and no name, but {given!r}"
         )
-    return Given(f"{kind.__module__}:{kind.__qualname__}", part=given)
+    return GivenPart(f"{kind.__module__}:{kind.__qualname__}", part=given)
 
 
 def load_of(agent: Agent, uid: str, phase: str) -> dict[str, str] | None:
@@ -187,7 +187,7 @@ def _check_unshared(specs: Sequence[AgentSpec]) -> None:
     owners: dict[int, str] = {}
     for spec in specs:
         for what, part in (("muscle", spec.muscle), ("brain", spec.brain), ("objective", spec.objective)):
-            if isinstance(part, Given) and owners.setdefault(id(part.part), spec.name) != spec.name:
+            if isinstance(part, GivenPart) and owners.setdefault(id(part.part), spec.name) != spec.name:
                 raise ContractError(
                     f"agents {owners[id(part.part)]!r} and {spec.name!r} have the same object as {what}: give each "
                     "one of its own, or the class"

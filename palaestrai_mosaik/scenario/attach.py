@@ -21,12 +21,12 @@ from palaestrai_mosaik.run.descriptions import agent_record, environment_record
 from palaestrai_mosaik.run.factory import WorkerPlan, all_of, untold_muscles
 from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.run.learners import make_learner, store_model
-from palaestrai_mosaik.run.replay import Standpoint
+from palaestrai_mosaik.run.replay import ReplayContext
 from palaestrai_mosaik.run.worker import EpisodeReport, EpisodeTask, Recording, Worker
 from palaestrai_mosaik.run.worker_pool import deliver
 from palaestrai_mosaik.simulation.body import Body, Learner
-from palaestrai_mosaik.simulation.body_placement import embody
-from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentPort, EnvironmentStream
+from palaestrai_mosaik.simulation.body_placement import place_bodies
+from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
 from palaestrai_mosaik.simulation.event_loop import clean_up
 from palaestrai_mosaik.simulation.scheduler import run_method
 from palaestrai_mosaik.store.records import BodyRecord, EnvironmentRecord, channel_columns
@@ -76,12 +76,12 @@ class Agents:
         #: how the runs went so far, oldest first
         self.results: list[EpisodeReport] = []
         self._scenario = Scenario(members, sensors or {}, step_size, functions, ends)
-        self._port = EnvironmentPort(self._scenario, own)
+        self._port = EnvironmentHandle(self._scenario, own)
         self._document = describe(members, self._scenario, name, seed, self.mode, taking_turns)
         (phase,) = self._document.phases
         keepers = {spec.name: BrainKeeper([], _loaded_from(spec.load)) for spec in phase.agents}
-        groups = {spec.name: embody(spec, [self._port])[0] for spec in phase.agents}
-        standpoint = Standpoint(self._document, phase, None)
+        groups = {spec.name: place_bodies(spec, [self._port])[0] for spec in phase.agents}
+        standpoint = ReplayContext(self._document, phase, None)
         self._learners: dict[str, Learner] = {}
         for spec in phase.agents:
             untold = untold_muscles(spec, self.mode)
@@ -115,7 +115,7 @@ class Agents:
                 agents=list(records.values()),
             )
         self._recording = recording
-        self._rows = Rows(
+        self._rows = RecordedRows(
             {agent: Table(record.bodies[0]) for agent, record in records.items()}, Table(world), recording
         )
         plan = WorkerPlan(phase, (), seed, 0, keepers)
@@ -181,7 +181,7 @@ class Agents:
             try:
                 await run_episode(running.episode, world, entities, run)
             except _INTERRUPTIONS as error:
-                if self._worker.director.episode != task.number:
+                if self._worker.coordinator.episode != task.number:
                     raise
                 # it has begun, so there is something to report
                 interruption = error
@@ -224,7 +224,7 @@ class Agents:
         name = self._named(agent)
         if name in self._learners:
             return self._learners[name].brain.memory
-        (body,) = self._worker.director.agents[name]
+        (body,) = self._worker.coordinator.agents[name]
         assert isinstance(body, Body)
         return body.memory
 
@@ -437,7 +437,7 @@ class Table:
         return pd.concat([frame, pd.DataFrame(values, columns=self._columns), rest], axis=1)
 
 
-class Rows:
+class RecordedRows:
     """Keeps all rows of a scenario, and hands them on to ``store``'s recording, where there is one."""
 
     def __init__(self, tables: Mapping[str, Table], environment: Table, also: Recording | None):

@@ -12,8 +12,8 @@ from typing import Any
 
 from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.simulation import mosaik_internals as internals
-from palaestrai_mosaik.simulation.bridge import Shell, guarded
-from palaestrai_mosaik.simulation.connections import Link
+from palaestrai_mosaik.simulation.bridge import BridgeSimulator, guarded
+from palaestrai_mosaik.simulation.connections import MosaikConnection
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.sim_config import new_sid
 from palaestrai_mosaik.simulation.world import WorldBuilder
@@ -30,7 +30,7 @@ _POLL = 0.05
 Run = Callable[[], Awaitable[Any]]
 
 
-class GuestBuilder(WorldBuilder):
+class ScenarioWorldBuilder(WorldBuilder):
     """Builds the agents into a world that somebody else has built."""
 
     def __init__(self, episode: Episode, world: Any, entities: Mapping[str, Any]):
@@ -46,7 +46,7 @@ class GuestBuilder(WorldBuilder):
         self.ended_early = False
 
     async def build(self) -> None:
-        """Start the simulators of the agents and the director, and connect them with the entities."""
+        """Start the simulators of the agents and the coordinator, and connect them with the entities."""
         links, watching = guarded(self._prepare, "a muscle")
         config: dict[str, Any] = {**(self.world.sim_config or {}), _STARTER: internals.HANDED_OVER}
         self.world.sim_config = config
@@ -58,13 +58,13 @@ class GuestBuilder(WorldBuilder):
         # the user may have given this name to a simulator
         return new_sid(name, "", [runner.sid for runner in internals.runners(self.world)])
 
-    async def _start_ours(self, sid: str, shell: Shell) -> Any:
+    async def _start_ours(self, sid: str, shell: BridgeSimulator) -> Any:
         shell.failures = self.failures
         internals.hand_over(shell)
         factory = self.factories[sid] = await self.world.start(_STARTER, sim_id=sid)
         return factory
 
-    def _plug(self, link: Link, agent: Any, outward: bool = False) -> None:
+    def _plug(self, link: MosaikConnection, agent: Any, outward: bool = False) -> None:
         if outward:
             super()._plug(link, agent, outward)
             return
@@ -87,7 +87,7 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
     Raises what users' code has raised, and :class:`SimulationError` where mosaik would swallow that a
     simulator has failed. No task of the world is left.
     """
-    builder = GuestBuilder(episode, world, entities)
+    builder = ScenarioWorldBuilder(episode, world, entities)
     await builder.build()
     internals.mend_progress(world)
     main = asyncio.ensure_future(run())
@@ -101,7 +101,7 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
         patience = _PATIENCE
     finally:
         await _settle(main, world, patience)
-    if not episode.director.over:
+    if not episode.coordinator.over:
         raise _cause(world)
 
 

@@ -21,10 +21,10 @@ from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.rows import AgentRows
 from palaestrai_mosaik.types.vectors import Layout
 
-from .batch_handle import BatchPort
-from .body import Identity, Learning, check_statistics
-from .connections import STATES, Link, Sockets, places
-from .environment_handle import AgentStream, EnvironmentPort
+from .batch_handle import BatchHandle
+from .body import BodyIdentity, ExperienceSink, check_statistics
+from .connections import STATES, EnvironmentPlans, MosaikConnection, places
+from .environment_handle import AgentStream, EnvironmentHandle
 
 FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ class BatchChannels:
     """
 
     def __init__(
-        self, port: BatchPort, rows: Sequence[int], sensors: Sequence[str], actuators: Sequence[str]
+        self, port: BatchHandle, rows: Sequence[int], sensors: Sequence[str], actuators: Sequence[str]
     ):
         self.port = port
         self.rows = np.array(rows, dtype=np.intp)
@@ -53,7 +53,7 @@ class BatchChannels:
         return self.port.select("actuators", self._actuators, int(self.rows[place]))[0]
 
 
-class Rows:
+class BatchBodyRows:
     """The rows of one tick, a row of each array for each of ``places`` among the bodies."""
 
     _ARRAYS = ("places", "step", "episodes", "readings", "setpoints", "rewards", "value")
@@ -75,10 +75,10 @@ class Rows:
     #: what the muscle reported about itself
     told: dict[str, Any]
 
-    def of(self, mask: BoolVector) -> Rows:
+    def of(self, mask: BoolVector) -> BatchBodyRows:
         """Return those under ``mask``."""
-        part = Rows()
-        for name in Rows._ARRAYS:
+        part = BatchBodyRows()
+        for name in BatchBodyRows._ARRAYS:
             setattr(part, name, getattr(self, name)[mask])
         part.time, part.wall, part.learned, part.told = self.time, self.wall, self.learned, self.told
         part.proposed = None if self.proposed is None else self.proposed[mask]
@@ -94,12 +94,12 @@ class BatchBody:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: BodyIdentity,
         muscle: BatchMuscle,
         objective: BatchObjective | None,
         channels: BatchChannels,
         muscles: Sequence[str],
-        learner: Learning | None = None,
+        learner: ExperienceSink | None = None,
     ):
         self.identity = identity
         self.name, self.agent = identity.name, identity.agent
@@ -114,7 +114,7 @@ class BatchBody:
         self.learns = learner is not None
         self.channels = channels
         port = self.port = channels.port
-        self.ports: tuple[EnvironmentPort, ...] = (port,)
+        self.ports: tuple[EnvironmentHandle, ...] = (port,)
         self.around = self.watched = frozenset([port])
         self.reward_names = list(identity.rewards or ())
         self.sensors, self.actuators = channels.sensors, channels.actuators
@@ -133,11 +133,11 @@ class BatchBody:
         self.order = 0
         self.out = False
         #: the rows that wait for their reward, those that have it, and those that can be recorded
-        self._open: Rows | None = None
-        self._pending: Rows | None = None
-        self._settled: Rows | None = None
+        self._open: BatchBodyRows | None = None
+        self._pending: BatchBodyRows | None = None
+        self._settled: BatchBodyRows | None = None
         #: the rows that were closed last
-        self.closed: Rows | None = None
+        self.closed: BatchBodyRows | None = None
         self._reported: list[tuple[int, dict[str, Any]]] = []
         #: time, body, objective, rewards of this episode's closed rows
         self._history = np.empty((256, 3 + len(self.reward_names)))
@@ -180,11 +180,11 @@ class BatchBody:
         """There is none: what these bodies did is not kept for the muscle."""
         return None
 
-    def wire(self, sockets: Sockets) -> list[Link]:
+    def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
         """Return the link of a new world: all set-points in one packet."""
         e = sockets.ports.index(self.port)
         self._output = f"{e}-{self.port.uid}.setpoints"
-        return [Link(e, "", self._output, "setpoints", ())] if self.actuators.size else []
+        return [MosaikConnection(e, "", self._output, "setpoints", ())] if self.actuators.size else []
 
     def wired(self) -> dict[str, int]:
         """Return the number of floats behind each attribute that is wired."""
@@ -223,7 +223,7 @@ class BatchBody:
     def act(self, time: int, states: Sequence[FloatMatrix]) -> None:
         """Ask the muscle for set-points of all bodies that go on, and lay them out for mosaik.
 
-        ``states``: the newest state vectors of its environment's incarnations (:class:`BatchPort`).
+        ``states``: the newest state vectors of its environment's incarnations (:class:`BatchHandle`).
         """
         if self._pending is not None:
             self._settled, self._pending = self._pending, None
@@ -237,7 +237,7 @@ class BatchBody:
             incarnations = self.channels.rows[acting]
         readings = np.ascontiguousarray(mine[:, self.channels.take])
         readings.flags.writeable = False
-        rows = Rows()
+        rows = BatchBodyRows()
         rows.places, rows.time, rows.readings, rows.learned = acting, time, readings, False
         rows.step, rows.episodes = steps, episodes
         started = perf_counter()
@@ -283,10 +283,10 @@ class BatchBody:
             self.channels.actuators_of(int(acting[place])).check(setpoints[place])
         return setpoints, data
 
-    def collect(self, fresh: Collection[EnvironmentPort]) -> None:
+    def collect(self, fresh: Collection[EnvironmentHandle]) -> None:
         """Nothing is to be added up: these bodies watch the one environment that they are in."""
 
-    def close(self, fresh: Collection[EnvironmentPort]) -> None:
+    def close(self, fresh: Collection[EnvironmentHandle]) -> None:
         """Close the open rows with the rewards since the action."""
         rows, self._open = self._open, None
         assert rows is not None
@@ -342,7 +342,7 @@ class BatchBody:
         if rows is not None:
             self._end(rows, learns=learns)
 
-    def _end(self, rows: Rows, *, learns: bool) -> None:
+    def _end(self, rows: BatchBodyRows, *, learns: bool) -> None:
         """Record ``rows`` as the last of their episodes; ``learns``: the brain was not told of them."""
         terminated = self.port.vector[self.channels.rows[rows.places], -2] != 0
         truncated = ~terminated
@@ -362,7 +362,7 @@ class BatchBody:
         return np.ascontiguousarray(mine[:, self.channels.take])
 
     def _learn(
-        self, rows: Rows, terminated: BoolVector, truncated: BoolVector, final: FloatMatrix | None
+        self, rows: BatchBodyRows, terminated: BoolVector, truncated: BoolVector, final: FloatMatrix | None
     ) -> None:
         rows.learned = True
         learner = self.learner
@@ -419,7 +419,7 @@ class BatchBody:
             nothing = np.zeros(len(rows.places), dtype=bool)
             self._write(rows, nothing, nothing)
 
-    def _write(self, rows: Rows, terminated: BoolVector, truncated: BoolVector) -> None:
+    def _write(self, rows: BatchBodyRows, terminated: BoolVector, truncated: BoolVector) -> None:
         if self.stream is not None:
             self.stream.append_rows(
                 AgentRows(
@@ -445,7 +445,7 @@ class BatchBody:
                 for key, value in told.items():
                     self.statistic(self.worker, self.episode, step, key, value)
 
-    def _remember(self, rows: Rows) -> None:
+    def _remember(self, rows: BatchBodyRows) -> None:
         start, end = self._filled, self._filled + len(rows.places)
         if end > len(self._history):
             more = max(len(self._history), end)

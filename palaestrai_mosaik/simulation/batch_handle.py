@@ -21,7 +21,7 @@ from palaestrai_mosaik.types.rows import EnvironmentRows
 from palaestrai_mosaik.types.vectors import Layout
 
 from .connections import Places, places
-from .environment_handle import EnvironmentPort, matching
+from .environment_handle import EnvironmentHandle, matching
 
 FloatMatrix = npt.NDArray[np.float64]
 FloatVector = npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ BoolVector = npt.NDArray[np.bool_]
 _NOBODY = np.empty(0, dtype=np.intp)
 
 
-class BatchPort(EnvironmentPort):
+class BatchHandle(EnvironmentHandle):
     """All incarnations of a batched environment.
 
     ``vector`` is a matrix: a state vector for each incarnation. The channels are those of one
@@ -40,7 +40,7 @@ class BatchPort(EnvironmentPort):
 
     domain: BatchEnvironment
     alone = False
-    parts: Sequence[Seat] = ()
+    parts: Sequence[SubEnvironmentHandle] = ()
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class BatchPort(EnvironmentPort):
             raise ContractError(
                 f"environment {domain.uid!r} is batched: a state_transformer has no state of one environment to change"
             )
-        self._seats: dict[int, Seat] = {}
+        self._seats: dict[int, SubEnvironmentHandle] = {}
         self._local: dict[str, tuple[str, ...]] = {}
         super().__init__(domain, reward)
         self._names = tuple(f"{self.uid}.{k}" for k in range(self.batch))
@@ -102,20 +102,20 @@ class BatchPort(EnvironmentPort):
         number, _, rest = name[len(start) :].partition(".") if name.startswith(start) else ("", "", "")
         return number, rest
 
-    def seat_of(self, uid: str) -> EnvironmentPort | None:
+    def seat_of(self, uid: str) -> EnvironmentHandle | None:
         number, rest = self._parted(uid)
         if not number.isdecimal() or int(number) >= self.batch:
             return None
         known = rest in self._local["sensors"] or rest in self._local["actuators"]
         return self.seat(int(number)) if known else None
 
-    def seat(self, number: int) -> Seat:
+    def seat(self, number: int) -> SubEnvironmentHandle:
         """Return incarnation ``number``, for a body to sit in."""
         if number not in self._seats:
-            self._seats[number] = Seat(self, number)
+            self._seats[number] = SubEnvironmentHandle(self, number)
         return self._seats[number]
 
-    def admit(self, seat: Seat) -> None:
+    def admit(self, seat: SubEnvironmentHandle) -> None:
         """Let ``seat`` be an entity of its own, which sees every state: a body sits there."""
         self.parts = sorted({*self.parts, seat}, key=lambda part: part.number)
 
@@ -205,10 +205,10 @@ class BatchPort(EnvironmentPort):
         )
 
 
-class Seat(EnvironmentPort):
+class SubEnvironmentHandle(EnvironmentHandle):
     """One incarnation of a batched environment, for a body that sits in it alone."""
 
-    def __init__(self, port: BatchPort, number: int):
+    def __init__(self, port: BatchHandle, number: int):
         # all that an environment has of its own belongs to the batch
         self._root = port
         self.number = number
@@ -226,7 +226,7 @@ class Seat(EnvironmentPort):
         self.begin()
 
     @property
-    def root(self) -> EnvironmentPort:
+    def root(self) -> EnvironmentHandle:
         return self._root
 
     @property
@@ -248,8 +248,8 @@ class Seat(EnvironmentPort):
 
 def open_port(
     domain: World, reward: Reward | None = None, transformer: EnvironmentStateTransformer | None = None
-) -> EnvironmentPort:
+) -> EnvironmentHandle:
     """Set ``domain`` up, and return it as a world sees it."""
     if isinstance(domain, BatchEnvironment):
-        return BatchPort(domain, reward, transformer)
-    return EnvironmentPort(domain, reward, transformer)
+        return BatchHandle(domain, reward, transformer)
+    return EnvironmentHandle(domain, reward, transformer)

@@ -18,8 +18,8 @@ from palaestrai_mosaik.types import ActuatorInformation, Mode
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, collect_setpoints
 
 from .channels import Channels
-from .connections import STATES, Link, OutputWire, Sockets, wire_actuators
-from .environment_handle import AgentStream, EnvironmentPort
+from .connections import STATES, EnvironmentPlans, MosaikConnection, OutputWire, wire_actuators
+from .environment_handle import AgentStream, EnvironmentHandle
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ MUSCLE_MEMORY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BodyIdentity:
     """Whose body it is: the agent's name, the body's number, and the group of alike bodies it is in.
 
     ``rewards`` are the names of the rewards as they stand for all of the group (``None``: as they are).
@@ -46,7 +46,7 @@ class Identity:
         return self.agent if self.number is None else f"{self.agent}@{self.number}"
 
 
-class Learning(Protocol):
+class ExperienceSink(Protocol):
     """Where a body's rows go in train mode: to the brain, or to the process that has it."""
 
     #: what the brain told about itself when it took the last row
@@ -83,16 +83,16 @@ def check_statistics(agent: str, muscle: Mapping[str, Any], brain: Mapping[str, 
         raise ContractError(f"muscle and brain of agent {agent!r} both report the statistic {twice[0]!r}")
 
 
-class Incarnation:
+class BodyState:
     """A body's muscle, memory, objective and wires, and what it keeps of an episode."""
 
     def __init__(
         self,
-        identity: Identity,
+        identity: BodyIdentity,
         muscle: Muscle,
         objective: Objective | None,
         channels: Channels,
-        learner: Learning | None = None,
+        learner: ExperienceSink | None = None,
         filters: FilterChain | None = None,
     ):
         self.identity = identity
@@ -172,7 +172,7 @@ class Incarnation:
         self.muscle.teardown()
         self.muscle, self.objective, self.memory, self.filters = muscle, objective, memory, filters
 
-    def wire(self, sockets: Sockets) -> list[Link]:
+    def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
         """Lay the wires of a new world; return the links of its outputs."""
         self.outputs, links = wire_actuators(sockets, self.ports, self.actuators.uids)
         return links
@@ -256,7 +256,7 @@ class Learner:
 
     @property
     def shared_updates(self) -> bool:
-        """See :class:`Learning`."""
+        """See :class:`ExperienceSink`."""
         return self.brain.shared_updates
 
     def learn(self, experience: Experience) -> Any:
@@ -332,13 +332,13 @@ class Learner:
             self.first = self.shared = (self.updates, update)
 
     def mark_end(self, muscle: str, terminated: bool, truncated: bool, final: FloatVector) -> None:
-        """See :class:`Learning`."""
+        """See :class:`ExperienceSink`."""
         self.brain.memory_of(muscle).mark_end(
             terminated=terminated, truncated=truncated, muscle=muscle, final_observations=final
         )
 
     def exchange(self, filters: Sequence[FilterChain]) -> None:
-        """See :class:`Learning`."""
+        """See :class:`ExperienceSink`."""
         told = [chain.news() for chain in filters]
         if self.filters is None or all(news is None for news in told):
             return
@@ -363,7 +363,7 @@ def _following(rows: Sequence[Experience]) -> npt.NDArray[np.float64] | None:
     return np.array([unknown if one is None else one for one in known])
 
 
-class Body(Incarnation):
+class Body(BodyState):
     """One incarnation of an agent in one world: acts, and tells its brain what came of it.
 
     A *row* is opened by :meth:`act`, closed by the reward that follows (:meth:`close`), and
@@ -374,7 +374,7 @@ class Body(Incarnation):
     def act(self, time: int, states: Sequence[FloatVector]) -> None:
         """Ask the muscle for set-points at ``time`` and lay them out for mosaik.
 
-        ``states``: the newest state vector of each of its environments (:class:`EnvironmentPort`).
+        ``states``: the newest state vector of each of its environments (:class:`EnvironmentHandle`).
         """
         if self.pending:
             self.settled, self.pending = (self.row, self.told), False
@@ -444,7 +444,7 @@ class Body(Incarnation):
                     done[self.actuators.slices[i]] = port.recorded[port.actuators.slices[place]]
         return done
 
-    def collect(self, fresh: Collection[EnvironmentPort]) -> FloatVector:
+    def collect(self, fresh: Collection[EnvironmentHandle]) -> FloatVector:
         """Add the rewards of the ``fresh`` environments to those of the open row; return the sum.
 
         An environment that has no new state gives no reward: 0.
@@ -454,7 +454,7 @@ class Body(Incarnation):
         self.collected = rewards if self.collected is None else self.collected + rewards
         return self.collected
 
-    def close(self, fresh: Collection[EnvironmentPort]) -> None:
+    def close(self, fresh: Collection[EnvironmentHandle]) -> None:
         """Close the open row with the rewards since the action, those of ``fresh`` included."""
         port = self.ports[0]
         if len(self.ports) == 1 and port in fresh and self.collected is None:

@@ -14,10 +14,10 @@ from palaestrai_mosaik.experiment import resolve
 from palaestrai_mosaik.experiment.model import BODY_NUMBER, AgentSpec, BodySpec
 
 from .batch_body import BatchChannels
-from .batch_handle import BatchPort
-from .body import Identity
+from .batch_handle import BatchHandle
+from .body import BodyIdentity
 from .channels import Channels
-from .environment_handle import EnvironmentPort, match_all
+from .environment_handle import EnvironmentHandle, match_all
 
 #: names of sensors, and of actuators
 Names = tuple[tuple[str, ...], tuple[str, ...]]
@@ -26,7 +26,7 @@ Fault = tuple[str, tuple[str | int, ...]]
 
 
 @dataclass(frozen=True)
-class Group:
+class BodyGroup:
     """Alike bodies of an agent: one entry of ``bodies``, or the one body of an agent without.
 
     ``first`` is the number of the first of them among all bodies of the agent. ``batch`` is
@@ -40,8 +40,8 @@ class Group:
     first: int
     #: the agent has ``bodies`` in the document
     numbered: bool
-    ports: Sequence[EnvironmentPort]
-    batch: BatchPort | None
+    ports: Sequence[EnvironmentHandle]
+    batch: BatchHandle | None
     local: Names
     #: full ids for each body, where there is no ``batch``
     ids: Sequence[Names] = ()
@@ -83,10 +83,10 @@ class Group:
         assert self.batch is not None
         return BatchChannels(self.batch, self.incarnations, *self.local)
 
-    def identity(self, place: int = 0) -> Identity:
+    def identity(self, place: int = 0) -> BodyIdentity:
         """Return whose body it is (its place among these)."""
         number = self.first + place if self.numbered else None
-        return Identity(self.agent, number, self.index, self.reward_names)
+        return BodyIdentity(self.agent, number, self.index, self.reward_names)
 
     @cached_property
     def environments(self) -> list[str]:
@@ -131,9 +131,9 @@ def _shape(pattern: str, number: int) -> re.Pattern[str] | None:
     return re.compile(f"({re.escape(str(number))})".join(wanted), re.DOTALL)
 
 
-def embody(agent: AgentSpec, ports: Sequence[EnvironmentPort]) -> tuple[list[Group], list[Fault]]:
+def place_bodies(agent: AgentSpec, ports: Sequence[EnvironmentHandle]) -> tuple[list[BodyGroup], list[Fault]]:
     """Return the bodies of ``agent`` group by group, and what is wrong with them."""
-    groups: list[Group] = []
+    groups: list[BodyGroup] = []
     faults: list[Fault] = []
     specs = agent.bodies or (
         BodySpec(agent.muscle, agent.objective, agent.sensors, agent.actuators, agent.filters),
@@ -153,7 +153,7 @@ class _Placing:
     def __init__(
         self,
         agent: str,
-        ports: Sequence[EnvironmentPort],
+        ports: Sequence[EnvironmentHandle],
         spec: BodySpec,
         place: tuple[str | int, ...],
         faults: list[Fault],
@@ -161,7 +161,7 @@ class _Placing:
         self.agent, self.ports, self.spec = agent, ports, spec
         self.place, self.faults = place, faults
 
-    def group(self, index: int, first: int, numbered: bool) -> Group | None:
+    def group(self, index: int, first: int, numbered: bool) -> BodyGroup | None:
         """Return the group, or ``None`` where something is wrong with it."""
         patterns, before = self._patterns(), len(self.faults)
         batch = self._batch(patterns) if numbered else None
@@ -169,7 +169,7 @@ class _Placing:
             local = self._local(batch, patterns)
             if len(self.faults) > before:
                 return None
-            return Group(self.agent, self.spec, index, first, numbered, self.ports, batch, local)
+            return BodyGroup(self.agent, self.spec, index, first, numbered, self.ports, batch, local)
         ids: list[Names] = []
         alike = not any(BODY_NUMBER in pattern for names in patterns.values() for pattern in names)
         for number in range(self.spec.first, self.spec.first + self.spec.count):
@@ -182,30 +182,30 @@ class _Placing:
                 self._one_environment(ids[-1], number)
             if len(self.faults) > before:
                 return None
-        return Group(self.agent, self.spec, index, first, numbered, self.ports, None, ((), ()), ids)
+        return BodyGroup(self.agent, self.spec, index, first, numbered, self.ports, None, ((), ()), ids)
 
     def _patterns(self) -> dict[str, Sequence[str]]:
         spec = self.spec
         if not spec.sensors and not spec.actuators and spec.environment is not None:
             for port in self.ports:
                 if port.uid == spec.environment:
-                    if isinstance(port, BatchPort):
+                    if isinstance(port, BatchHandle):
                         everything = (f"{port.uid}.{BODY_NUMBER}.*",)
                         return {"sensors": everything, "actuators": everything}
                     return {"sensors": port.sensors.uids, "actuators": port.actuators.uids}
         return {"sensors": spec.sensors, "actuators": spec.actuators}
 
-    def _batch(self, patterns: dict[str, Sequence[str]]) -> BatchPort | None:
+    def _batch(self, patterns: dict[str, Sequence[str]]) -> BatchHandle | None:
         """Return the batched environment in whose incarnations all the bodies sit."""
         every = [pattern for names in patterns.values() for pattern in names]
         for port in self.ports:
-            if isinstance(port, BatchPort) and every:
+            if isinstance(port, BatchHandle) and every:
                 start = f"{port.uid}.{BODY_NUMBER}."
                 if all(p.startswith(start) and BODY_NUMBER not in p[len(start) :] for p in every):
                     return port
         return None
 
-    def _local(self, batch: BatchPort, patterns: dict[str, Sequence[str]]) -> Names:
+    def _local(self, batch: BatchHandle, patterns: dict[str, Sequence[str]]) -> Names:
         spec = self.spec
         last = spec.first + spec.count - 1
         if last >= batch.batch:
@@ -226,7 +226,7 @@ class _Placing:
         return tuple(uid[start:] for uid in sensors), tuple(uid[start:] for uid in actuators)
 
     def _resolved(
-        self, patterns: dict[str, Sequence[str]], number: int, ports: Sequence[EnvironmentPort]
+        self, patterns: dict[str, Sequence[str]], number: int, ports: Sequence[EnvironmentHandle]
     ) -> Names:
         """Return the ids that the patterns mean, in ``ports``, for the body ``number``."""
         names: dict[str, list[str]] = {}
@@ -265,13 +265,15 @@ class _Placing:
         return f"no {kind[:-1]} {name!r}{did_you_mean(name, offered)}; {_offer(self.ports, kind, name)}"
 
 
-def _offer(ports: Sequence[EnvironmentPort], kind: str, name: str) -> str:
+def _offer(ports: Sequence[EnvironmentHandle], kind: str, name: str) -> str:
     def texts() -> Iterator[str]:
         for port in ports:
             if name.startswith(f"{port.uid}."):
                 found = getattr(port, kind).uids
                 shown = ", ".join(found[:12]) + (f", ... ({len(found)} in all)" if len(found) > 12 else "")
-                each = f" for {BODY_NUMBER} from 0 to {port.batch - 1}" if isinstance(port, BatchPort) else ""
+                each = (
+                    f" for {BODY_NUMBER} from 0 to {port.batch - 1}" if isinstance(port, BatchHandle) else ""
+                )
                 yield f"environment {port.uid!r} offers {shown or 'none'}{each}"
 
     return "; ".join(texts()) or f"environments are {', '.join(repr(p.uid) for p in ports)}"

@@ -1,7 +1,7 @@
-"""The mosaik simulators of this package's own parts: environments, agents, the director.
+"""The mosaik simulators of this package's own parts: environments, agents, the coordinator.
 
 Every environment and every agent is a simulator of its own, with its bodies as entities; so is the
-director, which triggers the agents that act.
+coordinator, which triggers the agents that act.
 
 mosaik has words of its own for some exceptions (``TypeError``, ``ConnectionError``), and
 asyncio has for others (``SystemExit``, ``StopIteration``). What users' code raises is
@@ -24,15 +24,15 @@ from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import SimulationError
 
-from .batch_handle import BatchPort
+from .batch_handle import BatchHandle
 from .connections import STATES
-from .coordinator import AnyBody, Director
-from .environment_handle import EnvironmentPort
+from .coordinator import AnyBody, EpisodeCoordinator
+from .environment_handle import EnvironmentHandle
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 # An entity and attributes of our own. With the sign they are no names of agents.
-DIRECTOR = "@director"
+COORDINATOR = "@coordinator"
 CLOCK = "@clock"
 
 _T = TypeVar("_T")
@@ -79,7 +79,7 @@ def _meta(models: Mapping[str, Sequence[str]], kinds: Mapping[str, Sequence[str]
     }
 
 
-class Shell(mosaik_api_v3.Simulator):
+class BridgeSimulator(mosaik_api_v3.Simulator):
     """What these simulators share: entities are created under a given id, failures kept."""
 
     def __init__(
@@ -119,14 +119,14 @@ class Shell(mosaik_api_v3.Simulator):
         return self.outputs
 
 
-class EnvironmentSimulator(Shell):
+class EnvironmentSimulator(BridgeSimulator):
     """Steps one environment: set-points in, one state vector out."""
 
-    def __init__(self, port: EnvironmentPort, environment: Environment, director: Director):
+    def __init__(self, port: EnvironmentHandle, environment: Environment, coordinator: EpisodeCoordinator):
         super().__init__({"Environment": ("state", "setpoints")}, f"environment {port.uid!r}")
         self.port = port
         self.environment = environment
-        self.director = director
+        self.coordinator = coordinator
         self.begin()
 
     def begin(self) -> None:
@@ -136,8 +136,8 @@ class EnvironmentSimulator(Shell):
         self.accepted: dict[str, int] = {}
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        port, director = self.port, self.director
-        if director.over or port.stopped:
+        port, coordinator = self.port, self.coordinator
+        if coordinator.over or port.stopped:
             return None
         try:
             held = self._apply(inputs)
@@ -146,11 +146,11 @@ class EnvironmentSimulator(Shell):
                 state = self.environment.reset()
             else:
                 state = self.environment.step(held)
-            vector = director.pack(port, state)
+            vector = coordinator.pack(port, state)
         except BaseException as error:
             raise self.keep(error) from None
         self.outputs = {port.uid: {"state": vector}}
-        if (vector[-2] or vector[-1]) and not director.environments_reset:
+        if (vector[-2] or vector[-1]) and not coordinator.environments_reset:
             return None
         return time + port.step_size
 
@@ -177,20 +177,20 @@ class EnvironmentSimulator(Shell):
         return held
 
 
-class BatchSimulator(Shell):
+class BatchSimulator(BridgeSimulator):
     """Steps all incarnations of a batched environment: set-points in, state vectors out.
 
     One entity stands for all of them, for bodies that are stepped as arrays; every incarnation
     in which a body sits alone is a child of it.
     """
 
-    def __init__(self, port: BatchPort, director: Director):
+    def __init__(self, port: BatchHandle, coordinator: EpisodeCoordinator):
         super().__init__(
             {"Batch": ("states", "setpoints"), "Incarnation": ("setpoints",)},
             f"environment {port.uid!r}",
         )
         self.port = port
-        self.director = director
+        self.coordinator = coordinator
         self.begin()
         #: the incarnations that are entities of their own, by entity id
         self.seats = {f"{port.uid}.{seat.number}": seat.number for seat in port.parts}
@@ -207,19 +207,19 @@ class BatchSimulator(Shell):
         return [{**entity, "children": children}]
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        port, director = self.port, self.director
-        if director.over or port.stopped:
+        port, coordinator = self.port, self.coordinator
+        if coordinator.over or port.stopped:
             return None
         try:
             if time == 0:
                 state = self.stepper.reset()
             else:
-                state = self.stepper.step(self._apply(inputs), resets=director.environments_reset)
+                state = self.stepper.step(self._apply(inputs), resets=coordinator.environments_reset)
             matrix = port.pack(state)
         except BaseException as error:
             raise self.keep(error) from None
         self.outputs = {port.uid: {"states": matrix}}
-        if not director.environments_reset and matrix[:, -2:].any(axis=1).all():
+        if not coordinator.environments_reset and matrix[:, -2:].any(axis=1).all():
             return None
         return time + port.step_size
 
@@ -258,17 +258,17 @@ class BatchSimulator(Shell):
         )
 
 
-class DirectorSimulator(Shell):
+class CoordinatorSimulator(BridgeSimulator):
     """Leads the episode: takes the new states in, and gives them to every agent that acts."""
 
-    def __init__(self, director: Director, stop: Callable[[int], None], attributes: Sequence[str]):
-        names = [body.name for body in director.bodies]
+    def __init__(self, coordinator: EpisodeCoordinator, stop: Callable[[int], None], attributes: Sequence[str]):
+        names = [body.name for body in coordinator.bodies]
         super().__init__(
-            {"Director": [*attributes, CLOCK, *names]},
+            {"EpisodeCoordinator": [*attributes, CLOCK, *names]},
             "an objective, a brain or a condition",
             {"non-persistent": names},
         )
-        self.director = director
+        self.coordinator = coordinator
         self.stop = stop
         #: whether some simulator asks for the time of the last step
         self.clocked = False
@@ -276,34 +276,34 @@ class DirectorSimulator(Shell):
         self.acting: Sequence[AnyBody] = ()
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        director = self.director
+        coordinator = self.coordinator
         try:
-            self.acting = director.observe(time, inputs.get(DIRECTOR, {}))
+            self.acting = coordinator.observe(time, inputs.get(COORDINATOR, {}))
             if not self.acting:
-                director.settle()
+                coordinator.settle()
         except BaseException as error:
             raise self.keep(error) from None
         # who does not act gets nothing
         newest: dict[str, Any] = {body.name: [port.vector for port in body.ports] for body in self.acting}
         if self.clocked:
             newest[CLOCK] = time
-        self.outputs = {DIRECTOR: newest}
-        if director.over:
+        self.outputs = {COORDINATOR: newest}
+        if coordinator.over:
             self.stop(time)
             return None
-        return director.following
+        return coordinator.following
 
 
-class AgentSimulator(Shell):
-    """One agent, with all its bodies: steps when the director gives one of them states to act on."""
+class AgentSimulator(BridgeSimulator):
+    """One agent, with all its bodies: steps when the coordinator gives one of them states to act on."""
 
-    def __init__(self, director: Director, agent: str, attributes: Sequence[str]):
+    def __init__(self, coordinator: EpisodeCoordinator, agent: str, attributes: Sequence[str]):
         super().__init__({"Agent": [*attributes, STATES]}, f"agent {agent!r}", {"trigger": [STATES]})
-        self.director = director
-        self.bodies = director.agents[agent]
+        self.coordinator = coordinator
+        self.bodies = coordinator.agents[agent]
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        director = self.director
+        coordinator = self.coordinator
         acted = False
         try:
             for body in self.bodies:
@@ -312,10 +312,10 @@ class AgentSimulator(Shell):
                 if mine is not None:
                     (states,) = mine[STATES].values()
                     body.act(time, states)
-                    director.missing -= 1
+                    coordinator.missing -= 1
                     acted = True
-            if acted and not director.missing:
-                director.settle()
+            if acted and not coordinator.missing:
+                coordinator.settle()
         except BaseException as error:
             raise self.keep(error) from None
         self.outputs = {body.name: body.values for body in self.bodies}

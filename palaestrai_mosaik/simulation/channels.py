@@ -11,7 +11,7 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types.vectors import Layout
 
 from .connections import Places, places
-from .environment_handle import EnvironmentPort
+from .environment_handle import EnvironmentHandle
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -19,7 +19,7 @@ FloatVector = npt.NDArray[np.float64]
 class Channels:
     """The channels of one agent; ``sensors`` and ``actuators`` are full ids, no patterns."""
 
-    def __init__(self, ports: Sequence[EnvironmentPort], sensors: Sequence[str], actuators: Sequence[str]):
+    def __init__(self, ports: Sequence[EnvironmentHandle], sensors: Sequence[str], actuators: Sequence[str]):
         read = [self._port_of(ports, uid) for uid in sensors]
         used = {*read, *(self._port_of(ports, uid) for uid in actuators)}
         #: the environments (or incarnations) that it reads or acts in, in the document's order
@@ -54,14 +54,14 @@ class Channels:
         return vector
 
     @staticmethod
-    def _port_of(ports: Sequence[EnvironmentPort], uid: str) -> EnvironmentPort:
+    def _port_of(ports: Sequence[EnvironmentHandle], uid: str) -> EnvironmentHandle:
         for port in ports:
             seat = port.seat_of(uid)
             if seat is not None:
                 return seat
         raise ContractError(f"no environment offers {uid!r}")
 
-    def _select(self, ports: Sequence[EnvironmentPort], kind: str, uids: Sequence[str]) -> Layout:
+    def _select(self, ports: Sequence[EnvironmentHandle], kind: str, uids: Sequence[str]) -> Layout:
         spaces = []
         for uid in uids:
             layout: Layout = getattr(self._port_of(ports, uid), kind)

@@ -15,7 +15,7 @@ from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import ContractError, SpaceError
 from palaestrai_mosaik.types.spaces import Space
 
-from .environment_handle import EnvironmentPort
+from .environment_handle import EnvironmentHandle
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -73,8 +73,8 @@ class OutputWire:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """A mosaik connection between an environment's entity and an agent or the director.
+class MosaikConnection:
+    """A mosaik connection between an environment's entity and an agent or the coordinator.
 
     ``entity`` is an entity uid of the environment (``""``: its own simulator).
     """
@@ -87,7 +87,7 @@ class Link:
 
 
 def shared_actuators(
-    ports: Sequence[EnvironmentPort], owned: Sequence[tuple[str, Sequence[str]]]
+    ports: Sequence[EnvironmentHandle], owned: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[int, str]]:
     """Return what is wrong with the actuators of co-simulations that several agents own.
 
@@ -133,15 +133,15 @@ def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], si
 
 
 @dataclass(frozen=True)
-class Sockets:
+class EnvironmentPlans:
     """The environments of a world, with their plans, and of these what somebody is plugged into."""
 
-    ports: Sequence[EnvironmentPort]
+    ports: Sequence[EnvironmentHandle]
     plans: Sequence[CoSimulationPlan | None]
 
     def find(
-        self, plugged: Sequence[EnvironmentPort], uid: str, kind: str
-    ) -> tuple[int, EnvironmentPort, int]:
+        self, plugged: Sequence[EnvironmentHandle], uid: str, kind: str
+    ) -> tuple[int, EnvironmentHandle, int]:
         """Return the environment's place, the port, and the channel's place there."""
         for port in plugged:
             i = getattr(port, kind).index.get(uid)
@@ -151,8 +151,8 @@ class Sockets:
 
 
 def wire_sensors(
-    sockets: Sockets, plugged: Sequence[EnvironmentPort], uids: Sequence[str]
-) -> tuple[list[InputWire], list[Link]]:
+    sockets: EnvironmentPlans, plugged: Sequence[EnvironmentHandle], uids: Sequence[str]
+) -> tuple[list[InputWire], list[MosaikConnection]]:
     """Lay the wires from the sensors ``uids`` (full ids) of co-simulations to a vector in their order."""
     groups: dict[tuple[int, str, str], tuple[list[int], list[int], Space | None]] = {}
     position = 0
@@ -171,7 +171,7 @@ def wire_sensors(
         taken.append(sensor.index)
         placed += put
     wires: list[InputWire] = []
-    links: list[Link] = []
+    links: list[MosaikConnection] = []
     for (e, entity, attribute), (take, put, plain) in groups.items():
         source = attribute.split("\0")[0]
         # with the index, because uids and entities may contain dots themselves
@@ -184,17 +184,17 @@ def wire_sensors(
             wires.append(InputWire(target, None, places(put), plain.to_number, at=put[0]))
         else:
             wires.append(InputWire(target, None, places(put), plain.flatten))
-        links.append(Link(e, entity, source, target))
+        links.append(MosaikConnection(e, entity, source, target))
     return wires, links
 
 
 def wire_actuators(
-    sockets: Sockets, plugged: Sequence[EnvironmentPort], uids: Sequence[str]
-) -> tuple[list[OutputWire], list[Link]]:
+    sockets: EnvironmentPlans, plugged: Sequence[EnvironmentHandle], uids: Sequence[str]
+) -> tuple[list[OutputWire], list[MosaikConnection]]:
     """Lay the wires from a set-point vector in the order of ``uids`` to the actuators of ``plugged``."""
     groups: dict[tuple[int, str, str], tuple[list[int], list[int], Any]] = {}
     wires: list[OutputWire] = []
-    links: list[Link] = []
+    links: list[MosaikConnection] = []
     position = 0
     for uid in uids:
         e, port, i = sockets.find(plugged, uid, "actuators")
@@ -213,7 +213,7 @@ def wire_actuators(
                 )
                 made, at = (space.from_number, take[0]) if space.size == 1 else (space.unflatten, None)
                 wires.append(OutputWire(name, places(take), False, None, "value", 0, made, value, at))
-                links.append(Link(e, actuator.entity, name, actuator.attribute, value))
+                links.append(MosaikConnection(e, actuator.entity, name, actuator.attribute, value))
                 continue
             key, put, size = (e, actuator.entity, actuator.attribute), [actuator.index], actuator.size
         taken, placed, _ = groups.setdefault(key, ([], [], size))
@@ -229,11 +229,11 @@ def wire_actuators(
                 name, places(taken), taken == list(range(position)), places(placed), kind, size, None, initial
             )
         )
-        links.append(Link(e, entity, name, attribute, initial))
+        links.append(MosaikConnection(e, entity, name, attribute, initial))
     return wires, links
 
 
-def plans_of(ports: Sequence[EnvironmentPort]) -> list[CoSimulationPlan | None]:
+def plans_of(ports: Sequence[EnvironmentHandle]) -> list[CoSimulationPlan | None]:
     """Return the plan of every co-simulation (``None`` for an environment of one class)."""
     plans: list[CoSimulationPlan | None] = []
     for port in ports:

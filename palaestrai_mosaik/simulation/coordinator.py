@@ -38,10 +38,10 @@ from .batch_body import BatchBody
 from .body import Body
 from .conditions import TerminationCondition
 from .connections import InputWire, read
-from .environment_handle import EnvironmentPort
+from .environment_handle import EnvironmentHandle
 
 if TYPE_CHECKING:
-    from .external_control import Outside
+    from .external_control import ExternalControl
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -59,12 +59,12 @@ class Interruptible(Protocol):
     requested: bool
 
 
-class Director:
+class EpisodeCoordinator:
     """Leads the episodes of one worker."""
 
     def __init__(
         self,
-        ports: Sequence[EnvironmentPort],
+        ports: Sequence[EnvironmentHandle],
         bodies: Sequence[AnyBody],
         conditions: Sequence[TerminationCondition],
         *,
@@ -81,7 +81,7 @@ class Director:
         #: called after every step with the number of environment steps done (progress)
         self.on_step = on_step
         #: the bodies that somebody outside of the world decides for
-        self.outside: Outside | None = None
+        self.outside: ExternalControl | None = None
         self.worker = self.episode = self.steps = -1
         self.time = 0
         self.over = self.interrupted = False
@@ -90,7 +90,7 @@ class Director:
         #: (terminated, truncated) of every environment's newest state, and how often it has ended
         self.ended: dict[str, tuple[bool, bool]] = {}
         self.endings: dict[str, int] = {}
-        self.fresh: Sequence[EnvironmentPort] = ()
+        self.fresh: Sequence[EnvironmentHandle] = ()
         #: how many bodies have still to act at this time; after the last one, :meth:`settle`
         self.missing = 0
         #: the next time at which an environment has a new state
@@ -109,10 +109,10 @@ class Director:
                 self._share(mates)
 
     def begin(self, worker: int, episode: int, wires: Sequence[Sequence[InputWire]]) -> None:
-        """Start an episode. ``wires``: for each environment, those to the director."""
+        """Start an episode. ``wires``: for each environment, those to the coordinator."""
         self.worker, self.episode = worker, episode
         #: for each environment: its input, or how to make a state of several inputs
-        self.sources: dict[EnvironmentPort, tuple[str, Callable[..., FloatVector] | None]] = {}
+        self.sources: dict[EnvironmentHandle, tuple[str, Callable[..., FloatVector] | None]] = {}
         for port, laid in zip(self.ports, wires, strict=True):
             if isinstance(port.domain, CoSimulation):
                 self.sources[port] = "", partial(self._judged, port, port.domain, laid)
@@ -123,7 +123,7 @@ class Director:
         self.steps = -1
         self.missing = 0
         self.turn = 0
-        self.stepped: set[EnvironmentPort] = set()
+        self.stepped: set[EnvironmentHandle] = set()
         self.over = False
         self.interrupted = False
         self.flow = SimulationFlowControl.CONTINUE
@@ -141,9 +141,9 @@ class Director:
         When they have, or there is none, :meth:`settle` is due.
         """
         self.time = time
-        fresh: Collection[EnvironmentPort]
+        fresh: Collection[EnvironmentHandle]
         fresh = self.fresh = [p for p in self.ports if not p.stopped and time % p.step_size == 0]
-        eventful: list[tuple[EnvironmentPort, FloatVector]] = []
+        eventful: list[tuple[EnvironmentHandle, FloatVector]] = []
         for port in fresh:
             attribute, make = self.sources[port]
             if make is None:
@@ -186,7 +186,9 @@ class Director:
         self.missing = len(acting)
         return acting
 
-    def _take(self, eventful: Sequence[tuple[EnvironmentPort, FloatVector]]) -> Collection[EnvironmentPort]:
+    def _take(
+        self, eventful: Sequence[tuple[EnvironmentHandle, FloatVector]]
+    ) -> Collection[EnvironmentHandle]:
         """Take over the new states of environments that have ended, begun again, or are many.
 
         Returns what has a new state, with the parts in which bodies sit.
@@ -202,7 +204,7 @@ class Director:
                 body.begin_again()
         return found
 
-    def _concerned(self, fresh: Collection[EnvironmentPort]) -> list[AnyBody]:
+    def _concerned(self, fresh: Collection[EnvironmentHandle]) -> list[AnyBody]:
         """Return the bodies whose row is to be closed; add up the rewards of the others."""
         concerned = []
         for body in self.bodies:
@@ -213,7 +215,7 @@ class Director:
                     body.collect(fresh)
         return concerned
 
-    def _ends(self, interrupted: bool, fresh: Collection[EnvironmentPort], closed: list[AnyBody]) -> bool:
+    def _ends(self, interrupted: bool, fresh: Collection[EnvironmentHandle], closed: list[AnyBody]) -> bool:
         """Return whether the episode is over, now that the conditions were asked; end it for whom it is."""
         if interrupted:
             self.interrupted = self.over = True
@@ -230,7 +232,7 @@ class Director:
             self._let_go(closed)
         return self.over
 
-    def _changed(self, port: EnvironmentPort, changed: Mapping[str, tuple[bool, bool]]) -> bool:
+    def _changed(self, port: EnvironmentHandle, changed: Mapping[str, tuple[bool, bool]]) -> bool:
         """Count what has ended of ``port``; return whether something has begun again."""
         port.stopped = port.done and not (self.environments_reset and port.begins_again)
         begun = False
@@ -276,8 +278,8 @@ class Director:
         if self.on_step is not None:
             self.on_step(self.steps)
 
-    def pack(self, port: EnvironmentPort, state: EnvironmentState) -> FloatVector:
-        """Return ``state`` as a state vector (:class:`EnvironmentPort`); compute the reward."""
+    def pack(self, port: EnvironmentHandle, state: EnvironmentState) -> FloatVector:
+        """Return ``state`` as a state vector (:class:`EnvironmentHandle`); compute the reward."""
         if not isinstance(state, EnvironmentState):
             raise ContractError(
                 f"environment {port.uid!r} returned {type(state).__name__}, not EnvironmentState"
@@ -348,7 +350,7 @@ class Director:
 
     def _judged(
         self,
-        port: EnvironmentPort,
+        port: EnvironmentHandle,
         domain: CoSimulation,
         wires: Sequence[InputWire],
         time: int,
@@ -356,7 +358,7 @@ class Director:
     ) -> FloatVector:
         return self.pack(port, domain.judge(time, read(wires, inputs, port.n_readings)))
 
-    def _acting(self, fresh: Collection[EnvironmentPort]) -> Sequence[AnyBody]:
+    def _acting(self, fresh: Collection[EnvironmentHandle]) -> Sequence[AnyBody]:
         """Return who acts now."""
         if self.taking_turns:
             return self._turn()
@@ -382,7 +384,7 @@ class Director:
             if not body.out and body.has_ended(self.environments_reset):
                 body.depart(closed)
 
-    def _finish(self, fresh: Collection[EnvironmentPort], closed: list[AnyBody]) -> None:
+    def _finish(self, fresh: Collection[EnvironmentHandle], closed: list[AnyBody]) -> None:
         for body in self.bodies:
             if body.open:
                 body.close(fresh)

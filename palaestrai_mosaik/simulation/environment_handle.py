@@ -74,7 +74,7 @@ class AgentStream(Protocol):
         """Add the rows of several bodies."""
 
 
-class EnvironmentPort:
+class EnvironmentHandle:
     """One environment of one worker, as its world sees it.
 
     What an environment says at one time is a *state vector*: all readings (flattened, in
@@ -86,7 +86,7 @@ class EnvironmentPort:
     #: its place among the parts of the environment
     number = 0
     #: the parts of it in which a body sits alone
-    parts: Sequence[EnvironmentPort] = ()
+    parts: Sequence[EnvironmentHandle] = ()
     #: it is one environment, not a batch of them
     alone = True
     #: what a body in this environment did in truth, where it replays
@@ -122,7 +122,7 @@ class EnvironmentPort:
         self.begin()
 
     @property
-    def root(self) -> EnvironmentPort:
+    def root(self) -> EnvironmentHandle:
         """The environment that this is, or a part of."""
         return self
 
@@ -146,7 +146,7 @@ class EnvironmentPort:
             return [name]
         return matching(offered.uids, name)
 
-    def seat_of(self, uid: str) -> EnvironmentPort | None:
+    def seat_of(self, uid: str) -> EnvironmentHandle | None:
         """Return where a body sits that reads or sets the channel ``uid`` (a full id), if it is here."""
         return self if uid in self.sensors.index or uid in self.actuators.index else None
 
@@ -226,11 +226,11 @@ def matching(names: Iterable[str], pattern: str) -> list[str]:
     return [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else []
 
 
-def match(ports: Sequence[EnvironmentPort], kind: str, name: str) -> list[str]:
-    """Return the full ids that ``name`` means (:meth:`EnvironmentPort.match`), of all environments."""
+def match(ports: Sequence[EnvironmentHandle], kind: str, name: str) -> list[str]:
+    """Return the full ids that ``name`` means (:meth:`EnvironmentHandle.match`), of all environments."""
     return [uid for port in ports for uid in port.match(kind, name)]
 
 
-def match_all(ports: Sequence[EnvironmentPort], kind: str, names: Sequence[str]) -> tuple[str, ...]:
+def match_all(ports: Sequence[EnvironmentHandle], kind: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return what all ``names`` mean (:func:`match`), each id once; unknown names stay."""
     return tuple(dict.fromkeys(uid for name in names for uid in match(ports, kind, name) or [name]))

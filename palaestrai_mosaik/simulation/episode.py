@@ -18,7 +18,7 @@ from palaestrai_mosaik import seeding
 
 from . import mosaik_internals as internals
 from .bridge import ordinary
-from .coordinator import Director
+from .coordinator import EpisodeCoordinator
 from .event_loop import complete
 from .external_control import turns
 from .scheduler import Schedule
@@ -34,7 +34,7 @@ class Episode:
     and agents hang below it by name.
     """
 
-    director: Director
+    coordinator: EpisodeCoordinator
     worker: int
     number: int
     seed: int
@@ -45,7 +45,7 @@ class Episode:
     world: WorldBuilder | None = None
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the episode to its end. The director then knows how it ended.
+        """Run the episode to its end. The coordinator then knows how it ended.
 
         It does not if the user asked for the end while a remote simulator was busy.
         """
@@ -53,7 +53,7 @@ class Episode:
             raise AssertionError("somebody outside was asked, and there is nobody")
 
     def turns(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Run the episode, and stop wherever somebody outside is asked (:attr:`Director.outside`).
+        """Run the episode, and stop wherever somebody outside is asked (:attr:`EpisodeCoordinator.outside`).
 
         Who goes on has decided. Closing the iterator ends the episode, with all that it has begun.
         """
@@ -66,7 +66,7 @@ class Episode:
                 complete(loop, builder.build())
             except BaseException as error:
                 _shut_down(self, builder, loop)
-                if isinstance(error, internals.EndWanted):
+                if isinstance(error, internals.StopRequested):
                     return
                 if isinstance(error, SystemExit):
                     raise ordinary(error, "a simulator") from error
@@ -75,7 +75,7 @@ class Episode:
             if isinstance(builder.schedule, Schedule):
                 yield from _directly(self, builder, builder.schedule)
             else:
-                yield from turns(loop, _in_loop(self, builder), self.director.outside)
+                yield from turns(loop, _in_loop(self, builder), self.coordinator.outside)
         except GeneratorExit:
             # nobody has failed: the next episode may begin in the same world
             self.world = builder if builder.rewinds else None
@@ -93,9 +93,9 @@ class Episode:
 
 def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> Iterator[None]:
     """Run a world whose simulators are all in this process."""
-    director = episode.director
-    if director.outside is not None:
-        director.outside.begin()
+    coordinator = episode.coordinator
+    if coordinator.outside is not None:
+        coordinator.outside.begin()
     try:
         while True:
             try:
@@ -110,7 +110,7 @@ def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> It
             yield
     finally:
         schedule.close()
-    if not director.over and not episode.wants_end():
+    if not coordinator.over and not episode.wants_end():
         raise internals.standstill(builder.world)
 
 
@@ -124,15 +124,15 @@ def _cause(error: BaseException, builder: WorldBuilder, schedule: Schedule) -> B
 
 async def _in_loop(episode: Episode, builder: WorldBuilder) -> None:
     """Run a world in an event loop: simulators in other processes are awaited, or mosaik's scheduler runs."""
-    director, schedule = episode.director, builder.schedule
+    coordinator, schedule = episode.coordinator, builder.schedule
     assert not isinstance(schedule, Schedule)
-    # where the user wants the end, the director's episode is not over, which tells the caller
-    with suppress(internals.EndWanted):
+    # where the user wants the end, the coordinator's episode is not over, which tells the caller
+    with suppress(internals.StopRequested):
         await internals.run(
             builder.world,
             schedule=schedule,
             lazy_stepping=builder.lazy,
-            over=lambda: director.over,
+            over=lambda: coordinator.over,
             wants_end=episode.wants_end,
             timeouts=builder.timeouts,
             failures=builder.failures,
@@ -143,7 +143,7 @@ def _shut_down(episode: Episode, builder: WorldBuilder, loop: asyncio.AbstractEv
     """Finalize all simulators, and end what was started for them."""
     if not hasattr(builder, "world"):
         return
-    hurried = bool(builder.failures) or not episode.director.over or episode.wants_end()
+    hurried = bool(builder.failures) or not episode.coordinator.over or episode.wants_end()
     complete(
         loop,
         internals.shut_down(

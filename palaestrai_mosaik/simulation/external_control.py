@@ -1,6 +1,6 @@
 """Worlds in which somebody outside decides for some bodies; the world waits for the decision.
 
-The director's simulator asks the schedule a question, which stops there, and goes on with the answer. In an event
+The coordinator's simulator asks the schedule a question, which stops there, and goes on with the answer. In an event
 loop (with simulators in other processes, or mosaik's scheduler) it hands out a future to wait for, and
 stops the loop. Whoever drives the world finds out whose turn it is, decides, and lets it go on. So caller and
 world share a thread, and an exception of either reaches the other as it is.
@@ -12,13 +12,13 @@ import asyncio
 from collections.abc import Awaitable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from .bridge import DirectorSimulator
+from .bridge import CoordinatorSimulator
 from .coordinator import AnyBody
 from .event_loop import away, clean_up, complete
 from .scheduler import Question, only_questions
 
 
-class Outside:
+class ExternalControl:
     """The bodies for which somebody outside of the world decides."""
 
     def __init__(self, bodies: Collection[AnyBody]):
@@ -67,23 +67,23 @@ class Outside:
         decision.set_result(None)
 
 
-class OutsideDirectorSimulator(DirectorSimulator):
-    """The director of a world in which somebody outside decides for some bodies."""
+class ExternalControlSimulator(CoordinatorSimulator):
+    """The coordinator of a world in which somebody outside decides for some bodies."""
 
     @only_questions
     def step(  # type: ignore[override]  # generators are run, and what they yield is awaited
         self, time: int, inputs: Mapping[str, Mapping[str, Mapping[str, Any]]], max_advance: int
     ) -> Generator[Any, Any, int | None]:
-        director, outside = self.director, self.director.outside
+        coordinator, outside = self.coordinator, self.coordinator.outside
         assert outside is not None
         following = super().step(time, inputs, max_advance)
-        if not director.over and outside.concerned(self.acting, director.some_done):
+        if not coordinator.over and outside.concerned(self.acting, coordinator.some_done):
             yield outside.ask()
         return following
 
 
 def turns(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None], outside: Outside | None
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None], outside: ExternalControl | None
 ) -> Iterator[None]:
     """Run ``coroutine`` in ``loop`` until it is done; stop wherever ``outside`` is asked.
 

@@ -39,16 +39,16 @@ from palaestrai_mosaik.palaestrai.mosaik_environment import WorldPlan
 from . import mosaik_internals as internals
 from .body import Body
 from .bridge import ordinary
-from .connections import Link
+from .connections import MosaikConnection
 from .coordinator import AnyBody
-from .environment_handle import EnvironmentPort
+from .environment_handle import EnvironmentHandle
 from .event_loop import in_thread
 from .mosaik_internals import base_proxy
 from .sim_config import new_sid
 
 
 @dataclass
-class Guests:
+class ImportedSimulators:
     """The simulators of a world that was taken in."""
 
     #: the id that each was started with -> its id now
@@ -115,7 +115,7 @@ def remote_sids(world: AsyncWorld) -> list[str]:
     return [sid for sid, (proxy, _) in _simulators(world).items() if hasattr(base_proxy(proxy), "_channel")]
 
 
-def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> Guests:
+def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> ImportedSimulators:
     """Make all of ``guest`` a part of ``host``, which has not been run yet.
 
     ``name`` gives the id that a simulator shall have in ``host``. Entities and factories stay the
@@ -123,7 +123,7 @@ def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> Gu
     the entities those of ``guest`` and who is connected to them. ``guest`` keeps the attributes
     that mosaik does not know; all others are those of ``host`` from now on.
     """
-    guests = Guests(remote=remote_sids(guest))
+    guests = ImportedSimulators(remote=remote_sids(guest))
     simulators = _simulators(guest)
     guests.sids = {sid: name(sid) for sid in simulators}
     guests.remote = [guests.sids[sid] for sid in guests.remote]
@@ -142,7 +142,7 @@ def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> Gu
             entity.sid = new
         base = base_proxy(proxy)
         # what the simulator asks mosaik through
-        remote = _GuestRemote(guest, new, names)
+        remote = _ImportedRemote(guest, new, names)
         if hasattr(base, "sim"):
             base.sim.mosaik = remote
         else:
@@ -201,7 +201,7 @@ class _Names:
         return self._graph
 
 
-class _GuestRemote(MosaikRemote):
+class _ImportedRemote(MosaikRemote):
     """Answers the requests of a guest's simulator, in the names that it knows."""
 
     def __init__(self, guest: AsyncWorld, sid: str, names: _Names):
@@ -323,18 +323,18 @@ def check_resolution(host: AsyncWorld, guest: AsyncWorld, who: str, beside: Coll
 FloatVector = npt.NDArray[np.float64]
 
 #: ids of our own simulators beside those of environments
-_OWN = re.compile("agents|director|agent-[0-9]+")
+_OWN = re.compile("agents|coordinator|agent-[0-9]+")
 
 
 async def adopt(
     host: AsyncWorld,
-    port: EnvironmentPort,
+    port: EnvironmentHandle,
     plan: WorldPlan,
     taken: Collection[str],
     children: set[Any],
     beside: Collection[str],
     wants_end: Callable[[], bool],
-) -> tuple[Guests, Mapping[str, Any]]:
+) -> tuple[ImportedSimulators, Mapping[str, Any]]:
     """Let ``plan`` build its world, and make it a part of ``host``.
 
     ``taken``: ids that are not free for its simulators. The processes that were started for it are added to
@@ -416,7 +416,7 @@ async def _watched(
         while not task.done():
             await asyncio.wait([task], timeout=internals.POLL)
             if wants_end():
-                raise internals.EndWanted
+                raise internals.StopRequested
             waiting = {
                 (place, sid): number
                 for place, world in enumerate(list(made))
@@ -519,7 +519,9 @@ def _check_entities(plan: WorldPlan, guest: AsyncWorld, entities: Mapping[str, A
                 )
 
 
-def conversion(plan: WorldPlan, link: Link, there: Any, outward: bool) -> tuple[Any, Callable[[Any], Any]]:
+def conversion(
+    plan: WorldPlan, link: MosaikConnection, there: Any, outward: bool
+) -> tuple[Any, Callable[[Any], Any]]:
     """Return the initial value of a connection between an agent and the entity ``there``, and what converts values.
 
     An agent always has a reading: that of an attribute which only comes with events stays until
@@ -536,7 +538,7 @@ def chain(first: Callable[[Any], Any] | None, second: Callable[[Any], Any]) -> C
     return second if first is None else lambda value: second(first(value))
 
 
-def setpoints_of(port: EnvironmentPort, bodies: Sequence[AnyBody]) -> Callable[[], FloatVector]:
+def setpoints_of(port: EnvironmentHandle, bodies: Sequence[AnyBody]) -> Callable[[], FloatVector]:
     """Return what gives the set-points in force in a co-simulation (NaN: none), all actuators in order."""
     held = port.initial_setpoints()
     places = []

@@ -44,7 +44,7 @@ _LOOK = 0.01
 _TERMINATION, _REAPED = 2.0, 0.05
 
 
-class EndWanted(Exception):
+class StopRequested(Exception):
     """The user asked for the end while a remote simulator was busy."""
 
 
@@ -104,14 +104,14 @@ def plain(value: Any) -> Any:
 _handed_over: list[mosaik_api_v3.Simulator] = []
 
 
-class HandedOver:
+class ExistingSimulator:
     """Stands in ``sim_config`` for a simulator object that exists already."""
 
     def __new__(cls) -> Any:
         return _handed_over.pop()
 
 
-HANDED_OVER = {"python": f"{__name__}:HandedOver"}
+HANDED_OVER = {"python": f"{__name__}:ExistingSimulator"}
 
 
 def hand_over(simulator: mosaik_api_v3.Simulator) -> None:
@@ -139,14 +139,14 @@ def needs_no_shutdown(world: AsyncWorld) -> None:
 
 
 def stop(world: AsyncWorld, time: int) -> None:
-    """End a running world from within a step of the director, at ``time``.
+    """End a running world from within a step of the coordinator, at ``time``.
 
     Nobody else makes another step. With :func:`keep_in_step`, each has made all that were due by then.
     """
     if end_after(world, time):
         return
     cancel_idle(world)
-    # the director itself, once its step has ended
+    # the coordinator itself, once its step has ended
     asyncio.get_running_loop().call_soon(cancel_idle, world)
 
 
@@ -158,13 +158,13 @@ def cancel_idle(world: AsyncWorld) -> None:
 
 
 def keep_in_step(world: AsyncWorld, lead: str, agents: Collection[str] = ()) -> bool:
-    """Let no simulator be ahead of the director (``lead``, mosaik's id) or behind it.
+    """Let no simulator be ahead of the coordinator (``lead``, mosaik's id) or behind it.
 
-    When the director steps at some time, which may turn out to be the end, every other simulator has made
+    When the coordinator steps at some time, which may turn out to be the end, every other simulator has made
     all its steps up to this time, with all their inputs, and none beyond it: what mosaik does where ``until``
-    is this time plus one. ``agents``: ids of the simulators of agents, which act after the director.
+    is this time plus one. ``agents``: ids of the simulators of agents, which act after the coordinator.
 
-    Where a simulator feeds the director, and is fed by it or by agents (one tick later), this is so
+    Where a simulator feeds the coordinator, and is fed by it or by agents (one tick later), this is so
     anyway. Returns whether there are others.
     """
     known = {runner.sid: runner for runner in runners(world)}
@@ -183,7 +183,7 @@ def wait_for_agents(world: AsyncWorld, lead: str, agents: Collection[str]) -> No
     """Let no simulator step before all agents have acted that act at an earlier time.
 
     mosaik makes each simulator wait for those that feed it. One agent may still have to act while what the others
-    feed goes on, and with it the director (``lead``), which records what was there when all had acted.
+    feed goes on, and with it the coordinator (``lead``), which records what was there when all had acted.
     """
     known = {runner.sid: runner for runner in runners(world)}
     for sid, runner in known.items():
@@ -231,7 +231,7 @@ async def answer(
     """Return what a remote simulator answers to ``request``.
 
     ``during``: what it was asked, for the message. Raises :class:`SimulatorError` if it
-    has not answered after ``limit`` seconds, raised or died, and :class:`EndWanted` if
+    has not answered after ``limit`` seconds, raised or died, and :class:`StopRequested` if
     the user wants the end.
     """
     task = asyncio.ensure_future(_without_exit(request))
@@ -241,7 +241,7 @@ async def answer(
             await asyncio.wait([task], timeout=POLL)
             waited += POLL
             if wants_end():
-                raise EndWanted
+                raise StopRequested
             if waited >= limit and not task.done():
                 raise SimulatorError(f"simulator {sid!r} has not answered for {limit:g} s, {during}")
         try:

@@ -27,19 +27,27 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.palaestrai.mosaik_environment import WorldPlan
 
 from . import mosaik_internals as internals
-from .batch_handle import BatchPort
+from .batch_handle import BatchHandle
 from .bridge import (
     CLOCK,
-    DIRECTOR,
+    COORDINATOR,
     AgentSimulator,
     BatchSimulator,
-    DirectorSimulator,
+    BridgeSimulator,
+    CoordinatorSimulator,
     EnvironmentSimulator,
-    Shell,
     guarded,
 )
-from .connections import STATES, InputWire, Link, Sockets, plans_of, shared_actuators, wire_sensors
-from .external_control import OutsideDirectorSimulator
+from .connections import (
+    STATES,
+    EnvironmentPlans,
+    InputWire,
+    MosaikConnection,
+    plans_of,
+    shared_actuators,
+    wire_sensors,
+)
+from .external_control import ExternalControlSimulator
 from .foreign_world import adopt, chain, conversion, setpoints_of
 from .scheduler import GeneralSchedule, Schedule, schedule
 from .sim_config import LEAST_START, new_sid, starter
@@ -59,7 +67,7 @@ class WorldBuilder:
 
     def __init__(self, episode: Episode):
         self.episode = episode
-        self.ports = episode.director.ports
+        self.ports = episode.coordinator.ports
         self.plans: Sequence[CoSimulationPlan | None] = ()
         self.world: AsyncWorld
         #: the processes that were started for simulators
@@ -73,16 +81,16 @@ class WorldBuilder:
         #: (environment index, entity uid) -> mosaik entity; "" is the environment itself
         self.entities: dict[tuple[int, str], Any] = {}
         self.connections: list[tuple[str, str, str, str, bool]] = []
-        #: mosaik's factories of all simulators by id, the id of the director's, and those of agents of their own
+        #: mosaik's factories of all simulators by id, the id of the coordinator's, and those of agents of their own
         self.factories: dict[str, Any] = {}
         self.lead = ""
         self.agents: list[str] = []
         #: whether some simulator has to be kept from running ahead
         self.lazy = False
-        #: for each environment, the inputs of the director
+        #: for each environment, the inputs of the coordinator
         self.watched: list[Sequence[InputWire]] = []
         #: our own simulators
-        self.shells: list[Shell] = []
+        self.shells: list[BridgeSimulator] = []
         #: who decides when each simulator steps; none where it is mosaik's scheduler
         self.schedule: Schedule | GeneralSchedule | None = None
 
@@ -143,18 +151,18 @@ class WorldBuilder:
         else:
             self.schedule.until = time + 1
 
-    def _prepare(self) -> tuple[list[list[Link]], list[Link]]:
-        """Begin the episode in all objects of ours; return the agents' and director's links."""
-        director = self.episode.director
+    def _prepare(self) -> tuple[list[list[MosaikConnection]], list[MosaikConnection]]:
+        """Begin the episode in all objects of ours; return the agents' and coordinator's links."""
+        coordinator = self.episode.coordinator
         self._begin_environments()
         self.plans = plans_of(self.ports)
         for problem in shared_actuators(
-            self.ports, [(repr(b.name), b.actuators.uids) for b in director.bodies]
+            self.ports, [(repr(b.name), b.actuators.uids) for b in coordinator.bodies]
         ):
             raise ContractError(problem[1])
-        sockets = Sockets(self.ports, self.plans)
-        links = [body.wire(sockets) for body in director.bodies]
-        self.watched, watching = self._director_wires()
+        sockets = EnvironmentPlans(self.ports, self.plans)
+        links = [body.wire(sockets) for body in coordinator.bodies]
+        self.watched, watching = self._coordinator_wires()
         self._begin_agents()
         for e, plan in enumerate(self.plans):
             for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
@@ -182,31 +190,33 @@ class WorldBuilder:
 
     def _begin_agents(self) -> None:
         episode = self.episode
-        for body in episode.director.bodies:
+        for body in episode.coordinator.bodies:
             rng = partial(episode.generator, "agent", body.agent)
             body.begin(episode.worker, episode.number, rng)
-        episode.director.begin(episode.worker, episode.number, self.watched)
+        episode.coordinator.begin(episode.worker, episode.number, self.watched)
 
-    def _director_wires(self) -> tuple[list[Sequence[InputWire]], list[Link]]:
+    def _coordinator_wires(self) -> tuple[list[Sequence[InputWire]], list[MosaikConnection]]:
         wires: list[Sequence[InputWire]] = []
-        links: list[Link] = []
+        links: list[MosaikConnection] = []
         for e, port in enumerate(self.ports):
             if self.plans[e] is None:
                 everything = slice(0, len(port.vector))
                 source = "states" if isinstance(port.domain, BatchEnvironment) else "state"
                 wires.append([InputWire(f"{port.uid}.{source}", everything, everything)])
-                links.append(Link(e, "", source, f"{port.uid}.{source}"))
+                links.append(MosaikConnection(e, "", source, f"{port.uid}.{source}"))
             else:
-                laid, wanted = wire_sensors(Sockets(self.ports, self.plans), [port], port.sensors.uids)
+                laid, wanted = wire_sensors(
+                    EnvironmentPlans(self.ports, self.plans), [port], port.sensors.uids
+                )
                 wires.append(laid)
                 links += wanted
         return wires, links
 
     def _own_sid(self, name: str) -> str:
-        """Return mosaik's id for a simulator of agents, or the director."""
+        """Return mosaik's id for a simulator of agents, or the coordinator."""
         return name
 
-    async def _start_ours(self, sid: str, shell: Shell) -> Any:
+    async def _start_ours(self, sid: str, shell: BridgeSimulator) -> Any:
         """Start one of our own simulators; return mosaik's factory."""
         shell.failures = self.failures
         self.shells.append(shell)
@@ -231,7 +241,7 @@ class WorldBuilder:
             return await internals.answer(
                 request, sid, "while it started", limit=limit + 5.0, wants_end=self.episode.wants_end
             )
-        except internals.EndWanted:
+        except internals.StopRequested:
             raise
         except (Exception, SystemExit) as error:
             raise internals.describe_start_failure(sid, error) from error
@@ -249,15 +259,15 @@ class WorldBuilder:
 
     async def _build_environment(self, e: int) -> None:
         port = self.ports[e]
-        director = self.episode.director
-        if isinstance(port, BatchPort):
-            factory = await self._start_ours(self.sids[e, ""], BatchSimulator(port, director))
+        coordinator = self.episode.coordinator
+        if isinstance(port, BatchHandle):
+            factory = await self._start_ours(self.sids[e, ""], BatchSimulator(port, coordinator))
             whole = self.entities[e, ""] = await factory.Batch(eid=port.uid)
             for seat, child in zip(port.parts, whole.children, strict=True):
                 self.entities[e, seat.entity] = child
             return
         assert isinstance(port.domain, Environment)
-        shell = EnvironmentSimulator(port, port.domain, director)
+        shell = EnvironmentSimulator(port, port.domain, coordinator)
         factory = await self._start_ours(self.sids[e, ""], shell)
         self.entities[e, ""] = await factory.Environment(eid=port.uid)
 
@@ -297,7 +307,7 @@ class WorldBuilder:
     async def _adopt(self, e: int, plan: WorldPlan) -> None:
         """Let a function of the user build the world of an environment."""
         port = self.ports[e]
-        plan.acting(setpoints_of(port, self.episode.director.bodies))
+        plan.acting(setpoints_of(port, self.episode.coordinator.bodies))
         beside = [other.uid for other, p in zip(self.ports, self.plans, strict=True) if p and p.simulators]
         taken = self.sids.values()
         wants_end = self.episode.wants_end
@@ -307,22 +317,24 @@ class WorldBuilder:
         self.timeouts |= dict.fromkeys(guests.remote, plan.timeout)
         self.entities |= {(e, uid): entity for uid, entity in entities.items()}
 
-    async def _build_agents(self, links: Sequence[Sequence[Link]], watching: Sequence[Link]) -> None:
-        """Start the director's and the agents' simulators; ``links``: for each body, those of its set-points."""
-        director = self.episode.director
+    async def _build_agents(
+        self, links: Sequence[Sequence[MosaikConnection]], watching: Sequence[MosaikConnection]
+    ) -> None:
+        """Start the coordinator's and the agents' simulators; ``links``: for each body, those of its set-points."""
+        coordinator = self.episode.coordinator
         agents: list[tuple[Any, Any]] = []
         targets = sorted({link.target for link in watching})
         sources = sorted({link.source for outward in links for link in outward})
 
-        kind = DirectorSimulator if director.outside is None else OutsideDirectorSimulator
-        self.lead = self._own_sid("director")
-        shell = kind(director, self._stop, targets)
+        kind = CoordinatorSimulator if coordinator.outside is None else ExternalControlSimulator
+        self.lead = self._own_sid("coordinator")
+        shell = kind(coordinator, self._stop, targets)
         factory = await self._start_ours(self.lead, shell)
-        lead = await factory.Director(eid=DIRECTOR)
-        for i, (name, bodies) in enumerate(director.agents.items()):
+        lead = await factory.EpisodeCoordinator(eid=COORDINATOR)
+        for i, (name, bodies) in enumerate(coordinator.agents.items()):
             sid = self._own_sid(f"agent-{i}")
             self.agents.append(sid)
-            agent = AgentSimulator(director, name, sources)
+            agent = AgentSimulator(coordinator, name, sources)
             factory = await self._start_ours(sid, agent)
             for body in bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))
@@ -337,8 +349,8 @@ class WorldBuilder:
             for link in outward:
                 self._plug(link, entity, outward=True)
 
-    def _plug(self, link: Link, agent: Any, outward: bool = False) -> None:
-        """Connect an agent, or the director, with what it sees or sets."""
+    def _plug(self, link: MosaikConnection, agent: Any, outward: bool = False) -> None:
+        """Connect an agent, or the coordinator, with what it sees or sets."""
         there, plan = self.entities[link.environment, link.entity], self.plans[link.environment]
         initial, convert = link.initial, None
         if isinstance(plan, WorldPlan):

@@ -30,10 +30,10 @@ from . import mosaik_internals as internals
 from .batch_body import BatchBody
 from .batch_handle import open_port
 from .body import Body
-from .body_placement import embody
+from .body_placement import place_bodies
 from .connections import STATES
-from .coordinator import AnyBody, Director
-from .environment_handle import EnvironmentPort
+from .coordinator import AnyBody, EpisodeCoordinator
+from .environment_handle import EnvironmentHandle
 from .episode import Episode
 from .event_loop import complete
 from .world import WorldBuilder
@@ -69,13 +69,15 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
     Simulators are started, and ended again. Raises what building the world raises.
     """
     spec = _find_phase(document, phase)
-    ports: list[EnvironmentPort] = []
+    ports: list[EnvironmentHandle] = []
     try:
         for environment in spec.environments:
             ports.append(_port(environment))
         bodies = [body for agent in spec.agents for body in _bodies(agent, ports)]
-        director = Director(ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns")
-        episode = Episode(director, 0, 0, document.seed, (spec.name,))
+        coordinator = EpisodeCoordinator(
+            ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns"
+        )
+        episode = Episode(coordinator, 0, 0, document.seed, (spec.name,))
         with closing(asyncio.new_event_loop()) as loop:
             graph = complete(loop, _build(episode, spec))
     finally:
@@ -85,8 +87,8 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
     return graph
 
 
-def _bodies(agent: AgentSpec, ports: Sequence[EnvironmentPort]) -> Iterator[AnyBody]:
-    groups, faults = embody(agent, ports)
+def _bodies(agent: AgentSpec, ports: Sequence[EnvironmentHandle]) -> Iterator[AnyBody]:
+    groups, faults = place_bodies(agent, ports)
     if faults:
         raise ContractError(f"agent {agent.name!r}: {faults[0][0]}")
     for group in groups:
@@ -244,7 +246,7 @@ def _find_phase(document: RunDocument, phase: int | str) -> PhaseSpec:
     raise PalaestraiMosaikError(f"{document.source} has no phase {phase!r}{hint}; it has: {known}")
 
 
-def _port(spec: EnvironmentSpec) -> EnvironmentPort:
+def _port(spec: EnvironmentSpec) -> EnvironmentHandle:
     # without reward and state transformer, which are no part of the picture
     found = resolve(spec.name, "environment")
     if not issubclass(found, World):
@@ -284,7 +286,7 @@ def _graph(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
 def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
     """Return the number of floats behind each attribute of an agent, by (full id, attribute)."""
     wired: dict[str, dict[str, int]] = {}
-    for body in builder.episode.director.bodies:
+    for body in builder.episode.coordinator.bodies:
         wired[body.name] = body.wired()
     return {
         (node, attribute): size
@@ -295,7 +297,7 @@ def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
 
 
 def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
-    # in the order in which they were started: environments, the director, agents
+    # in the order in which they were started: environments, the coordinator, agents
     started = iter([runner.sid for runner in internals.runners(builder.world)])
     what: dict[str, str] = {}
     for e, (environment, plan) in enumerate(zip(spec.environments, builder.plans, strict=True)):
@@ -311,7 +313,7 @@ def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
         for simulator in plan.simulators:
             how = simulator.python or simulator.cmd or simulator.connect or environment.name
             what[next(started)] = f"simulator {simulator.uid!r} of environment {environment.uid!r}, {how}"
-    what[next(started)] = "the agents' director"
+    what[next(started)] = "the agents' coordinator"
     return what | {
         sid: f"agent {agent.name!r}, {agent.muscle.name}"
         for sid, agent in zip(started, spec.agents, strict=True)

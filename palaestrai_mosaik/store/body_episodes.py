@@ -15,7 +15,7 @@ import numpy as np
 from .body_selection import Bodies, BodyGroup
 from .lookup import inside
 from .parts import columns_of, damage_told, open_parts, whole_parts
-from .trajectories import Rows, Trajectories
+from .trajectories import RowRange, Trajectories
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ class BodyEpisodes(Trajectories):
         if evaluation is not None:
             streams = streams[streams["evaluation"] == evaluation]
         root = self.instance_directory(self.find_run(run))
-        ended = _ended(streams[streams["kind"] == "environment"], root, Rows(worker, episode))
+        ended = _ended(streams[streams["kind"] == "environment"], root, RowRange(worker, episode))
         frames = []
         own = streams[streams["kind"] == "agent"]
         for number, name, part, flag, folder, count in own[
@@ -76,7 +76,7 @@ class BodyEpisodes(Trajectories):
             if group is None or not paths:
                 continue
             numbers = None if group.numbers == group.whole else group.numbers
-            frame = _episodes_of(paths, Rows(worker, episode, numbers=numbers), counts)
+            frame = _episodes_of(paths, RowRange(worker, episode, numbers=numbers), counts)
             frame["complete"] = _complete(frame, group, flag, ended)
             for place, (column, value) in enumerate(
                 {"phase": number, "agent": name, "environment": group.environment}.items()
@@ -98,7 +98,7 @@ class BodyEpisodes(Trajectories):
         return ranked.drop(columns="_agent").reset_index(drop=True)
 
 
-def _episodes_of(paths: Sequence[Path], rows: Rows, with_counts: bool) -> pd.DataFrame:
+def _episodes_of(paths: Sequence[Path], rows: RowRange, with_counts: bool) -> pd.DataFrame:
     """Fold the steps of one stream, some parts at a time."""
     there = columns_of(paths)
     rewards = [name for name in there if name.startswith("reward.")]
@@ -120,7 +120,7 @@ def _episodes_of(paths: Sequence[Path], rows: Rows, with_counts: bool) -> pd.Dat
     return result.assign(**{f"{name}_count": counts[name] for name in values}) if with_counts else result
 
 
-def _tables(paths: Sequence[Path], rows: Rows, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _tables(paths: Sequence[Path], rows: RowRange, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the wanted rows, NaN as null; what an older release did not record is 0."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -177,7 +177,7 @@ def _grouped(table: pa.Table, aggregates: Sequence[tuple[str, str, str]]) -> pa.
     return grouped.select([*_KEYS, *names]).rename_columns([*_KEYS, *(as_ for _, _, as_ in aggregates)])
 
 
-def _ended(streams: pd.DataFrame, root: Path, rows: Rows) -> _Ended:
+def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
     """Return what ended by itself, as the states of the environments tell."""
     import pyarrow.compute as pc
 

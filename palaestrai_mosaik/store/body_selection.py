@@ -176,7 +176,7 @@ class BodyGroup:
         return {seat for number in self.numbers for seat in self.seats(environment, number)}
 
 
-class Coordinates(Members):
+class BodySelection(Members):
     """Finds bodies. Unknown names raise :class:`StoreError`."""
 
     def bodies(

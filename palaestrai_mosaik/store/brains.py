@@ -12,7 +12,7 @@ from palaestrai_mosaik.errors import StoreError, did_you_mean
 
 from .database import reads
 from .lookup import Lookup, frame
-from .models import Instance, KeptBrain, utc_now
+from .models import Instance, StoredBrain, utc_now
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +34,8 @@ class Brains(Lookup):
         def write(session: Session) -> None:
             owner = self._instance_id(session, instance)
             key = {"instance_id": owner, "phase": phase, "agent": agent, "snapshot": snapshot, "tag": tag}
-            session.execute(delete(KeptBrain).where(*_is(**key)))
-            session.execute(insert(KeptBrain), [key | told])
+            session.execute(delete(StoredBrain).where(*_is(**key)))
+            session.execute(insert(StoredBrain), [key | told])
 
         self.database.write(write)
 
@@ -50,7 +50,7 @@ class Brains(Lookup):
         with self.database.reading() as session:
             owner = self._instance_id(session, instance)
             key = {"instance_id": owner, "phase": phase, "agent": agent, "snapshot": snapshot, "tag": tag}
-            statement = select(KeptBrain.dump, KeptBrain.sha256).where(*_is(**key))
+            statement = select(StoredBrain.dump, StoredBrain.sha256).where(*_is(**key))
             found = session.execute(statement).first()
             if found is None:
                 there = _what_exists(session, owner, phase, agent)
@@ -72,18 +72,18 @@ class Brains(Lookup):
         there is none), ``bytes``, ``sha256``, ``time``.
         """
         columns = {
-            "phase": KeptBrain.phase,
-            "agent": KeptBrain.agent,
-            "snapshot": KeptBrain.snapshot,
-            "tag": KeptBrain.tag,
-            "bytes": func.length(KeptBrain.dump),
-            "sha256": KeptBrain.sha256,
-            "time": KeptBrain.time,
+            "phase": StoredBrain.phase,
+            "agent": StoredBrain.agent,
+            "snapshot": StoredBrain.snapshot,
+            "tag": StoredBrain.tag,
+            "bytes": func.length(StoredBrain.dump),
+            "sha256": StoredBrain.sha256,
+            "time": StoredBrain.time,
         }
-        order = (KeptBrain.phase, KeptBrain.agent, KeptBrain.snapshot, KeptBrain.tag)
+        order = (StoredBrain.phase, StoredBrain.agent, StoredBrain.snapshot, StoredBrain.tag)
         with self.database.reading() as session:
             instance, _ = self._find(session, run)
-            statement = select(*columns.values()).where(KeptBrain.instance_id == instance)
+            statement = select(*columns.values()).where(StoredBrain.instance_id == instance)
             return frame(session.execute(statement.order_by(*order)), columns)
 
     def _instance_id(self, session: Session, instance: str) -> int:
@@ -94,7 +94,7 @@ class Brains(Lookup):
 
 
 def _is(**key: Any) -> list[ColumnElement[bool]]:
-    return [getattr(KeptBrain, name) == value for name, value in key.items()]
+    return [getattr(StoredBrain, name) == value for name, value in key.items()]
 
 
 def _named(instance: str, phase: int, agent: str, snapshot: str, tag: str) -> str:
@@ -104,8 +104,8 @@ def _named(instance: str, phase: int, agent: str, snapshot: str, tag: str) -> st
 
 
 def _what_exists(session: Session, owner: int, phase: int, agent: str) -> str:
-    columns = (KeptBrain.phase, KeptBrain.agent, KeptBrain.snapshot, KeptBrain.tag)
-    kept = session.execute(select(*columns).where(KeptBrain.instance_id == owner).order_by(*columns)).all()
+    columns = (StoredBrain.phase, StoredBrain.agent, StoredBrain.snapshot, StoredBrain.tag)
+    kept = session.execute(select(*columns).where(StoredBrain.instance_id == owner).order_by(*columns)).all()
     if not kept:
         return "of this instance it has none"
     own = [(snapshot, tag) for number, name, snapshot, tag in kept if (number, name) == (phase, agent)]

@@ -44,7 +44,7 @@ class _Place(NamedTuple):
     number: int
 
 
-class AcrossRuns(Lookup):
+class ManyRunsQueries(Lookup):
     """Queries that take one question per table, not one per run."""
 
     @reads

@@ -320,7 +320,7 @@ class Outcome(Base):
     max: Mapped[float | None]
 
 
-class KeptBrain(Base):
+class StoredBrain(Base):
     """A dump of an agent's brain, kept by :class:`StoreBrainDumper`.
 
     ``phase`` is the phase's number; ``snapshot`` and ``tag`` are empty where there is none.

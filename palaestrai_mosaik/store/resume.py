@@ -28,10 +28,10 @@ from .models import (
     Episode,
     Failure,
     Instance,
-    KeptBrain,
     Outcome,
     Phase,
     RunDocument,
+    StoredBrain,
     Stream,
     Warned,
     utc_now,
@@ -189,7 +189,9 @@ def _set_back(session: Session, instance: int, mark: Mapping[str, Any]) -> None:
     texts = select(Warned.id).where(Warned.instance_id == instance).order_by(Warned.id)
     late = list(session.scalars(texts))[mark["warnings"] :]
     session.execute(delete(Warned).where(Warned.id.in_(late)))
-    session.execute(delete(KeptBrain).where(KeptBrain.instance_id == instance, KeptBrain.phase.not_in(kept)))
+    session.execute(
+        delete(StoredBrain).where(StoredBrain.instance_id == instance, StoredBrain.phase.not_in(kept))
+    )
     surplus = [row_id for number, row_id in phases.items() if number not in kept]
     for table in (Outcome, Episode, Stream, Channel, Body, Agent, Environment):
         session.execute(delete(table).where(table.phase_id.in_(surplus)))

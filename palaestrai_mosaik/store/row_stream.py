@@ -34,7 +34,7 @@ PART_SECONDS = 4.0
 _LONGEST_LOOK = 128
 
 
-class Pace:
+class FlushPolicy:
     """Decides when a part is due: when the block is full, or after some seconds.
 
     The seconds grow with the number of parts, so that a run of days ends with hundreds
@@ -128,7 +128,7 @@ class RowStream:
         heads = header.of(self._block)
         #: what a row has besides its numbers, as columns of all rows that there is room for
         self._fields = {name: heads[name] for name in header.names} | self._whose
-        self._pace = Pace(capacity)
+        self._pace = FlushPolicy(capacity)
         self._limit = self._pace.next_look
         self._filled = 0
         self._rows_written = 0

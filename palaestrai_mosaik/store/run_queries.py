@@ -116,7 +116,7 @@ _KEYS = ("phase", "worker", "episode")
 _MOMENTS = ("sum", "mean", "min", "max")
 
 
-class Queries(Members):
+class RunQueries(Members):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
 
     @reads

@@ -26,7 +26,7 @@ from palaestrai_mosaik.errors import StoreError
 from .body_episodes import BodyEpisodes
 from .brains import Brains
 from .database import Database, Journal
-from .many_runs import AcrossRuns
+from .many_runs import ManyRunsQueries
 from .models import Experiment, Instance, RunDocument
 from .process import process_started
 from .recorder import InstanceRecorder
@@ -38,7 +38,7 @@ DEFAULT_DIRECTORY = "palaestrai-results"
 _OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
 
-class Store(BodyEpisodes, AcrossRuns, Brains):
+class Store(BodyEpisodes, ManyRunsQueries, Brains):
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     ``location`` is a directory (default ``palaestrai-results`` in the working directory;

@@ -22,7 +22,7 @@ _LINE = ("agent", "worker", "episode", "step", "key", "value")
 
 
 @dataclass(frozen=True)
-class KeptRows:
+class ResumedRows:
     """The rows of an agent or an environment: how many, their digest, their columns of numbers."""
 
     rows: int
@@ -37,7 +37,7 @@ class KeptRows:
 
 
 @dataclass(frozen=True)
-class KeptStatistics:
+class ResumedStatistics:
     """The statistics: how many rows, and their digest."""
 
     rows: int
@@ -50,7 +50,7 @@ class KeptStatistics:
         stream.restore(self.rows, self.parts, self.digest)
 
 
-Kept = KeptRows | KeptStatistics
+Kept = ResumedRows | ResumedStatistics
 
 
 def read_kept(kind: str, folder: Path, parts: int) -> Kept:
@@ -72,7 +72,7 @@ def count_rows(folder: Path, parts: int) -> int:
     return sum(open_part(part_path(folder, number), _count) for number in range(parts))
 
 
-def _read_rows(folder: Path, parts: int, header: Header) -> KeptRows:
+def _read_rows(folder: Path, parts: int, header: Header) -> ResumedRows:
     digest, rows = RowDigest(), 0
     values: list[str] = []
     for number in range(parts):
@@ -96,16 +96,16 @@ def _read_rows(folder: Path, parts: int, header: Header) -> KeptRows:
         )
         digest.add(Packed(block, heads, places, episodes), states)
         rows += table.num_rows
-    return KeptRows(rows, parts, digest, values)
+    return ResumedRows(rows, parts, digest, values)
 
 
-def _read_statistics(folder: Path, parts: int) -> KeptStatistics:
+def _read_statistics(folder: Path, parts: int) -> ResumedStatistics:
     digest, rows = StatisticsDigest(), 0
     for number in range(parts):
         table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
         digest.add(zip(*(table[name].to_pylist() for name in _LINE), strict=True))
         rows += table.num_rows
-    return KeptStatistics(rows, parts, digest)
+    return ResumedStatistics(rows, parts, digest)
 
 
 def _count(file: pq.ParquetFile) -> int:

@@ -17,7 +17,7 @@ from .digests import Line, StatisticsDigest
 from .models import to_json
 from .parts import PartWriter, arrow_column, text_column, wall_folder
 from .records import AgentRecord, BodyRecord, EnvironmentRecord, channel_columns, distinct, slug
-from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, KEYS, PART_ROWS, Pace, RowStream, Vector
+from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, KEYS, PART_ROWS, FlushPolicy, RowStream, Vector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -240,7 +240,7 @@ class StatisticsStream:
     def __init__(self, folder: Path, metadata: dict[str, Any], on_part: Callable[[], None]):
         self._writer = PartWriter(folder, metadata)
         self._on_part = on_part
-        self._pace = Pace(PART_ROWS)
+        self._pace = FlushPolicy(PART_ROWS)
         self._lines: list[Line] = []
         self._rows_written = 0
         self._digest = StatisticsDigest()

@@ -13,11 +13,11 @@ import numpy as np
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 
-from .body_selection import Bodies, BodyGroup, Coordinates, is_one, numbers_of
+from .body_selection import Bodies, BodyGroup, BodySelection, is_one, numbers_of
 from .lookup import inside, unknown
 from .models import to_json
 from .parts import columns_of, open_part, read_parts, wall_folder, whole_parts, write_text
-from .run_queries import Queries
+from .run_queries import RunQueries
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,7 @@ def _join(parts: list[Path], path: Path, format: str, numbers: Sequence[int] | N
         else pq.ParquetWriter(stream, schema, compression="zstd") as writer,
     ):
         for part in parts:
-            writer.write_table(read_parts([part], Rows(numbers=numbers).expression).cast(schema))
+            writer.write_table(read_parts([part], RowRange(numbers=numbers).expression).cast(schema))
 
 
 _KEYS = ("worker", "episode", "step", "time")
@@ -128,7 +128,7 @@ _STREAM = ["phase", "name", "group", "evaluation", "folder", "parts"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowRange:
     """Which rows are wanted: ``None`` is all, ``start <= time < stop`` in ticks.
 
     ``numbers`` are bodies, or incarnations, of a stream that has several.
@@ -163,7 +163,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StreamSelection:
     """Whose rows are wanted: a kind of stream, one name or all, training or evaluation or both.
 
     ``numbers`` gives the bodies or incarnations (``None``: all) of the streams that are wanted,
@@ -176,7 +176,7 @@ class Source:
     numbers: Mapping[tuple[int, str, int], Sequence[int] | None] | None = None
 
 
-class Trajectories(Queries, Coordinates):
+class Trajectories(RunQueries, BodySelection):
     """Queries of the Parquet files. Unknown names raise :class:`StoreError`."""
 
     def steps(  # noqa: PLR0913  (independent filters, all optional)
@@ -218,8 +218,8 @@ class Trajectories(Queries, Coordinates):
         groups = self._groups(run, phase, agent, environment, body)
         picked = {(one.phase, one.agent, one.group): one for one in groups}
         numbers = {key: None if one.numbers == one.whole else one.numbers for key, one in picked.items()}
-        source = Source("agent", agent, evaluation, numbers)
-        result = self._frames(run, phase, source, Rows(worker, episode, start, stop), columns)
+        source = StreamSelection("agent", agent, evaluation, numbers)
+        result = self._frames(run, phase, source, RowRange(worker, episode, start, stop), columns)
         several = any(one.several for one in groups)
         shown = set(columns or ())
         if several and not _picks_one(body):
@@ -280,8 +280,8 @@ class Trajectories(Queries, Coordinates):
                 for key, numbers in wanted.items()
             }
         wanted = {key: numbers for key, numbers in wanted.items() if numbers is None or len(numbers)}
-        source = Source("environment", environment, evaluation, wanted)
-        result = self._frames(run, phase, source, Rows(worker, episode, start, stop), columns)
+        source = StreamSelection("environment", environment, evaluation, wanted)
+        result = self._frames(run, phase, source, RowRange(worker, episode, start, stop), columns)
         if "state" in result:
             states = [json.loads(text) if isinstance(text, str) else None for text in result["state"]]
             result["state"] = pd.Series(states, dtype=object)
@@ -308,7 +308,9 @@ class Trajectories(Queries, Coordinates):
         ``key``, ``value``. ``evaluation`` as for :meth:`steps`.
         """
         self._check_member(run, phase, "agent", agent)
-        result = self._frames(run, phase, Source("statistics", "", evaluation), Rows(worker, episode), None)
+        result = self._frames(
+            run, phase, StreamSelection("statistics", "", evaluation), RowRange(worker, episode), None
+        )
         if phase is not None:
             del result["phase"]
         if result.empty:
@@ -353,8 +355,8 @@ class Trajectories(Queries, Coordinates):
         self,
         run: str,
         phase: int | str | None,
-        source: Source,
-        rows: Rows,
+        source: StreamSelection,
+        rows: RowRange,
         columns: Sequence[str] | None,
     ) -> pd.DataFrame:
         import pandas as pd
@@ -422,7 +424,7 @@ def _shown(frame: pd.DataFrame, shown: set[str], several: bool) -> pd.DataFrame:
 def _read_frame(
     folder: Path,
     paths: Sequence[Path],
-    rows: Rows,
+    rows: RowRange,
     columns: Sequence[str] | None,
     places: Sequence[str],
 ) -> pd.DataFrame:

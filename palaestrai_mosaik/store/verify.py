@@ -34,11 +34,11 @@ from .models import (
     Episode,
     Failure,
     Instance,
-    KeptBrain,
     Outcome,
     Phase,
     RunDocument,
     SafeText,
+    StoredBrain,
     to_json,
     utc_now,
 )
@@ -94,8 +94,10 @@ def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
         instance, document = session.execute(where).one()
         status = status_of(instance)
         damage: list[str] = []
-        brains = select(KeptBrain.agent, KeptBrain.phase, KeptBrain.sha256, KeptBrain.dump)
-        for agent, phase, digest, dump in session.execute(brains.where(KeptBrain.instance_id == instance.id)):
+        brains = select(StoredBrain.agent, StoredBrain.phase, StoredBrain.sha256, StoredBrain.dump)
+        for agent, phase, digest, dump in session.execute(
+            brains.where(StoredBrain.instance_id == instance.id)
+        ):
             if hashlib.sha256(dump).hexdigest() != digest:
                 damage.append(f"a dump of the brain of {agent!r} in phase {phase} is damaged")
     directory = store.instance_directory(uid)

@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 from scipy.stats import wilcoxon
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.analysis.comparison import Options, compare
+from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
 from palaestrai_mosaik.analysis.comparison.pairs import compare_pairs
 from palaestrai_mosaik.analysis.comparison.runs import collect
 from palaestrai_mosaik.errors import PalaestraiMosaikError
@@ -54,7 +54,7 @@ def says(comparison, *words):
 
 def test_a_comparison_by_hand():
     frame = runs({"idle": [1, 2, 3, 4, 5, 6, 7, 9], "ppo": [2, 4, 6, 8, 10, 12, 14, 1]})
-    found = compare(frame, "agent", "y", options=Options(better="lower"))
+    found = compare(frame, "agent", "y", options=ComparisonOptions(better="lower"))
     assert (found.paired, found.title) == (True, "y by agent")
     idle = only(found.levels, level="idle")
     assert (idle.n, idle.lost, idle.seeds, idle.settings) == (8, 0, 8, 1)
@@ -82,7 +82,7 @@ def test_a_comparison_by_hand():
 def test_what_a_difference_favours_depends_on_the_direction():
     frame = runs({"idle": range(12), "ppo": range(3, 15)})
     said = {
-        better: only(compare(frame, "agent", "y", options=Options(better=better)).pairs)
+        better: only(compare(frame, "agent", "y", options=ComparisonOptions(better=better)).pairs)
         for better in ("higher", "lower", None)
     }
     assert [said[better].favours for better in ("higher", "lower", None)] == ["ppo", "idle", ""]
@@ -95,7 +95,7 @@ def test_what_a_difference_favours_depends_on_the_direction():
 
 def test_runs_are_compared_setting_by_setting():
     """Settings that differ more than agents do not hide what the agents differ by."""
-    found = compare(grid(effect=1.0), "agent", "y", ["grid"], Options(better="higher"))
+    found = compare(grid(effect=1.0), "agent", "y", ["grid"], ComparisonOptions(better="higher"))
     pair = only(found.pairs, a="idle", b="cem")
     assert (pair.n, pair.settings, pair.settings_won) == (24, 2, 0)
     assert pair.favours == "cem"
@@ -136,14 +136,14 @@ def test_a_further_level_changes_no_interval_of_the_others():
 def test_no_global_generator_is_touched():
     before = seeding.global_state_digest()
     for common_seeds in (True, False):
-        compare(grid(), "agent", "y", ["grid"], Options(common_seeds=common_seeds))
+        compare(grid(), "agent", "y", ["grid"], ComparisonOptions(common_seeds=common_seeds))
     assert seeding.global_state_digest() == before
 
 
 def test_only_what_is_compared_with_the_baseline_is_a_pair():
-    found = compare(grid(), "agent", "y", ["grid"], Options(baseline="ppo"))
+    found = compare(grid(), "agent", "y", ["grid"], ComparisonOptions(baseline="ppo"))
     assert list(zip(found.pairs.a, found.pairs.b, strict=True)) == [("idle", "ppo"), ("cem", "ppo")]
-    both = compare(grid(), ["agent", "grid"], "y", options=Options(baseline="idle"))
+    both = compare(grid(), ["agent", "grid"], "y", options=ComparisonOptions(baseline="idle"))
     assert list(found.levels["level"]) == ["idle", "ppo", "cem"]
     assert list(zip(both.pairs.a, both.pairs.b, strict=True)) == [
         (f"agent={agent}, grid={name}", f"agent=idle, grid={name}")
@@ -223,7 +223,7 @@ def test_one_repetition_of_many_settings_draws_settings():
     draw = np.random.default_rng(2)
     values = {(agent, g): [draw.normal() + (agent == "b")] for agent in "ab" for g in range(20)}
     for common_seeds in (True, False):
-        options = Options(common_seeds=common_seeds, better="higher")
+        options = ComparisonOptions(common_seeds=common_seeds, better="higher")
         found = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"], options)
         pair = only(found.pairs)
         assert pair.n == pair.settings == 20
@@ -244,7 +244,7 @@ def test_few_seeds_are_told():
 @pytest.mark.parametrize("common_seeds", [True, False])
 def test_constant_outcomes_are_no_comparison(common_seeds):
     """One value says nothing of how results vary: no interval, no test, no winner."""
-    options = Options(better="lower", common_seeds=common_seeds)
+    options = ComparisonOptions(better="lower", common_seeds=common_seeds)
     found = compare(runs({"a": [3] * 10, "b": [3] * 10}), "agent", "y", options=options)
     assert found.constant == 3
     assert says(found, "all 20 runs gave 3", "nothing to compare")
@@ -265,7 +265,9 @@ def test_constant_outcomes_are_no_comparison(common_seeds):
 
 
 def test_a_level_that_is_constant_has_no_interval():
-    found = compare(runs({"a": [36.0] * 12, "b": range(12)}), "agent", "y", options=Options(better="lower"))
+    found = compare(
+        runs({"a": [36.0] * 12, "b": range(12)}), "agent", "y", options=ComparisonOptions(better="lower")
+    )
     assert says(found, "all 12 runs of a gave 36", "no interval")
     assert np.isnan(only(found.levels, level="a")[["mean_low", "iqm_high"]].astype(float)).all()
     assert only(found.levels, level="b").mean_low < 5.5
@@ -278,7 +280,7 @@ def test_levels_that_never_differ_are_not_tested():
     draw = np.random.default_rng(5)
     same = draw.normal(size=12)
     frame = runs({"a": same, "b": same * (1 + 1e-15), "c": same + draw.normal(size=12)})
-    found = compare(frame, "agent", "y", options=Options(better="higher"))
+    found = compare(frame, "agent", "y", options=ComparisonOptions(better="higher"))
     pair = only(found.pairs, a="a", b="b")
     assert (pair.test, pair.tied, pair.distinct, pair.difference) == ("none (no pair differs)", 12, 1, 0)
     assert np.isnan([pair.p, pair.difference_low, pair.improvement_low]).all()
@@ -310,7 +312,7 @@ def test_seeds_that_make_no_difference_are_told():
 
 def test_independent_seeds_are_not_paired():
     frame = grid(effect=1.0)
-    found = compare(frame, "agent", "y", ["grid"], Options(common_seeds=False, better="higher"))
+    found = compare(frame, "agent", "y", ["grid"], ComparisonOptions(common_seeds=False, better="higher"))
     pair = only(found.pairs, a="idle", b="cem")
     assert (found.paired, pair.n, pair.n_b, pair.favours) == (False, 24, 24, "cem")
     assert pair.test == "van Elteren (permutations)"
@@ -318,7 +320,7 @@ def test_independent_seeds_are_not_paired():
     assert pair.rank_effect == pytest.approx(2 * pair.improvement - 1)
     assert np.isnan(pair["shift"])
     assert any("seeds of its own" in note for note in found.notes)
-    one = compare(frame[frame.grid == "rural"], "agent", "y", options=Options(common_seeds=False))
+    one = compare(frame[frame.grid == "rural"], "agent", "y", options=ComparisonOptions(common_seeds=False))
     assert set(one.pairs["test"]) == {"Mann-Whitney (normal)"}
 
 
@@ -326,14 +328,14 @@ def test_levels_without_a_common_setting_are_not_paired():
     draw = np.random.default_rng(4)
     values = {("ab"[i % 2], i): [i % 2 * 2 + draw.normal()] for i in range(40)}
     frame = runs(values, ("agent", "gain"))
-    options = Options(better="lower", common_seeds=False)
+    options = ComparisonOptions(better="lower", common_seeds=False)
     found = compare(frame, "agent", "y", ["gain"], options)
     pair = only(found.pairs)
     assert (found.paired, pair.n, pair.n_b, pair.settings, pair.favours) == (False, 20, 20, 1, "a")
     assert says(found, "no setting of 'gain'")
     assert list(found.cells["setting"]) == ["all", "all"]
     # all rows share one seed, which may do one of the levels good
-    pair = only(compare(frame, "agent", "y", ["gain"], Options(better="lower")).pairs)
+    pair = only(compare(frame, "agent", "y", ["gain"], ComparisonOptions(better="lower")).pairs)
     assert (pair.test, pair.favours, pair.units) == ("none (one seed)", "", 1)
     assert pair.difference_low < -2 < pair.difference_high
 
@@ -347,7 +349,7 @@ def test_a_level_without_a_common_setting_that_is_left_with_one_seed():
         frame = runs(
             {key: values[key] for level in by for key in values if key[0] == level}, ("agent", "gain")
         )
-        found = compare(frame, "agent", "y", ["gain"], Options(better="higher"))
+        found = compare(frame, "agent", "y", ["gain"], ComparisonOptions(better="higher"))
         pair = only(found.pairs)
         assert {pair.n, pair.n_b} == {12, 6}
         assert pair.improvement in (0, 1) or pair.improvement_low < pair.improvement < pair.improvement_high
@@ -358,7 +360,7 @@ def test_a_level_that_is_left_with_one_row_is_called_so(common_seeds):
     draw = np.random.default_rng(5)
     values = {("a", i): [draw.normal() for _ in range(3)] if i == 0 else [None] * 3 for i in range(5)}
     values |= {("b", i): [draw.normal() for _ in range(3)] for i in range(5, 10)}
-    options = Options(common_seeds=common_seeds)
+    options = ComparisonOptions(common_seeds=common_seeds)
     found = compare(runs(values, ("agent", "gain")), "agent", "y", ["gain"], options)
     assert says(found, "no interval for a: a level has runs of one row only")
     assert not says(found, "seed")
@@ -374,7 +376,7 @@ def test_the_smallest_p_is_that_of_holms_correction_and_of_tests_only():
     draw = np.random.default_rng(5)
     values = {"a": list(draw.normal(size=30)), "b": [5 + y for y in draw.normal(size=30)]}
     values |= {"c": [None] * 23 + [9.0 + i for i in range(7)], "d": values["a"]}
-    found = compare(runs(values), "agent", "y", options=Options(baseline="a"))
+    found = compare(runs(values), "agent", "y", options=ComparisonOptions(baseline="a"))
     least = found.pairs.set_index("a")["p_least"]
     assert least["b"] == 2.0**-29 and least["c"] == 2.0**-6 and np.isnan(least["d"])
     # the smaller p is doubled, not the larger one
@@ -388,7 +390,7 @@ def test_repetitions_of_a_row_are_no_further_rows():
     for _ in range(12):
         values = {("ab"[i % 2], i): draw.normal() + 0.1 * draw.normal(size=8) for i in range(20)}
         for common_seeds in alarms:
-            options = Options(common_seeds=common_seeds, resamples=2)
+            options = ComparisonOptions(common_seeds=common_seeds, resamples=2)
             collected = collect(runs(values, ("agent", "gain")), ["agent"], "y", ["gain"], options)
             alarms[common_seeds] += only(compare_pairs(collected, "y", False, options)).p <= 0.05
     # one at most is expected; taken for 80 independent runs each, 6 are found
@@ -482,7 +484,7 @@ def test_few_seeds_of_many_settings_are_few(common, shared):
     """
     draw = np.random.default_rng(1)
     seeds = 3
-    options = Options(better="higher", resamples=2)
+    options = ComparisonOptions(better="higher", resamples=2)
     values = {(agent, g if shared else f"{agent}{g}"): [0.0] * seeds for agent in "ab" for g in range(10)}
     collected = collect(runs(values, ("agent", "grid")), ["agent"], "y", ["grid"], options)
     named = 0
@@ -519,7 +521,7 @@ def test_scales_are_those_within_levels():
 @pytest.mark.parametrize("better", ["higher", "lower"])
 def test_a_profile_tells_which_share_is_better(better):
     frame = runs({"a": range(51), "b": [50 - i for i in range(51)]})
-    found = compare(frame, "agent", "y", options=Options(better=better)).profiles
+    found = compare(frame, "agent", "y", options=ComparisonOptions(better=better)).profiles
     a = found[found.level == "a"]
     assert list(a["score"]) == pytest.approx(list(range(51)))
     beyond = [50 - i if better == "higher" else i for i in range(51)]
@@ -536,17 +538,19 @@ def test_scales_that_mix_are_told_unless_normalised():
     }
     frame = runs(values, ("agent", "grid"))
     assert says(compare(frame, "agent", "y", ["grid"]), "spread within levels differs by a factor of 100")
-    found = compare(frame, "agent", "y", ["grid"], Options(normalise="minmax"))
+    found = compare(frame, "agent", "y", ["grid"], ComparisonOptions(normalise="minmax"))
     assert not says(found, "spread within")
     assert list(found.cells["mean"]) == pytest.approx([0.25, 0.25, 7 / 12, 7 / 12])
-    relative = compare(frame, "agent", "y", ["grid"], Options(normalise="baseline", baseline="a"))
+    relative = compare(frame, "agent", "y", ["grid"], ComparisonOptions(normalise="baseline", baseline="a"))
     assert list(relative.cells["mean"]) == pytest.approx([0, 0, 2 / 3, 2 / 3])
     assert only(relative.pairs).difference == pytest.approx(2 / 3)
 
 
 def test_a_setting_in_which_all_are_alike_is_halfway():
     values = {("a", "x"): [7, 7], ("b", "x"): [7, 7], ("a", "y"): [0, 1], ("b", "y"): [1, 2]}
-    found = compare(runs(values, ("agent", "grid")), "agent", "y", ["grid"], Options(normalise="minmax"))
+    found = compare(
+        runs(values, ("agent", "grid")), "agent", "y", ["grid"], ComparisonOptions(normalise="minmax")
+    )
     assert list(found.cells["mean"]) == pytest.approx([0.5, 0.25, 0.5, 0.75])
 
 
@@ -568,7 +572,7 @@ def test_what_cannot_be_compared_is_an_error(by, settings, outcome, options, mes
     frame = grid()
     frame = frame.assign(one="x", many=frame["run"], same=frame["agent"], zero=0.0)
     with pytest.raises(PalaestraiMosaikError) as error:
-        compare(frame, by, outcome, settings, Options(**options))
+        compare(frame, by, outcome, settings, ComparisonOptions(**options))
     assert message in str(error.value)
 
 
@@ -583,5 +587,5 @@ def test_what_cannot_be_compared_is_an_error(by, settings, outcome, options, mes
 )
 def test_options_that_mean_nothing_are_errors(options, message):
     with pytest.raises(PalaestraiMosaikError) as error:
-        Options(**options)
+        ComparisonOptions(**options)
     assert message in str(error.value)

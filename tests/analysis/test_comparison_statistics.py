@@ -19,7 +19,7 @@ from palaestrai_mosaik.analysis.comparison.hypothesis_tests import (
     two_way,
 )
 from palaestrai_mosaik.analysis.comparison.pairs import by_seed
-from palaestrai_mosaik.analysis.comparison.resampling import Rows, Sample, tail
+from palaestrai_mosaik.analysis.comparison.resampling import Sample, UnpairedRuns, tail
 
 NAN = float("nan")
 # Depression scores of nine patients before and after, Hollander & Wolfe 1999, table 3.1
@@ -175,22 +175,27 @@ def test_ranks_by_rows_and_seeds():
     rows, seeds = np.indices((10, 4)).reshape(2, -1)
     luck, other = 3 * draw.normal(size=4), 3 * draw.normal(size=4)
     a, b = draw.normal(size=(2, 40))
-    p, test = two_way(Rows.of(a + 3, rows, seeds), Rows.of(b, rows, seeds))
+    p, test = two_way(UnpairedRuns.of(a + 3, rows, seeds), UnpairedRuns.of(b, rows, seeds))
     assert (p < 0.01, test) == (True, "t of ranks, by rows and seeds")
-    assert two_way(Rows.of(a + luck[seeds], rows, seeds), Rows.of(b + other[seeds], rows, seeds))[0] > 0.1
-    assert np.isnan(two_way(Rows.of(a, rows, 0 * seeds), Rows.of(b, rows, 0 * seeds))[0])
-    one = Rows.of(0 * a, rows, seeds)
+    assert (
+        two_way(
+            UnpairedRuns.of(a + luck[seeds], rows, seeds), UnpairedRuns.of(b + other[seeds], rows, seeds)
+        )[0]
+        > 0.1
+    )
+    assert np.isnan(two_way(UnpairedRuns.of(a, rows, 0 * seeds), UnpairedRuns.of(b, rows, 0 * seeds))[0])
+    one = UnpairedRuns.of(0 * a, rows, seeds)
     assert two_way(one, one)[1] == "none (no pair differs)"
     # where each level gives one value, rows are all that is counted
-    assert two_way(one, Rows.of(0 * a + 1, rows, seeds))[0] < 0.001
-    assert two_way(one, Rows.of(a, 0 * rows, seeds))[1] == "none (one row)"
+    assert two_way(one, UnpairedRuns.of(0 * a + 1, rows, seeds))[0] < 0.001
+    assert two_way(one, UnpairedRuns.of(a, 0 * rows, seeds))[1] == "none (one row)"
 
 
 @pytest.mark.parametrize("size", [10, 12, 13])
 def test_levels_of_one_value_each_are_tested_by_rows(size):
     """What is left of the variance is rounding, and no measure of anything: p was 1e-16."""
     rows, seeds = np.indices((size, 2)).reshape(2, -1)
-    p, test = two_way(Rows.of(0.0 * rows, rows, seeds), Rows.of(0.0 * rows + 1, rows, seeds))
+    p, test = two_way(UnpairedRuns.of(0.0 * rows, rows, seeds), UnpairedRuns.of(0.0 * rows + 1, rows, seeds))
     assert test.startswith("Mann-Whitney")
     assert p == pytest.approx(stats.mannwhitneyu(np.zeros(size), np.ones(size)).pvalue)
 
@@ -327,7 +332,7 @@ def test_tests_by_rows_and_seeds_keep_their_level():
         for _ in range(400):
             luck = np.sqrt(correlation) * draw.normal(size=(2, 5))
             noise = np.sqrt(1 - correlation) * draw.normal(size=(2, 50))
-            sides = [Rows.of(luck[i][seeds] + noise[i], rows, seeds) for i in (0, 1)]
+            sides = [UnpairedRuns.of(luck[i][seeds] + noise[i], rows, seeds) for i in (0, 1)]
             named += two_way(*sides)[0] <= 0.05
         assert named / 400 < 0.075
 

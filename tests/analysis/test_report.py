@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.reports import EVIL, compared, indices, made_up
 
-from palaestrai_mosaik.analysis.comparison import Options, compare
+from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
 from palaestrai_mosaik.analysis.comparison.runs import collect
 from palaestrai_mosaik.analysis.report import ReportData, headline, render, write_report
 from palaestrai_mosaik.analysis.report.compared import Compared
@@ -276,7 +276,7 @@ def uneven() -> Compared:
         for i, value in enumerate(found)
     ]
     frame = pd.DataFrame(rows)
-    given = (["sensors"], "violations", ["grid"], Options(better="lower", resamples=50))
+    given = (["sensors"], "violations", ["grid"], ComparisonOptions(better="lower", resamples=50))
     return Compared(compare(frame, *given), collect(frame, *given).frame)
 
 
@@ -317,7 +317,7 @@ def test_what_is_lost_in_one_setting_is_uneven_too() -> None:
     frame = pd.DataFrame(
         {"sensors": ["a", "a", "b", "b"] * 2, "grid": ["s", "t"] * 4, "repetition": [0] * 4 + [1] * 4}
     ).assign(violations=[math.nan, 5.0, 2.0, math.nan, math.nan, 6.0, 3.0, math.nan])
-    given = (["sensors"], "violations", ["grid"], Options(better="lower", resamples=50))
+    given = (["sensors"], "violations", ["grid"], ComparisonOptions(better="lower", resamples=50))
     data = Compared(compare(frame, *given), collect(frame, *given).frame)
     assert data.told.levels["lost"].tolist() == [2, 2]
     assert data.uneven
@@ -334,7 +334,7 @@ def of_runs(values: dict[str, dict[str, list[float]]], better: str = "higher") -
         for i, value in enumerate(found)
     ]
     frame = pd.DataFrame(rows)
-    given: Any = (["sensors"], "violations", ["grid"], Options(better=better, resamples=50))  # type: ignore[arg-type]
+    given: Any = (["sensors"], "violations", ["grid"], ComparisonOptions(better=better, resamples=50))  # type: ignore[arg-type]
     data = Compared(compare(frame, *given), collect(frame, *given).frame)
     uids = [f"u{i}" for i in range(len(frame))]
     runs = frame.assign(row=range(len(frame)), uid=uids, run=uids, status="finished")

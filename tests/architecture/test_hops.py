@@ -30,7 +30,7 @@ import palaestrai_mosaik
 from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.simulation import mosaik_internals as internals
-from palaestrai_mosaik.simulation.coordinator import Director
+from palaestrai_mosaik.simulation.coordinator import EpisodeCoordinator
 
 ROOT = str(Path(palaestrai_mosaik.__file__).parent) + "/"
 USERS = ("environment/dummy.py", "agent/library/dummy.py")
@@ -166,12 +166,12 @@ def test_a_second_agent_costs_a_row_and_a_thought() -> None:
 
 
 def test_a_detour_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def detour(self: Director, time: int, inputs: Any) -> Any:
+    def detour(self: EpisodeCoordinator, time: int, inputs: Any) -> Any:
         did_you_mean("x", [])
         return straight(self, time, inputs)
 
     before = [way.size for way in ways(1)]
-    straight = Director.observe
-    monkeypatch.setattr(Director, "observe", detour)
+    straight = EpisodeCoordinator.observe
+    monkeypatch.setattr(EpisodeCoordinator, "observe", detour)
     # ``detour`` itself belongs to this test
     assert [way.size for way in ways(1)] == [(calls + 1, files + 1) for calls, files in before]

@@ -30,10 +30,10 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from palaestrai_mosaik.analysis.comparison import Options, compare
+from palaestrai_mosaik.analysis.comparison import ComparisonOptions, compare
 from palaestrai_mosaik.analysis.comparison.hypothesis_tests import holm, rank_sum, signed_rank, two_way
 from palaestrai_mosaik.analysis.comparison.pairs import by_seed
-from palaestrai_mosaik.analysis.comparison.resampling import Rows
+from palaestrai_mosaik.analysis.comparison.resampling import UnpairedRuns
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -75,7 +75,7 @@ def tested(design: str, values: FloatArray, draw: np.random.Generator) -> FloatA
             p, _ = rank_sum(list(a), list(b), draw)
         else:
             rows, repetitions = np.indices((settings, seeds)).reshape(2, -1)
-            p, _ = two_way(*(Rows.of(side.ravel(), rows, repetitions) for side in (a, b)))
+            p, _ = two_way(*(UnpairedRuns.of(side.ravel(), rows, repetitions) for side in (a, b)))
         found.append(p)
     return np.array(found)
 
@@ -104,7 +104,7 @@ def trials(case: argparse.Namespace, seed: int) -> dict[str, float]:
     frame = planned(case.design, case.levels, case.settings, case.seeds)
     covered, level = [], []
     for trial in range(case.intervals):
-        options = Options(common_seeds=common, seed=trial)
+        options = ComparisonOptions(common_seeds=common, seed=trial)
         found = compare(frame.assign(y=values().ravel()), "agent", "y", ["setting"], options)
         pair, first = found.pairs.iloc[0], found.levels.iloc[0]
         covered.append(_holds(pair["difference_low"], pair["difference_high"]))

@@ -142,9 +142,9 @@ def bare_mosaik(steps: int) -> None:
         environment = await (await world.start("ours", sim_id="environment")).E(eid="myenv")
         internals.hand_over(last)
         factory = await world.start("ours", sim_id="agents")
-        director = await factory.E(eid="@director")
+        coordinator = await factory.E(eid="@coordinator")
         agents = [await factory.E(eid=name) for name in AGENTS]
-        for target in (director, *agents):
+        for target in (coordinator, *agents):
             world.connect_one(environment, target, "a", "a", transform=lambda x: x)
         for agent in agents:
             world.connect_one(

@@ -25,7 +25,7 @@ step, so that the sum is some hundredths of a millisecond too high. The parts:
 * ``mosaik``: the scheduler, asyncio, building and ending the world;
 * ``power flow``: writing the injections, solving, reading voltages and loadings;
 * ``environment``: profiles, inverters, storages, their mosaik shells, and the reward;
-* ``agents``: director, muscles, objectives, memories, the vectors between them;
+* ``agents``: coordinator, muscles, objectives, memories, the vectors between them;
 * ``store``: recording, compressing and writing every step of agents and environment.
 
     OMP_NUM_THREADS=1 python tests/benchmarks/flagship.py [--steps 2000 | --year] [--repeat 3]
@@ -55,14 +55,14 @@ from mosaik.async_scenario import AsyncWorld
 from palaestrai_mosaik.environment.grid import GridReward
 from palaestrai_mosaik.environment.grid.environment import GridEnvironment
 from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
-from palaestrai_mosaik.environment.grid.simulators import Shell
+from palaestrai_mosaik.environment.grid.simulators import GridSimulator
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.run.brains import BrainKeeper
 from palaestrai_mosaik.run.factory import WorkerPlan, make_bodies
 from palaestrai_mosaik.run.preflight import Inspection
 from palaestrai_mosaik.simulation import mosaik_internals as internals
-from palaestrai_mosaik.simulation.bridge import AgentSimulator, DirectorSimulator
+from palaestrai_mosaik.simulation.bridge import AgentSimulator, CoordinatorSimulator
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.simulation.world_graph import world_graph
 from palaestrai_mosaik.store import Store
@@ -270,7 +270,7 @@ def bare_mosaik(steps: int, graph: nx.MultiDiGraph) -> None:
         entities = {}
         for sid, nodes in simulators.items():
             names = [node[len(sid) + 1 :] for node in nodes]
-            kind = Last if sid == "director" else Empty
+            kind = Last if sid == "coordinator" else Empty
             simulator = kind(names, attributes[sid])
             simulator.world, simulator.steps = world, steps
             internals.hand_over(simulator)
@@ -336,13 +336,13 @@ PARTS: dict[str, list[tuple[type, str]]] = {
     "mosaik": [(Episode, "run")],
     "power flow": [(FastPowerFlow, "solve")],
     "environment": [
-        (Shell, "step"),
-        (Shell, "get_data"),
+        (GridSimulator, "step"),
+        (GridSimulator, "get_data"),
         (GridEnvironment, "judge"),
         (GridReward, "__call__"),
     ],
     "agents": [
-        (owner, name) for owner in (DirectorSimulator, AgentSimulator) for name in ("step", "get_data")
+        (owner, name) for owner in (CoordinatorSimulator, AgentSimulator) for name in ("step", "get_data")
     ],
     "store": [
         (AgentStream, "append"),

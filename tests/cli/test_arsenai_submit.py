@@ -13,7 +13,7 @@ from execution.slurm_cluster import needs_slurm, slurm_jobs  # noqa: F401
 from palaestrai_mosaik.cli import execution
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.execution import SubmitSummary
-from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
+from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun
 from palaestrai_mosaik.execution.job import now
@@ -105,7 +105,7 @@ def test_a_design_is_not_replaced_while_a_cluster_may_have_its_runs(here, no_slu
     assert main(generate) == 2
     assert "whether a cluster has runs of the design in it is not known" in capsys.readouterr().err
     with monkeypatch.context() as patched:
-        patched.setattr(Slurm, "words", lambda self, submission: {0: TaskWord.QUEUED})
+        patched.setattr(Slurm, "words", lambda self, submission: {0: TaskState.QUEUED})
         assert main(generate) == 2
         assert (
             "a cluster, or a process, still has 2 runs of the design in it (doing-0-r0, doing-1-r0)"
@@ -114,7 +114,7 @@ def test_a_design_is_not_replaced_while_a_cluster_may_have_its_runs(here, no_slu
     assert (folder.path / "SHA256SUMS").read_bytes() == before
     # the same design may be put back, another one may come once the tasks have ended
     assert main(["generate", "f/design.yml", "--output", "f", "--force"]) == 0
-    submissions.note_ended(1, {0: TaskWord.CANCELLED.value})
+    submissions.note_ended(1, {0: TaskState.CANCELLED.value})
     assert main(generate) == 0
     assert (folder.path / "SHA256SUMS").read_bytes() != before
 

@@ -16,7 +16,7 @@ import mosaik
 import numpy as np
 import pytest
 from support import documents, mosaik_worlds
-from support.engine import Counter, make_director, run_episodes
+from support.engine import Counter, make_coordinator, run_episodes
 from support.mosaik_worlds import META_PARAMS, STEPS
 
 from palaestrai_mosaik import MosaikEnvironment
@@ -76,12 +76,12 @@ def world(uid: str = "w", **params: Any) -> MosaikEnvironment:
     return found
 
 
-def director_of(environment: MosaikEnvironment, muscle: Muscle, *others: Any) -> Any:
-    """A director with one agent that reads and sets all there is in ``environment``."""
+def coordinator_of(environment: MosaikEnvironment, muscle: Muscle, *others: Any) -> Any:
+    """A coordinator with one agent that reads and sets all there is in ``environment``."""
     baseline = environment.setup()
     sensors = [f"{environment.uid}.{s.uid}" for s in baseline.sensors]
     actuators = [f"{environment.uid}.{a.uid}" for a in baseline.actuators]
-    return make_director([environment, *others], [("a", muscle, None, sensors, actuators)])
+    return make_coordinator([environment, *others], [("a", muscle, None, sensors, actuators)])
 
 
 @pytest.mark.parametrize("case", GOLDEN)
@@ -89,16 +89,16 @@ def director_of(environment: MosaikEnvironment, muscle: Muscle, *others: Any) ->
 def test_the_trace_is_that_of_palaestrai_mosaik(case: str, scheduler: str) -> None:
     golden = GOLDEN[case]
     muscle, environment = Policy(), world(**golden["params"])
-    director = director_of(environment, muscle)
-    run_episodes(director, 1, scheduler)
+    coordinator = coordinator_of(environment, muscle)
+    run_episodes(coordinator, 1, scheduler)
     assert muscle.seen == [row["seen"] for row in golden["rows"]]
     assert muscle.sent == [row["set"] for row in golden["rows"]]
-    port = director.ports[0]
+    port = coordinator.ports[0]
     last = dict(zip(port.sensors.uids, port.vector[: port.n_readings], strict=True))
     assert {uid.partition(".")[2]: [value] for uid, value in last.items()} == golden["last"]
-    assert (director.ended["w"], director.steps) == ((False, True), len(golden["rows"]))
+    assert (coordinator.ended["w"], coordinator.steps) == ((False, True), len(golden["rows"]))
     # here the world ends with the last reading; palaestrai-mosaik goes on to `end`, and nobody looks
-    end = director.time
+    end = coordinator.time
     assert [s for s in STEPS if s[0] <= end] == [tuple(s) for s in golden["tank"] if s[0] <= end]
     (given,) = META_PARAMS
     assert golden["meta"] == {key: given[key] for key in ("end", "arl_sync_freq")} | {"silent": True}
@@ -111,8 +111,8 @@ def test_simulators_are_scheduled_with_other_environments_and_other_worlds() -> 
     other = Counter("c", log, steps=9, actuators=1)
     muscle = Valves([1.0], [2.0], [3.0], [4.0])
     sensors = ["v.Tank-0.e.level", "w.Tank-0.e.level", "w.Alarm-0.e.count", "c.x"]
-    director = make_director([*worlds, other], [("a", muscle, None, sensors, ["v.Tank-0.e.valve"])])
-    run_episodes(director)
+    coordinator = make_coordinator([*worlds, other], [("a", muscle, None, sensors, ["v.Tank-0.e.valve"])])
+    run_episodes(coordinator)
     # by hand: rain 0 0 1 1 .75 from t=0; v: +rain/4 + set/2 (of the tick before)
     assert [row[0] for row in muscle.seen] == [0.0, 0.5, 1.75, 3.5]
     # w has a new state every two ticks, and who acts in between sees this one
@@ -129,8 +129,8 @@ def test_every_episode_has_a_world_and_a_seed_of_its_own() -> None:
     for _ in range(2):
         META_PARAMS.clear()
         muscle = Policy()
-        director = director_of(world(module=f"{MODULE}:Descriptor", end="2+1"), muscle)
-        run_episodes(director, 3)
+        coordinator = coordinator_of(world(module=f"{MODULE}:Descriptor", end="2+1"), muscle)
+        run_episodes(coordinator, 3)
         levels.append([row["Tank-0.e.level"] for row in muscle.seen])
         seeds.append([meta["seed"] for meta in META_PARAMS])
     assert levels[0] == levels[1]
@@ -142,8 +142,8 @@ def test_every_episode_has_a_world_and_a_seed_of_its_own() -> None:
 
 def test_a_plain_function_with_a_world_works_too() -> None:
     ours, theirs = Policy(), Policy()
-    run_episodes(director_of(world(), ours), 2)
-    run_episodes(director_of(world(instance_func="get_world_in_a_thread"), theirs), 2)
+    run_episodes(coordinator_of(world(), ours), 2)
+    run_episodes(coordinator_of(world(instance_func="get_world_in_a_thread"), theirs), 2)
     assert theirs.seen == ours.seen
     assert len(ours.seen) == 8
 
@@ -152,7 +152,7 @@ def test_a_plain_function_with_a_world_works_too() -> None:
 def test_an_attribute_that_comes_with_events_stays_until_the_next_one(cache: bool) -> None:
     muscle = Valves()
     environment = world(end=6, params={"alarm": True, "cache": cache, "level": 0.5})
-    run_episodes(director_of(environment, muscle))
+    run_episodes(coordinator_of(environment, muscle))
     # level .5 .5 .75 1. 1.1875: it tells at t=0 and t=4
     assert [row[3] for row in muscle.seen] == [5.0, 5.0, 5.0, 5.0, 11.0, 11.0]
 
@@ -170,7 +170,7 @@ def test_what_was_never_told_is_missing() -> None:
 
 def test_an_error_of_a_simulator_ends_the_episode() -> None:
     with pytest.raises(ValueError, match="the valve is stuck"):
-        run_episodes(director_of(world(), Valves([13.0])))
+        run_episodes(coordinator_of(world(), Valves([13.0])))
     assert sorted(mosaik_worlds.ENDED) == ["Rain-0", "Tank-0"]
 
 
@@ -205,11 +205,11 @@ async def get_world(params):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     script = str(tmp_path / "slow.py")
     muscle = Policy()
-    run_episodes(director_of(world(module="remote_world", end=1, params={"script": script}), muscle))
+    run_episodes(coordinator_of(world(module="remote_world", end=1, params={"script": script}), muscle))
     assert muscle.seen == [{"Tank-0.e.level": [0.0], "Tank-0.e.full": [0.0], "Rain-0.e.rain": [0.0]}]
     environment = world(module="remote_world", simulation_timeout=1, params={"script": script})
     with pytest.raises(SimulatorError, match="'Tank-0' has not answered for 1 s, in its step at time 2"):
-        run_episodes(director_of(environment, Policy()))
+        run_episodes(coordinator_of(environment, Policy()))
 
 
 def test_the_descriptions_are_all_that_a_check_asks_for(monkeypatch: Any) -> None:
@@ -230,7 +230,7 @@ def test_the_date_may_come_from_the_world_or_by_chance() -> None:
     baseline = world(params=told, infer_start_date=True).setup()
     assert baseline.start is not None
     assert baseline.start.year == 2019
-    run_episodes(director_of(world(start_date="2017-03_random"), Policy()), 3)
+    run_episodes(coordinator_of(world(start_date="2017-03_random"), Policy()), 3)
     dates = [meta["start_date"] for meta in META_PARAMS]
     assert all(date.startswith("2017-03-") and date.endswith(":00:00+0100") for date in dates)
     assert len(set(dates)) == 3
@@ -252,9 +252,9 @@ def test_the_end_is_what_terminal_condition_says(answer: Any, flags: Any) -> Non
         asked.append([s.value for s in sensors])
         return answer
 
-    director = director_of(world(terminal_condition=ended), Valves())
-    run_episodes(director)
-    assert director.ended["w"] == flags
+    coordinator = coordinator_of(world(terminal_condition=ended), Valves())
+    run_episodes(coordinator)
+    assert coordinator.ended["w"] == flags
     assert asked == [[0.6875, 0, 0.75]]
 
 
@@ -303,7 +303,7 @@ def test_descriptions_that_do_not_fit(sensors: Any, message: str, monkeypatch: A
     actuators = [ActuatorInformation(None, Box(0, 20, ()), "Tank-0.e.valve")]
     monkeypatch.setattr(mosaik_worlds, "describe", lambda params: (sensors, actuators))
     with pytest.raises(ContractError, match=message):
-        run_episodes(director_of(world(), Valves()))
+        run_episodes(coordinator_of(world(), Valves()))
 
 
 def test_objects_of_ours_describe_as_well_and_their_values_hold(monkeypatch: Any) -> None:
@@ -311,7 +311,7 @@ def test_objects_of_ours_describe_as_well_and_their_values_hold(monkeypatch: Any
     actuators = [ActuatorInformation(4.0, Box(0, 20, ()), "Tank-0.e.valve")]
     monkeypatch.setattr(mosaik_worlds, "describe", lambda params: (sensors, actuators))
     muscle = Valves(2.0, 2.0, 2.0)
-    run_episodes(director_of(world(end=2), muscle))
+    run_episodes(coordinator_of(world(end=2), muscle))
     # in force before anybody acts: 4
     assert muscle.seen == [[2.0], [3.0]]
 
@@ -344,18 +344,18 @@ def test_instance_functions_that_do_not_fit(name: str, message: str, monkeypatch
     monkeypatch.setattr(mosaik_worlds, "get_world", locals()[name])
     with pytest.raises(Exception, match=message), warnings.catch_warnings():
         warnings.simplefilter("error")
-        run_episodes(director_of(world(), Valves()))
+        run_episodes(coordinator_of(world(), Valves()))
     gc.collect()
 
 
 def test_worlds_of_other_resolutions_do_not_share_ticks() -> None:
     muscle = Valves()
     environments = [world("v"), world("w", params={"resolution": 60.0})]
-    director = make_director(environments, [("a", muscle, None, ["v.Tank-0.e.level"], ["v.Tank-0.e.valve"])])
+    coordinator = make_coordinator(environments, [("a", muscle, None, ["v.Tank-0.e.level"], ["v.Tank-0.e.valve"])])
     with pytest.raises(
         ContractError, match=r"'w' has a world with a time_resolution of 60 s, another .* of 1 s"
     ):
-        run_episodes(director)
+        run_episodes(coordinator)
 
 
 def test_only_allowed_modules_are_imported() -> None:
@@ -376,7 +376,7 @@ def test_the_drawn_world_has_all_its_simulators() -> None:
     assert graph.graph["simulators"] == {
         "Rain-0": f"simulator 'Rain-0' of environment 'w', {MODULE}",
         "Tank-0": f"simulator 'Tank-0' of environment 'w', {MODULE}",
-        "director": "the agents' director",
+        "coordinator": "the agents' coordinator",
         "agent-0": "agent 'a', palaestrai_mosaik.agent.library.dummy:DummyMuscle",
     }
-    assert {("Tank-0.e", "director.@director"), ("agent-0.a", "Tank-0.e")} <= set(graph.edges())
+    assert {("Tank-0.e", "coordinator.@coordinator"), ("agent-0.a", "Tank-0.e")} <= set(graph.edges())

@@ -15,7 +15,7 @@ import mosaik_api_v3
 import numpy as np
 import psutil
 import pytest
-from support.engine import make_director, run_episodes
+from support.engine import make_coordinator, run_episodes
 
 from palaestrai_mosaik import MosaikEnvironment
 from palaestrai_mosaik.agent import Muscle
@@ -168,7 +168,7 @@ def seen_of(*environments: Any, episodes: int = 1) -> list[list[float]]:
         baseline = one.setup()
         sensors += [f"{one.uid}.{s.uid}" for s in baseline.sensors]
         actuators += [f"{one.uid}.{a.uid}" for a in baseline.actuators]
-    run_episodes(make_director(list(environments), [("a", muscle, None, sensors, actuators)]), episodes)
+    run_episodes(make_coordinator(list(environments), [("a", muscle, None, sensors, actuators)]), episodes)
     return muscle.seen
 
 
@@ -208,7 +208,7 @@ def test_simulators_of_two_worlds_know_their_own_only() -> None:
     assert both[0][:3] == (
         "Tank-0.e",
         ["Tank-0.e"],
-        ["Control-0.e", "Tank-0.e", "agent-0.a", "director.@director"],
+        ["Control-0.e", "Tank-0.e", "agent-0.a", "coordinator.@coordinator"],
     )
     sources = {
         source
@@ -283,7 +283,7 @@ def test_what_a_user_adds_to_a_world_stays_its_own() -> None:
     assert all(isinstance(one, MyWorld) for one in made)
     # all else is that of the one world that runs
     assert made[0].until == made[1].until
-    assert set(made[0].entity_graph) == {"Tank-0.e", "q-Tank-0.e", "agent-0.a", "director.@director"}
+    assert set(made[0].entity_graph) == {"Tank-0.e", "q-Tank-0.e", "agent-0.a", "coordinator.@coordinator"}
 
 
 def _late(one: Any, entities: Any) -> Any:
@@ -369,23 +369,23 @@ def test_the_user_may_end_the_building(request: pytest.FixtureRequest, where: st
     environment = world(
         x="hang", instance_func="get_world" if where == "process" else "get_world_in_a_thread"
     )
-    director = make_director([environment], [("a", Fixed(), None, ["w.Tank-0.e.x"], ["w.Tank-0.e.u"])])
+    coordinator = make_coordinator([environment], [("a", Fixed(), None, ["w.Tank-0.e.x"], ["w.Tank-0.e.u"])])
     started = time.monotonic()
     loop = asyncio.new_event_loop()
     try:
         wants_end = lambda: time.monotonic() > started + 1  # noqa: E731
-        Episode(director, 0, 0, 42, ("phase",), wants_end=wants_end).run(loop)
+        Episode(coordinator, 0, 0, 42, ("phase",), wants_end=wants_end).run(loop)
     finally:
         loop.close()
         DO["hang"].set()
     assert time.monotonic() < started + 10
-    assert not director.over
+    assert not coordinator.over
 
 
 def test_a_description_is_the_same_in_every_episode() -> None:
     environment = world()
-    director = make_director([environment], [("a", Fixed(), None, ["w.Tank-0.e.x"], ["w.Tank-0.e.u"])])
-    run_episodes(director)
+    coordinator = make_coordinator([environment], [("a", Fixed(), None, ["w.Tank-0.e.x"], ["w.Tank-0.e.u"])])
+    run_episodes(coordinator)
     two = [{"uid": "Tank-0.e.x", "space": NUMBER}, {"uid": "Tank-0.e.more", "space": NUMBER}]
     where = rf"{__name__}\.describe must describe the same sensors in every episode.* place "
     for sensors, message in [
@@ -397,7 +397,7 @@ def test_a_description_is_the_same_in_every_episode() -> None:
     ]:
         DO["sensors"] = sensors
         with pytest.raises(ContractError, match=where + message):
-            run_episodes(director)
+            run_episodes(coordinator)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.errors import SchedulerError
 from palaestrai_mosaik.execution import Settings, StoreLocation, run_folder, states_of
-from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
+from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun, own_store
 from palaestrai_mosaik.execution.job import SILENCE, JobRecord, Marker, now
@@ -35,7 +35,7 @@ def folder(tmp_path):
 @pytest.fixture
 def slurm(monkeypatch):
     """Give what Slurm is to say of all tasks, or to raise; and how often it was asked."""
-    said = {"word": TaskWord.QUEUED, "asked": 0}
+    said = {"word": TaskState.QUEUED, "asked": 0}
 
     def words(self, submission):
         said["asked"] += 1
@@ -84,30 +84,30 @@ def status(folder, **options):
     ("said", "left", "word", "expected"),
     [
         # nothing has begun
-        (None, None, TaskWord.QUEUED, "queued"),
-        (None, None, TaskWord.RUNNING, "queued"),
-        (None, None, TaskWord.CANCELLED, "cancelled"),
-        (None, None, TaskWord.FAILED, "failed"),
-        (None, None, TaskWord.TIMED_OUT, "timed out"),
-        (None, None, TaskWord.OUT_OF_MEMORY, "out of memory"),
-        (None, None, TaskWord.NODE_FAILED, "waiting"),
-        (None, None, TaskWord.GONE, "waiting"),
+        (None, None, TaskState.QUEUED, "queued"),
+        (None, None, TaskState.RUNNING, "queued"),
+        (None, None, TaskState.CANCELLED, "cancelled"),
+        (None, None, TaskState.FAILED, "failed"),
+        (None, None, TaskState.TIMED_OUT, "timed out"),
+        (None, None, TaskState.OUT_OF_MEMORY, "out of memory"),
+        (None, None, TaskState.NODE_FAILED, "waiting"),
+        (None, None, TaskState.GONE, "waiting"),
         # it has begun, and said nothing since
-        (None, 1, TaskWord.RUNNING, "running"),
-        (None, 1, TaskWord.QUEUED, "queued"),
-        (None, 1, TaskWord.TIMED_OUT, "timed out"),
-        (None, 1, TaskWord.OUT_OF_MEMORY, "out of memory"),
-        (None, 1, TaskWord.NODE_FAILED, "node failed"),
-        (None, 1, TaskWord.CANCELLED, "cancelled"),
-        (None, 1, TaskWord.COMPLETED, "lost"),
-        (None, 1, TaskWord.GONE, "lost"),
+        (None, 1, TaskState.RUNNING, "running"),
+        (None, 1, TaskState.QUEUED, "queued"),
+        (None, 1, TaskState.TIMED_OUT, "timed out"),
+        (None, 1, TaskState.OUT_OF_MEMORY, "out of memory"),
+        (None, 1, TaskState.NODE_FAILED, "node failed"),
+        (None, 1, TaskState.CANCELLED, "cancelled"),
+        (None, 1, TaskState.COMPLETED, "lost"),
+        (None, 1, TaskState.GONE, "lost"),
         # its own word comes first
-        (("failed", 1), None, TaskWord.RUNNING, "failed"),
-        (("failed", 1), None, TaskWord.TIMED_OUT, "failed"),
-        (("interrupted", 1), None, TaskWord.TIMED_OUT, "interrupted"),
-        (("interrupted", 1), None, TaskWord.QUEUED, "queued"),
-        (("interrupted", 1), 2, TaskWord.RUNNING, "running"),
-        (("interrupted", 1), 2, TaskWord.TIMED_OUT, "timed out"),
+        (("failed", 1), None, TaskState.RUNNING, "failed"),
+        (("failed", 1), None, TaskState.TIMED_OUT, "failed"),
+        (("interrupted", 1), None, TaskState.TIMED_OUT, "interrupted"),
+        (("interrupted", 1), None, TaskState.QUEUED, "queued"),
+        (("interrupted", 1), 2, TaskState.RUNNING, "running"),
+        (("interrupted", 1), 2, TaskState.TIMED_OUT, "timed out"),
     ],
 )
 def test_the_word_about_a_task_completes_what_its_runs_have_recorded(
@@ -132,7 +132,7 @@ def test_the_record_of_an_earlier_attempt_is_not_the_last_word(folder, slurm):
 
 def test_a_task_that_failed_before_its_runs_is_told_with_its_log(folder, slurm, monkeypatch, capsys):
     submit(folder, runs=2)
-    slurm["word"] = TaskWord.FAILED
+    slurm["word"] = TaskState.FAILED
     monkeypatch.chdir(folder.path.parent)
     location = StoreLocation.of(folder.path / RESULTS)
     states = states_of(folder, location).runs
@@ -168,10 +168,10 @@ def test_what_status_says_to_do_next_can_be_done(folder, monkeypatch, capsys):
 
 def test_a_newer_submission_goes_before_an_older_one(folder, slurm):
     submit(folder, 1)
-    slurm["word"] = TaskWord.CANCELLED
+    slurm["word"] = TaskState.CANCELLED
     assert status(folder) == "cancelled"
     submit(folder, 2, attempt=2)
-    slurm["word"] = TaskWord.QUEUED
+    slurm["word"] = TaskState.QUEUED
     assert status(folder) == "queued"
 
 
@@ -236,14 +236,14 @@ def test_edited_tasks_are_refused_with_their_line(folder, slurm, capsys):
 def test_how_a_task_ended_is_kept_because_schedulers_forget(folder, slurm):
     submit(folder)
     marker(folder)
-    slurm["word"] = TaskWord.OUT_OF_MEMORY
+    slurm["word"] = TaskState.OUT_OF_MEMORY
     assert status(folder) == "out of memory"
     slurm["word"] = SchedulerError("slurmctld is away")
     assert status(folder) == "out of memory"
-    slurm["word"] = TaskWord.GONE
+    slurm["word"] = TaskState.GONE
     assert status(folder) == "out of memory"
     # an administrator has queued it again
-    slurm["word"] = TaskWord.QUEUED
+    slurm["word"] = TaskState.QUEUED
     assert status(folder) == "queued"
     slurm["word"] = SchedulerError("slurmctld is away")
     assert states_of(folder, StoreLocation.of(folder.path / RESULTS)).problems == ("slurmctld is away",)
@@ -251,9 +251,9 @@ def test_how_a_task_ended_is_kept_because_schedulers_forget(folder, slurm):
 
 def test_a_task_that_another_cluster_does_not_know_is_not_over_for_ever(folder, slurm):
     submit(folder)
-    slurm["word"] = TaskWord.GONE
+    slurm["word"] = TaskState.GONE
     assert status(folder) == "waiting"
-    slurm["word"] = TaskWord.QUEUED
+    slurm["word"] = TaskState.QUEUED
     assert status(folder) == "queued"
 
 

@@ -17,7 +17,7 @@ from execution.slurm_cluster import needs_slurm, output_of, slurm_jobs
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import SchedulerError
 from palaestrai_mosaik.execution import Settings, job_records
-from palaestrai_mosaik.execution.cluster.scheduler import TaskWord
+from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.script import script
 from palaestrai_mosaik.execution.cluster.slurm import Slurm, _queue, elements_of
 from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun
@@ -33,7 +33,7 @@ from palaestrai_mosaik.execution.cluster.submit import (
 from palaestrai_mosaik.execution.job import now
 
 ROOT = Path(__file__).parents[2]
-COMPLETED, FAILED, CANCELLED = TaskWord.COMPLETED, TaskWord.FAILED, TaskWord.CANCELLED
+COMPLETED, FAILED, CANCELLED = TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED
 HOSTILE = """a 'b' "c" $(touch X) ; touch Y & #%A é"""
 
 __all__ = ["slurm_jobs"]
@@ -247,18 +247,18 @@ def test_what_slurm_says_of_tasks(tmp_path, slurm_jobs):
     )
     submission = replace(submission, arrays=(Slurm().submit(submission, path, 0, 7),))
     # (without cgroups, Slurm kills what it finds too large and has no word for it)
-    large = TaskWord.OUT_OF_MEMORY if has_cgroups() else FAILED
-    told = [COMPLETED, FAILED, FAILED, large, TaskWord.RUNNING, TaskWord.RUNNING, TaskWord.QUEUED]
+    large = TaskState.OUT_OF_MEMORY if has_cgroups() else FAILED
+    told = [COMPLETED, FAILED, FAILED, large, TaskState.RUNNING, TaskState.RUNNING, TaskState.QUEUED]
     wait_for(submission, *told)
     # (what Slurm keeps of an element that is ended alone before it began depends on which one it is)
     Slurm().cancel(submission, {0, 4, 6})
     until(lambda: Slurm().words(submission)[4] is CANCELLED)
     words = Slurm().words(submission)
-    assert [words[task] for task in range(6)] == [*told[:4], CANCELLED, TaskWord.RUNNING]
+    assert [words[task] for task in range(6)] == [*told[:4], CANCELLED, TaskState.RUNNING]
     assert words[6].ended
     Slurm().cancel(submission)
     assert ended(submission)[5] is CANCELLED
-    assert Slurm().words(replace(submission, name="test-slurm-nobody"))[0] is TaskWord.GONE
+    assert Slurm().words(replace(submission, name="test-slurm-nobody"))[0] is TaskState.GONE
     # what another cluster has is not gone because this one does not know it
     with pytest.raises(SchedulerError, match=r"went to the cluster 'elsewhere', and this is '\w+'"):
         Slurm().words(replace(submission, cluster="elsewhere"))
@@ -271,7 +271,7 @@ def test_a_submission_that_was_cut_off(tmp_path, monkeypatch, slurm_jobs):
     submissions = Submissions(folder.path)
     submissions.begin(submission, tasks)
     # nothing was submitted, and may be yet; then never
-    assert set(Slurm().words(submission).values()) == {TaskWord.QUEUED}
+    assert set(Slurm().words(submission).values()) == {TaskState.QUEUED}
     monkeypatch.setattr("palaestrai_mosaik.execution.cluster.slurm._SUBMITTING", 0.0)
     assert set(Slurm().words(submission).values()) == {CANCELLED}
     # two arrays were submitted, one written down
@@ -318,7 +318,7 @@ def test_only_jobs_of_the_folder_are_cancelled(tmp_path, slurm_jobs):
     assert (cancelled.jobs, cancelled.queued, cancelled.running) == ((job.job,), 2, 0)
     assert cancelled.strange == (strange.job,)
     assert set(Slurm().words(mine).values()) == {CANCELLED}
-    assert set(Slurm().words(other).values()) == {TaskWord.QUEUED}
+    assert set(Slurm().words(other).values()) == {TaskState.QUEUED}
 
 
 @needs_slurm
@@ -383,15 +383,15 @@ def test_slurm_with_accounting(tmp_path, own_slurm):
     submission = replace(a_submission(2), number=3)
     path = array_script(tmp_path, submission, "#SBATCH --no-requeue", "sleep 300")
     submission = replace(submission, arrays=(Slurm().submit(submission, path, 0, 2),))
-    wait_for(submission, TaskWord.RUNNING, TaskWord.RUNNING)
+    wait_for(submission, TaskState.RUNNING, TaskState.RUNNING)
     # (it saves what it knows every few seconds)
     time.sleep(10)
     kill_daemon(own_slurm, "slurmctld")
     with pytest.raises(SchedulerError, match=r"squeue says: .*'scontrol ping' says"):
         Slurm().words(submission)
     subprocess.run([str(service), "restart", str(own_slurm)], check=True)
-    wait_for(submission, TaskWord.RUNNING, TaskWord.RUNNING)
+    wait_for(submission, TaskState.RUNNING, TaskState.RUNNING)
     # a node that is gone
     kill_daemon(own_slurm, "slurmd")
-    wait_for(submission, TaskWord.NODE_FAILED, TaskWord.NODE_FAILED, seconds=120)
+    wait_for(submission, TaskState.NODE_FAILED, TaskState.NODE_FAILED, seconds=120)
     subprocess.run([str(service), "restart", str(own_slurm)], check=True)

@@ -20,7 +20,7 @@ from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 
 from palaestrai_mosaik.errors import ActionError, SpaceError
 from palaestrai_mosaik.palaestrai import translate
-from palaestrai_mosaik.palaestrai.memory import QuickMemory
+from palaestrai_mosaik.palaestrai.memory import LazyMemory
 from palaestrai_mosaik.palaestrai.random_streams import Streams
 from palaestrai_mosaik.types import (
     ActuatorInformation,
@@ -93,7 +93,7 @@ def test_ticks_are_times_from_the_start():
 
 def test_vectors_become_objects_and_objects_vectors():
     layout = Layout(["e.a", "e.b", "e.c"], [Discrete(4), Box(0, 1, (2,), np.float32), Box(0, 1, shape=())])
-    make = translate.TheirChannels(layout, their.ActuatorInformation, gaps=True)
+    make = translate.PalaestraiChannels(layout, their.ActuatorInformation, gaps=True)
     vector = np.array([3, 0.25, 0.5, np.nan])
     found = make(vector)
     assert [type(one.value) for one in found] == [np.int64, np.ndarray, type(None)]
@@ -119,8 +119,8 @@ def _infos(draw, make, count, kind):
     }.get(kind, Box(0, 1, shape=()))
     uids = [f"e.{i}" for i in range(count)]
     vector = np.array([draw.randrange(2) for _ in range(count * space.size)], dtype=np.float64)
-    channels = translate.TheirChannels(Layout(uids, [space] * count), make)
-    return channels(vector) if kind == "objects" else translate.TheirInfos(channels, vector)
+    channels = translate.PalaestraiChannels(Layout(uids, [space] * count), make)
+    return channels(vector) if kind == "objects" else translate.PalaestraiInfos(channels, vector)
 
 
 def _rows(seed):
@@ -159,11 +159,12 @@ def _same(found, wanted):
 def test_the_quick_memory_shows_what_palaestrais_own_shows():
     compared = Counter()
     for seed in range(12):
-        quick, slow = QuickMemory(50), their.Memory(50)
+        quick, slow = LazyMemory(50), their.Memory(50)
         for muscle, row in _rows(seed):
             quick.append(muscle, **row)
             slow.append(
-                muscle, **{k: list(v) if isinstance(v, translate.TheirInfos) else v for k, v in row.items()}
+                muscle,
+                **{k: list(v) if isinstance(v, translate.PalaestraiInfos) else v for k, v in row.items()},
             )
         copy = pickle.loads(pickle.dumps(quick))
         for n in (0, 1, 2, 5, 100):
@@ -182,10 +183,10 @@ def test_the_quick_memory_shows_what_palaestrais_own_shows():
 
 def test_arrays_of_one_number_are_put_together_at_once(monkeypatch):
     spaces = [Box(0, 9, (1,), np.float32), Discrete(9), Box(0, 9, (1, 1)), MultiDiscrete([9])]
-    channels = translate.TheirChannels(Layout("abcd", spaces), their.RewardInformation)
-    quick, slow = QuickMemory(50), their.Memory(50)
+    channels = translate.PalaestraiChannels(Layout("abcd", spaces), their.RewardInformation)
+    quick, slow = LazyMemory(50), their.Memory(50)
     for i in range(4):
-        rewards = translate.TheirInfos(channels, np.arange(4.0) + i)
+        rewards = translate.PalaestraiInfos(channels, np.arange(4.0) + i)
         quick.append("m", rewards=rewards)
         slow.append("m", rewards=list(rewards.channels(rewards.vector)))
     wanted = slow.tail(3).rewards

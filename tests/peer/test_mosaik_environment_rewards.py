@@ -19,10 +19,10 @@ from support.engine import run_episodes
 
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.run.factory import make_port
-from palaestrai_mosaik.simulation.body import Body, Identity
+from palaestrai_mosaik.simulation.body import Body, BodyIdentity
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition
-from palaestrai_mosaik.simulation.coordinator import Director
+from palaestrai_mosaik.simulation.coordinator import EpisodeCoordinator
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_mosaik.json").read_text(encoding="utf-8"))
 
@@ -55,12 +55,12 @@ def rewards_of(params: dict[str, Any], values: list[float]) -> list[float]:
     port = make_port(spec)
     assert [reward.uid for reward in port.rewards] == ["level less valve"]
     body = Body(
-        Identity("a"), Replayed(values), None, Channels([port], port.sensors.uids, port.actuators.uids)
+        BodyIdentity("a"), Replayed(values), None, Channels([port], port.sensors.uids, port.actuators.uids)
     )
     body.muscle._memory = body.memory
-    director = Director([port], [body], [EnvironmentTerminationCondition()], taking_turns=False)
-    run_episodes(director)
-    return list(director.objectives("a"))
+    coordinator = EpisodeCoordinator([port], [body], [EnvironmentTerminationCondition()], taking_turns=False)
+    run_episodes(coordinator)
+    return list(coordinator.objectives("a"))
 
 
 @pytest.mark.parametrize("case", GOLDEN)

@@ -21,7 +21,7 @@ from gymnasium import spaces  # noqa: E402
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 import palaestrai_mosaik  # noqa: E402
-from palaestrai_mosaik.rl.spaces import View  # noqa: E402
+from palaestrai_mosaik.rl.spaces import ChannelSpace  # noqa: E402
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete  # noqa: E402
 from palaestrai_mosaik.types.vectors import Layout  # noqa: E402
 
@@ -265,7 +265,7 @@ FLAT = {
 def test_spaces_and_their_values(kind):
     layout = Layout([f"e.{i}" for i in range(len(LAYOUTS[kind]))], LAYOUTS[kind])
     for flatten in (True, False):
-        view = View(layout, "actuator", flatten=flatten)
+        view = ChannelSpace(layout, "actuator", flatten=flatten)
         if flatten:
             assert view.space == FLAT[kind]
         view.space.seed(3)
@@ -279,17 +279,17 @@ def test_spaces_and_their_values(kind):
 
 def test_bounds_in_a_narrower_type_hold():
     layout = Layout(["e.x"], [Box(-0.1, 0.1, shape=())])
-    inner = View(layout, "actuator", dtype=np.float32).space
-    outer = View(layout, "sensor", dtype=np.float32).space
+    inner = ChannelSpace(layout, "actuator", dtype=np.float32).space
+    outer = ChannelSpace(layout, "sensor", dtype=np.float32).space
     bounds = [float(bound[0]) for bound in (outer.low, inner.low, inner.high, outer.high)]
     assert bounds[0] < -0.1 < bounds[1] < 0 < bounds[2] < 0.1 < bounds[3]
     mixed = Layout(["e.x", "e.n"], [Box(0.0, 1.0, shape=()), Discrete(2)])
     with pytest.raises(ContractError, match="flatten=False"):
-        View(mixed, "actuator")
+        ChannelSpace(mixed, "actuator")
     with pytest.raises(ActionError, match=r"no value for actuator 'e\.n'"):
-        View(mixed, "actuator", flatten=False).vector({"e.x": 0.5})
+        ChannelSpace(mixed, "actuator", flatten=False).vector({"e.x": 0.5})
     with pytest.raises(ActionError, match=r"no actuator 'e\.m' \(did you mean 'e\."):
-        View(mixed, "actuator", flatten=False).vector({"e.x": 0.5, "e.m": 1})
+        ChannelSpace(mixed, "actuator", flatten=False).vector({"e.x": 0.5, "e.m": 1})
 
 
 def test_stable_baselines_learns_in_it():

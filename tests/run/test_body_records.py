@@ -15,9 +15,9 @@ from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.run.descriptions import agent_record, environment_record
 from palaestrai_mosaik.run.recorded_sessions import read_sessions
-from palaestrai_mosaik.run.replay import Standpoint, replay
+from palaestrai_mosaik.run.replay import ReplayContext, replay
 from palaestrai_mosaik.simulation.batch_handle import open_port
-from palaestrai_mosaik.simulation.body_placement import embody
+from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.store import Store
 from tests.support.documents import DUMMY, ENVIRONMENT_ENDS, document, environment, named, phase
 
@@ -40,7 +40,7 @@ def batch_document(uid: str, count: int = 3, **agent: object) -> RunDocument:
 
 def groups_of(doc: RunDocument, ports: list) -> list:
     (spec,) = doc.phases[0].agents
-    return embody(spec, ports)[0]
+    return place_bodies(spec, ports)[0]
 
 
 def pendulum_port(batch: int = 3):
@@ -91,7 +91,7 @@ def test_trajectories_of_bodies_fill_the_memory_body_by_body(recorded):
     with Store(recorded) as store:
         steps = store.steps("recorded", agent="learner")
         count = replay(
-            memory, spec, groups_of(doc, [pendulum_port()]), Standpoint(doc, doc.phases[0], None), store
+            memory, spec, groups_of(doc, [pendulum_port()]), ReplayContext(doc, doc.phases[0], None), store
         )
         assert count == len(steps) == 3 * 2 * 4, "three bodies, two episodes of four steps each"
         names = [f"reading.pendulum.{{body}}.observation[{i}]" for i in range(3)]

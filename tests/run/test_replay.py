@@ -14,8 +14,8 @@ from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, Envi
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.run.preflight import Inspection, inspect
-from palaestrai_mosaik.run.replay import Standpoint, replay
-from palaestrai_mosaik.simulation.body_placement import embody
+from palaestrai_mosaik.run.replay import ReplayContext, replay
+from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.store import ChannelRecord, Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 from tests.support.documents import agent, document, environment, named, phase
@@ -75,7 +75,7 @@ def into_memory(
         here = spec.phases[-1]
         (one,) = here.agents
         ports = [inspection.port(entry) for entry in here.environments]
-        count = replay(memory, one, embody(one, ports)[0], Standpoint(spec, here, instance), store)
+        count = replay(memory, one, place_bodies(one, ports)[0], ReplayContext(spec, here, instance), store)
     finally:
         inspection.close()
     assert len(memory) == min(count, memory.size_limit)

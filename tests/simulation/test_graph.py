@@ -21,10 +21,10 @@ world of phase 0 'train' (vanilla)
 
 0-myenv: environment 'myenv', palaestrai_mosaik.environment.dummy:DummyEnvironment
   myenv [Environment]
-    --> director.@director  state
+    --> coordinator.@coordinator  state
 
-director: the agents' director
-  @director [Director]
+coordinator: the agents' coordinator
+  @coordinator [EpisodeCoordinator]
     --> agent-0.mighty_defender  newest states (5 values)
     --> agent-1.evil_attacker    newest states (5 values)
 
@@ -97,12 +97,12 @@ def edges(graph):
 
 
 def test_the_graph_has_what_mosaik_connects():
-    env, director = "0-myenv.myenv", "director.@director"
+    env, coordinator = "0-myenv.myenv", "coordinator.@coordinator"
     first, second = "agent-0.mighty_defender", "agent-1.evil_attacker"
     assert edges(world_graph(load(DUMMY))) == {
-        (env, director, "state", "myenv.state", False, None),
-        (director, first, "mighty_defender", "@states", False, 5),
-        (director, second, "evil_attacker", "@states", False, 5),
+        (env, coordinator, "state", "myenv.state", False, None),
+        (coordinator, first, "mighty_defender", "@states", False, 5),
+        (coordinator, second, "evil_attacker", "@states", False, 5),
         (first, env, "0-myenv.setpoints", "setpoints", True, 5),
         (second, env, "0-myenv.setpoints", "setpoints", True, 5),
     }
@@ -127,24 +127,24 @@ def test_third_party_entities_have_the_names_of_the_document():
         "battery-0": ("0-net-storage", "Battery"),
         "battery-1": ("0-net-storage", "Battery"),
         "charge": ("0-net-wishes", "Constant"),
-        "@director": ("director", "Director"),
+        "@coordinator": ("coordinator", "EpisodeCoordinator"),
         "keeper": ("agent-0", "Agent"),
     }
     flows = {(f.source, f.target, f.time_shifted): f.label for f in summary(graph).flows}
     assert flows["0-net-wishes.Constant-0", "0-net-storage.Battery_0", False] == "value → P_set"
     assert flows["agent-0.keeper", "0-net-storage.Battery_1", True] == "P_set"
-    assert flows["0-net-storage.Battery_1", "director.@director", False] == "soc"
-    assert flows["director.@director", "agent-0.keeper", False] == "newest states (2 values)"
+    assert flows["0-net-storage.Battery_1", "coordinator.@coordinator", False] == "soc"
+    assert flows["coordinator.@coordinator", "agent-0.keeper", False] == "newest states (2 values)"
 
 
 def test_columns_of_the_picture_are_the_order_of_steps_within_one_time():
     ranks = {box.simulator: box.rank for box in summary(world_graph(coupled())).boxes}
-    assert ranks == {"0-net-wishes": 0, "0-net-storage": 1, "director": 2, "agent-0": 3}
+    assert ranks == {"0-net-wishes": 0, "0-net-storage": 1, "coordinator": 2, "agent-0": 3}
 
 
 def test_every_agent_is_a_simulator_of_its_own():
     graph = world_graph(coupled())
-    assert graph.graph["simulators"]["director"] == "the agents' director"
+    assert graph.graph["simulators"]["coordinator"] == "the agents' coordinator"
     assert graph.graph["simulators"]["agent-0"].startswith("agent 'keeper'")
 
 
@@ -155,8 +155,8 @@ def test_many_entities_and_connections_become_one_row_and_one_arrow(tmp_path):
     (storage,) = [box for box in picture.boxes if box.simulator == "0-net-storage"]
     assert [row.label for row in storage.rows] == ["Battery x 300  (battery-0, ..., battery-299)"]
     flows = {(f.source, f.target): f.label for f in picture.flows}
-    assert flows["0-net-storage/Battery", "director.@director"] == "soc (300 connections)"
-    assert flows["director.@director", "agent-0.keeper"] == "newest states (300 values)"
+    assert flows["0-net-storage/Battery", "coordinator.@coordinator"] == "soc (300 connections)"
+    assert flows["coordinator.@coordinator", "agent-0.keeper"] == "newest states (300 values)"
     text = graph_text(graph)
     assert "303 entities" in text
     assert len(text.split("\n")) < 25

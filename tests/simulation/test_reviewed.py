@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.documents import MAX_EPISODES, agent, document, environment, named, phase
-from support.engine import Adder, Counter, Total, make_director, run_episodes
+from support.engine import Adder, Counter, Total, make_coordinator, run_episodes
 from support.parts import Ramp
 
 from palaestrai_mosaik.agent import Brain, Muscle, Objective
@@ -23,7 +23,7 @@ from palaestrai_mosaik.types import ActuatorInformation, Box
 def two_ends(taking_turns: bool):
     """a lives in E, which ends at 2; b in F, which ends at 6. No condition ends the episode."""
     log: list[str] = []
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter("E", log, steps=2), Counter("F", log, steps=6)],
         [
             ("a", Adder(100, log), Total("a", log), ["E.x"], ["E.u1"]),
@@ -32,13 +32,13 @@ def two_ends(taking_turns: bool):
         taking_turns=taking_turns,
         conditions=[],
     )
-    return log, director
+    return log, coordinator
 
 
 def test_an_agent_whose_environment_has_ended_acts_no_more():
-    log, director = two_ends(False)
-    run_episodes(director)
-    a, b = (body.stream.rows for body in director.bodies)
+    log, coordinator = two_ends(False)
+    run_episodes(coordinator)
+    a, b = (body.stream.rows for body in coordinator.bodies)
     # (worker, episode, step, time, readings, setpoints, rewards, objective, terminated, truncated, wall)
     assert [(r[3], r[7], r[8], r[9]) for r in a] == [(0, 10.0, False, False), (1, 20.0, True, False)]
     assert [r[3] for r in b] == [0, 1, 2, 3, 4, 5]
@@ -46,9 +46,9 @@ def test_an_agent_whose_environment_has_ended_acts_no_more():
 
 
 def test_in_turns_an_agent_that_is_out_is_left_out():
-    _, director = two_ends(True)
-    run_episodes(director)
-    a, b = (body.stream.rows for body in director.bodies)
+    _, coordinator = two_ends(True)
+    run_episodes(coordinator)
+    a, b = (body.stream.rows for body in coordinator.bodies)
     # E ends at t=2, at which it would have been a's turn again
     assert [(r[3], r[8], r[9]) for r in a] == [(0, True, False)]
     assert [r[3] for r in b] == [1, 2, 3, 4, 5]
@@ -57,12 +57,12 @@ def test_in_turns_an_agent_that_is_out_is_left_out():
 
 def test_rewards_of_an_environment_that_is_only_acted_in_are_added_up():
     log: list[str] = []
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter("E", log, steps=99), Counter("F", log, steps=2, step_size=3)],
         [("a", Adder(0, log), Total("a", log), ["F.x"], ["E.u1", "F.u1"])],
     )
-    run_episodes(director)
-    (body,) = director.bodies
+    run_episodes(coordinator)
+    (body,) = coordinator.bodies
     # E gives 10, 20, 30 until F's first state (10), then 40, 50, 60 until its second (20)
     assert [r[6].tolist() for r in body.stream.rows] == [[60.0, 10.0], [150.0, 20.0]]
 

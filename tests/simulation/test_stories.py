@@ -8,7 +8,7 @@ theirs are compared as a set and everything else in order.
 from __future__ import annotations
 
 import pytest
-from support.engine import Adder, Counter, Total, make_director, run_episodes
+from support.engine import Adder, Counter, Total, make_coordinator, run_episodes
 
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 
@@ -107,7 +107,7 @@ TURNS_TWO_TRACE = [
 
 
 def one(log: list[str], taking_turns: bool):
-    return make_director(
+    return make_coordinator(
         [Counter("E", log)],
         [
             ("a", Adder(100, log), Total("a", log), ["E.x"], ["E.u1"]),
@@ -118,7 +118,7 @@ def one(log: list[str], taking_turns: bool):
 
 
 def two(log: list[str], taking_turns: bool):
-    return make_director(
+    return make_coordinator(
         [Counter("A", log, steps=4), Counter("B", log, steps=99, step_size=2)],
         [
             ("a", Adder(100, log), Total("a", log), ["A.x", "B.x"], ["A.u1", "B.u1"]),
@@ -141,8 +141,8 @@ STORIES = {
 def test_story(story, scheduler):
     build, taking_turns, expected = STORIES[story]
     log: list[str] = []
-    director = build(log, taking_turns)
-    run_episodes(director, scheduler=scheduler)
+    coordinator = build(log, taking_turns)
+    run_episodes(coordinator, scheduler=scheduler)
     position = 0
     for tick in expected:
         happened = log[position : position + len(tick)]
@@ -160,11 +160,11 @@ def test_both_schedulers_record_the_same(story):
     build, taking_turns, _ = STORIES[story]
     recorded = []
     for scheduler in SCHEDULERS:
-        director = build([], taking_turns)
-        run_episodes(director, episodes=2, scheduler=scheduler)
+        coordinator = build([], taking_turns)
+        run_episodes(coordinator, episodes=2, scheduler=scheduler)
         # without the wall-clock time
-        rows = [[repr(row[:10] + row[11:]) for row in body.stream.rows] for body in director.bodies]
-        states = [[repr(row) for row in port.stream.rows] for port in director.ports]
+        rows = [[repr(row[:10] + row[11:]) for row in body.stream.rows] for body in coordinator.bodies]
+        states = [[repr(row) for row in port.stream.rows] for port in coordinator.ports]
         recorded.append((rows, states))
     assert recorded[0] == recorded[1]
 
@@ -181,65 +181,65 @@ def test_nobody_is_left_waiting_in_mosaiks_scheduler(monkeypatch):
     monkeypatch.setattr(internals, "_set_progress", counted)
     log: list[str] = []
     agents = [(name, Adder(100, log), None, ["A.x"], [f"A.u{i}"]) for i, name in enumerate("ab", 1)]
-    run_episodes(make_director([Counter("A", log, steps=40)], agents), scheduler="mosaik")
+    run_episodes(make_coordinator([Counter("A", log, steps=40)], agents), scheduler="mosaik")
     assert len(waiting) > 60
     assert max(waiting) < 8
 
 
 def test_rows_say_how_the_episode_ended():
     log: list[str] = []
-    director = two(log, False)
-    run_episodes(director)
-    a, b = (body.stream.rows for body in director.bodies)
+    coordinator = two(log, False)
+    run_episodes(coordinator)
+    a, b = (body.stream.rows for body in coordinator.bodies)
     # (worker, episode, step, time, readings, setpoints, rewards, objective, terminated, truncated, wall,
     # body, environment_episode, proposed)
     assert [(r[2], r[3], r[8], r[9]) for r in a] == [(0, 0, False, False), (1, 1, False, False),
                                                      (2, 2, False, False), (3, 3, True, False)]  # fmt: skip
     # b acts in A and in B, so the end of A ends it too, although its row was closed before
     assert [(r[2], r[3], r[8], r[9]) for r in b] == [(0, 0, False, False), (1, 2, True, False)]
-    assert director.time == 4
-    assert director.ended_by == "EnvironmentTerminationCondition"
+    assert coordinator.time == 4
+    assert coordinator.ended_by == "EnvironmentTerminationCondition"
 
 
 def test_an_agent_is_cut_off_where_another_environment_ends_the_episode():
     log: list[str] = []
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter("A", log, steps=2), Counter("B", log, steps=99)],
         [("b", Adder(0, log), Total("b", log), ["B.x"], ["B.u1"])],
     )
-    run_episodes(director)
-    (body,) = director.bodies
+    run_episodes(coordinator)
+    (body,) = coordinator.bodies
     assert [(row[8], row[9]) for row in body.stream.rows] == [(False, False), (False, True)]
 
 
 def test_without_a_condition_the_episode_ends_when_all_environments_have():
     log: list[str] = []
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter("A", log, steps=2), Counter("B", log, steps=4)],
         [("b", Adder(0, log), Total("b", log), ["A.x", "B.x"], ["B.u1"])],
         conditions=[],
     )
-    run_episodes(director)
+    run_episodes(coordinator)
     assert [line for line in log if line.startswith("A")][-1] == "A steps to 2 with - -"
     assert [line for line in log if line.startswith("B")][
         -1
     ] == "B steps to 4 with 2 -"  # A has ended at 2, and still reads so
-    assert director.ended_by == "environments"
+    assert coordinator.ended_by == "environments"
 
 
 def test_a_shared_actuator_takes_the_latest_setpoint_then_the_later_agent():
     log: list[str] = []
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter("E", log, steps=2, actuators=1)],
         [
             ("a", Adder(100, log), None, ["E.x"], ["E.u1"]),
             ("b", Adder(200, log), None, ["E.x"], ["E.u1"]),
         ],
     )
-    run_episodes(director)
+    run_episodes(coordinator)
     assert "E steps to 1 with 200" in log
     log.clear()
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter("E", log, steps=3, actuators=1)],
         [
             ("a", Adder(100, log), None, ["E.x"], ["E.u1"]),
@@ -247,7 +247,7 @@ def test_a_shared_actuator_takes_the_latest_setpoint_then_the_later_agent():
         ],
         taking_turns=True,
     )
-    run_episodes(director)
+    run_episodes(coordinator)
     assert [line for line in log if line.startswith("E")] == [
         "E resets", "E steps to 1 with 100", "E steps to 2 with 201", "E steps to 3 with 102",
     ]  # fmt: skip
@@ -255,16 +255,16 @@ def test_a_shared_actuator_takes_the_latest_setpoint_then_the_later_agent():
 
 def test_an_environment_without_agents_is_stepped_too():
     log: list[str] = []
-    director = make_director([Counter("E", log, steps=3)], [])
-    run_episodes(director)
+    coordinator = make_coordinator([Counter("E", log, steps=3)], [])
+    run_episodes(coordinator)
     assert log == ["E resets", "E steps to 1 with - -", "E steps to 2 with - -", "E steps to 3 with - -"]
 
 
 @pytest.mark.parametrize("uid", ["my-env", "my.env", "a b", "ü", "0", "x.0.y-1"])
 def test_any_environment_uid_receives_its_setpoints(uid):
     log: list[str] = []
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter(uid, log, steps=2)], [("a", Adder(100, log), None, [f"{uid}.x"], [f"{uid}.u2"])]
     )
-    run_episodes(director)
+    run_episodes(coordinator)
     assert f"{uid} steps to 1 with - 100" in log

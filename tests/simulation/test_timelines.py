@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.documents import AGENT_OBJECTIVE, ENVIRONMENT_ENDS, agent, document, environment, named, phase
-from support.engine import ANY, Adder, Counter, Total, make_director, run_episodes
+from support.engine import ANY, Adder, Counter, Total, make_coordinator, run_episodes
 
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
@@ -57,7 +57,7 @@ class Seen(TerminationCondition):
 
 def both(log: list[str], *conditions: TerminationCondition, turns: bool = False) -> Any:
     """Return A, which ends after 2 steps, and B (every second tick, 2 steps), with an agent in each."""
-    return make_director(
+    return make_coordinator(
         [Counter("A", log, steps=2), Counter("B", log, steps=2, step_size=2)],
         [
             ("a", Forgetful(100, log), Total("a", log), ["A.x"], ["A.u1"]),
@@ -107,8 +107,8 @@ def by_actor(events: list[str]) -> dict[str, list[str]]:
 def test_each_environment_ends_and_begins_on_its_own(scheduler):
     log: list[str] = []
     seen = Seen()
-    director = both(log, seen, EnvironmentTerminationCondition("all"))
-    run_episodes(director, scheduler=scheduler)
+    coordinator = both(log, seen, EnvironmentTerminationCondition("all"))
+    run_episodes(coordinator, scheduler=scheduler)
     assert by_actor(log) == by_actor([event for tick in OWN_TIMELINES_TRACE for event in tick])
     if scheduler == "direct":
         # what has nothing to do with each other may come in any order under mosaik's scheduler
@@ -119,7 +119,7 @@ def test_each_environment_ends_and_begins_on_its_own(scheduler):
             steps = sum(" resets" in event or " steps " in event for event in tick)
             assert sorted(happened[:steps]) == sorted(tick[:steps])
             assert happened[steps:] == tick[steps:]
-    assert (director.time, director.ended_by) == (4, "EnvironmentTerminationCondition")
+    assert (coordinator.time, coordinator.ended_by) == (4, "EnvironmentTerminationCondition")
     assert [tuple(endings.values()) for endings in seen.endings] == [(0, 0), (0, 0), (1, 0), (1, 0), (1, 1)]
     assert [ended["A"] for ended in seen.ended] == [(False, False)] * 2 + [(True, False)] + [
         (False, False)
@@ -127,13 +127,13 @@ def test_each_environment_ends_and_begins_on_its_own(scheduler):
 
 
 def test_rows_know_the_episode_of_their_environment():
-    director = both([], EnvironmentTerminationCondition("all"))
-    run_episodes(director)
-    a, b = ([(r[2], r[3], r[12], r[8], r[9]) for r in body.stream.rows] for body in director.bodies)
+    coordinator = both([], EnvironmentTerminationCondition("all"))
+    run_episodes(coordinator)
+    a, b = ([(r[2], r[3], r[12], r[8], r[9]) for r in body.stream.rows] for body in coordinator.bodies)
     # step (it runs on), time, environment_episode, terminated, truncated
     assert a == [(0, 0, 0, False, False), (1, 1, 0, True, False), (2, 3, 1, False, True)]
     assert b == [(0, 0, 0, False, False), (1, 2, 0, True, False)]
-    states = {port.uid: [(r[2], r[3], r[10], r[6]) for r in port.stream.rows] for port in director.ports}
+    states = {port.uid: [(r[2], r[3], r[10], r[6]) for r in port.stream.rows] for port in coordinator.ports}
     # step, time, environment_episode, terminated: the terminal state is one of the episode that it ends
     assert states["A"] == [
         (0, 0, 0, False),
@@ -147,12 +147,12 @@ def test_rows_know_the_episode_of_their_environment():
 
 def test_every_environment_ends_as_often_as_is_asked_for():
     seen = Seen()
-    director = both([], seen, EnvironmentTerminationCondition("all", episodes=3))
-    run_episodes(director)
+    coordinator = both([], seen, EnvironmentTerminationCondition("all", episodes=3))
+    run_episodes(coordinator)
     # A ends at 2, 5, 8, ..., B at 4, 10, 16: a first state takes a step of its own
-    assert director.time == 16
+    assert coordinator.time == 16
     assert seen.endings[-1] == {"A": 5, "B": 3}
-    episodes = [row[12] for row in director.bodies[1].stream.rows]
+    episodes = [row[12] for row in coordinator.bodies[1].stream.rows]
     assert episodes == [0, 0, 1, 1, 2, 2]
 
 
@@ -171,9 +171,9 @@ def test_every_environment_ends_as_often_as_is_asked_for():
     ],
 )
 def test_any_is_the_default_and_gives_way_to_all(conditions, time):
-    director = both([], *conditions)
-    run_episodes(director)
-    assert director.time == time
+    coordinator = both([], *conditions)
+    run_episodes(coordinator)
+    assert coordinator.time == time
 
 
 def test_without_all_nothing_begins_again():
@@ -185,21 +185,21 @@ def test_without_all_nothing_begins_again():
 
 def test_the_phase_episodes_begin_all_of_them_anew():
     log: list[str] = []
-    director = both(log, EnvironmentTerminationCondition("all"))
-    run_episodes(director, episodes=2)
+    coordinator = both(log, EnvironmentTerminationCondition("all"))
+    run_episodes(coordinator, episodes=2)
     half = len(log) // 2
     assert log[:half] == log[half:]
-    assert [row[12] for row in director.bodies[0].stream.rows] == [0, 0, 1] * 2
+    assert [row[12] for row in coordinator.bodies[0].stream.rows] == [0, 0, 1] * 2
 
 
 def test_a_condition_may_end_the_episode_before_they_all_have():
     log: list[str] = []
     # the sum of rewards of the newest row of a: 10, 20 (A ends), 10, ...; ends the episode at 2
     soon = AgentObjectiveTerminationCondition(a={"brain_avg1": 20})
-    director = both(log, EnvironmentTerminationCondition("all"), soon)
-    run_episodes(director)
-    assert (director.time, director.ended_by) == (2, "AgentObjectiveTerminationCondition")
-    a, b = ([(r[3], r[8], r[9]) for r in body.stream.rows] for body in director.bodies)
+    coordinator = both(log, EnvironmentTerminationCondition("all"), soon)
+    run_episodes(coordinator)
+    assert (coordinator.time, coordinator.ended_by) == (2, "AgentObjectiveTerminationCondition")
+    a, b = ([(r[3], r[8], r[9]) for r in body.stream.rows] for body in coordinator.bodies)
     # a's environment has terminated in this very step, b is cut off
     assert a == [(0, False, False), (1, True, False)]
     assert b == [(0, False, True)]
@@ -207,7 +207,7 @@ def test_a_condition_may_end_the_episode_before_they_all_have():
 
 def test_in_turns_who_has_ended_passes_the_turn_on():
     log: list[str] = []
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter("A", log, steps=1), Counter("B", log, steps=4)],
         [
             ("a", Adder(100, log), None, ["A.x"], ["A.u1"]),
@@ -216,7 +216,7 @@ def test_in_turns_who_has_ended_passes_the_turn_on():
         conditions=[EnvironmentTerminationCondition("all")],
         taking_turns=True,
     )
-    run_episodes(director)
+    run_episodes(coordinator)
     acted = [line for line in log if " sees " in line]
     # A begins at 0 and 2 and ends at 1 and 3; at 1 and 3 it is the turn of b, at 2 again that of a
     assert acted == ["a sees 0 sets 100", "b sees 1 sets 201", "a sees 0 sets 100", "b sees 3 sets 203"]
@@ -230,13 +230,13 @@ def test_a_body_over_two_environments_goes_on_when_both_do():
     a        acts   acts   closes         acts  closes  acts  closes
     """
     log: list[str] = []
-    director = make_director(
+    coordinator = make_coordinator(
         [Counter("A", log, steps=2), Counter("B", log, steps=3)],
         [("a", Forgetful(100, log), None, ["A.x", "B.x"], ["A.u1", "B.u1"])],
         conditions=[EnvironmentTerminationCondition("all", episodes=2)],
     )
-    run_episodes(director)
-    (body,) = director.bodies
+    run_episodes(coordinator)
+    (body,) = coordinator.bodies
     # time, number of the episode, terminated
     assert [(r[3], r[12], r[8]) for r in body.stream.rows] == [
         (0, 0, False), (1, 0, True), (4, 1, True), (6, 2, True),
@@ -266,14 +266,14 @@ class SoonOver(Counter):
 
 
 def test_an_episode_that_is_over_as_it_begins_counts_for_agent_and_environment_alike():
-    director = make_director(
+    coordinator = make_coordinator(
         [SoonOver("A", [], steps=2)],
         [("a", Adder(100, []), None, ["A.x"], ["A.u1"])],
         conditions=[EnvironmentTerminationCondition("all", episodes=3)],
     )
-    run_episodes(director)
-    assert [(r[3], r[12]) for r in director.bodies[0].stream.rows] == [(0, 0), (1, 0), (4, 2), (5, 2)]
-    assert [(r[3], r[10]) for r in director.ports[0].stream.rows] == [
+    run_episodes(coordinator)
+    assert [(r[3], r[12]) for r in coordinator.bodies[0].stream.rows] == [(0, 0), (1, 0), (4, 2), (5, 2)]
+    assert [(r[3], r[10]) for r in coordinator.ports[0].stream.rows] == [
         (0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 2), (6, 2),
     ]  # fmt: skip
 

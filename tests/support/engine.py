@@ -10,11 +10,11 @@ import numpy as np
 
 from palaestrai_mosaik.agent import Muscle, Objective
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.simulation.body import Body, Identity
+from palaestrai_mosaik.simulation.body import Body, BodyIdentity
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition, TerminationCondition
-from palaestrai_mosaik.simulation.coordinator import Director
-from palaestrai_mosaik.simulation.environment_handle import EnvironmentPort
+from palaestrai_mosaik.simulation.coordinator import EpisodeCoordinator
+from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
 from palaestrai_mosaik.simulation.episode import Episode
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 
@@ -91,19 +91,19 @@ class Rows:
         self.rows.append(row)
 
 
-def make_director(
+def make_coordinator(
     environments: Sequence[Any],
     agents: Sequence[tuple[str, Muscle, Objective | None, Sequence[str], Sequence[str]]],
     *,
     taking_turns: bool = False,
     conditions: Sequence[TerminationCondition] | None = None,
-) -> Director:
-    """Return a director for ``(name, muscle, objective, sensors, actuators)`` of each agent."""
-    ports = [EnvironmentPort(e) for e in environments]
+) -> EpisodeCoordinator:
+    """Return a coordinator for ``(name, muscle, objective, sensors, actuators)`` of each agent."""
+    ports = [EnvironmentHandle(e) for e in environments]
     bodies = []
     for name, muscle, objective, sensors, actuators in agents:
         muscle.uid = name
-        body = Body(Identity(name), muscle, objective, Channels(ports, sensors, actuators))
+        body = Body(BodyIdentity(name), muscle, objective, Channels(ports, sensors, actuators))
         muscle._memory = body.memory
         if objective is not None:
             objective.setup(body.reward_names)
@@ -112,15 +112,17 @@ def make_director(
     for port in ports:
         port.stream = Rows()
     wanted = [EnvironmentTerminationCondition()] if conditions is None else conditions
-    return Director(ports, bodies, wanted, taking_turns=taking_turns)
+    return EpisodeCoordinator(ports, bodies, wanted, taking_turns=taking_turns)
 
 
-def run_episodes(director: Director, episodes: int = 1, scheduler: str = "direct", worker: int = 0) -> None:
+def run_episodes(
+    coordinator: EpisodeCoordinator, episodes: int = 1, scheduler: str = "direct", worker: int = 0
+) -> None:
     """Run some episodes, one world each, in one event loop."""
     loop = asyncio.new_event_loop()
     try:
         for number in range(episodes):
             path = ("phase", "worker", worker, "episode", number)
-            Episode(director, worker, number, 42, path, scheduler=scheduler).run(loop)
+            Episode(coordinator, worker, number, 42, path, scheduler=scheduler).run(loop)
     finally:
         loop.close()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from palaestrai_mosaik.analysis.comparison import Comparison, Options
+from palaestrai_mosaik.analysis.comparison import Comparison, ComparisonOptions
 from palaestrai_mosaik.analysis.report import LearningData, ReportData
 from palaestrai_mosaik.analysis.report.compared import Compared
 from palaestrai_mosaik.design.model import AnalysisSpec, Axis, DesignSpec, Factor, OutcomeSpec, SamplerSpec
@@ -115,7 +115,7 @@ def compared(by: str, outcome: str) -> Compared:
         low, high = np.clip(share - 0.1, 0, 1), np.clip(share + 0.1, 0, 1)
         parts.append(pd.DataFrame({"level": name, "score": scores, "share": share, "low": low, "high": high}))
     few = ("only 6 repetitions of a level",)
-    options = Options(better="lower")
+    options = ComparisonOptions(better="lower")
     profiles = pd.concat(parts)
     told = Comparison((by,), outcome, True, options, levels, cells, pairs, profiles, few, ("Paired.",))
     return Compared(told, runs.assign(run=[f"run-{i}" for i in range(len(runs))]))

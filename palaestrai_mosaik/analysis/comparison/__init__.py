@@ -4,7 +4,7 @@
 """
 
 from .compare import Comparison, compare
-from .options import Normalise, Options
+from .options import ComparisonOptions, Normalise
 from .study import compare_design
 
-__all__ = ["Comparison", "Normalise", "Options", "compare", "compare_design"]
+__all__ = ["Comparison", "ComparisonOptions", "Normalise", "compare", "compare_design"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from .aggregates import FloatArray, spread
 from .hypothesis_tests import ONE_PAIR, ONE_ROW, ONE_SEED, holm
-from .options import Options
+from .options import ComparisonOptions
 from .resampling import distinct
 from .runs import Runs
 
@@ -26,7 +26,7 @@ ALONE, ALONE_ROW = "of one seed there is no test", "of one row there is no test"
 
 
 def warnings(
-    runs: Runs, levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool, options: Options
+    runs: Runs, levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool, options: ComparisonOptions
 ) -> tuple[str, ...]:
     """Return what may mislead: losses, what does not vary, unequal settings, few seeds, mixed scales."""
     found = [
@@ -43,7 +43,7 @@ def warnings(
     return tuple(filter(None, found))
 
 
-def notes(runs: Runs, pairs: pd.DataFrame, paired: bool, options: Options) -> tuple[str, ...]:
+def notes(runs: Runs, pairs: pd.DataFrame, paired: bool, options: ComparisonOptions) -> tuple[str, ...]:
     """Return how levels were compared, and why so."""
     if paired:
         how = (

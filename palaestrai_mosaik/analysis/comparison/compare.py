@@ -15,7 +15,7 @@ from palaestrai_mosaik import seeding
 
 from . import cautions
 from .aggregates import AGGREGATES, WEIGHTED, FloatArray, spread
-from .options import Options
+from .options import ComparisonOptions
 from .pairs import compare_pairs
 from .resampling import Sample, distinct, intervals, tail
 from .runs import Runs, collect
@@ -98,7 +98,7 @@ class Comparison:
     by: tuple[str, ...]
     outcome: str
     paired: bool
-    options: Options
+    options: ComparisonOptions
     levels: pd.DataFrame
     cells: pd.DataFrame
     pairs: pd.DataFrame
@@ -138,7 +138,7 @@ def compare(
     by: str | Sequence[str],
     outcome: str,
     settings: Sequence[str] = (),
-    options: Options | None = None,
+    options: ComparisonOptions | None = None,
 ) -> Comparison:
     """Compare the levels of ``by`` in the runs of ``frame``.
 
@@ -155,7 +155,7 @@ def compare(
     """
     import pandas as pd
 
-    options = options or Options()
+    options = options or ComparisonOptions()
     by = (by,) if isinstance(by, str) else tuple(by)
     runs = collect(frame, by, outcome, settings, options)
     paired = options.common_seeds and runs.crossed
@@ -176,7 +176,7 @@ def compare(
     )
 
 
-def _level(runs: Runs, name: str, outcome: str, options: Options) -> dict[str, Any]:
+def _level(runs: Runs, name: str, outcome: str, options: ComparisonOptions) -> dict[str, Any]:
     strata = list(runs.strata(name).values())
     n = sum(map(len, strata))
     planned = runs.frame.loc[runs.frame["level"] == name, "run"].nunique()
@@ -211,7 +211,7 @@ def _cells(runs: Runs) -> pd.DataFrame:
     return found[["level", "setting", "n", "lost", "mean", "median", "std"]]
 
 
-def _profiles(runs: Runs, outcome: str, options: Options) -> pd.DataFrame:
+def _profiles(runs: Runs, outcome: str, options: ComparisonOptions) -> pd.DataFrame:
     import pandas as pd
 
     places = scores(runs.frame["value"].dropna().to_numpy(float))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .aggregates import FloatArray
-from .resampling import ROUNDING, Rows
+from .resampling import ROUNDING, UnpairedRuns
 
 #: draws of a permutation test
 PERMUTATIONS = 9999
@@ -131,7 +131,7 @@ def _van_elteren(
     return float((1 + extreme) / (1 + PERMUTATIONS)), "permutations"
 
 
-def two_way(a: Rows, b: Rows) -> tuple[float, str]:
+def two_way(a: UnpairedRuns, b: UnpairedRuns) -> tuple[float, str]:
     """Return the two-sided p of two levels that share seeds but no setting, and how it was computed.
 
     Both a row (a setting, drawn at random) and a seed can be good or bad for a level in all its runs. So the

@@ -12,7 +12,7 @@ Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ComparisonOptions:
     """How runs are compared.
 
     ``better``: which direction is good (``None``: not said; "better" then means higher).

@@ -14,8 +14,8 @@ from palaestrai_mosaik import seeding
 from . import effects
 from .aggregates import FloatArray, mean, weighted_mean
 from .hypothesis_tests import holm, rank_sum, signed_rank, smallest_rank_sum, smallest_signed_rank, two_way
-from .options import Options
-from .resampling import ROUNDING, IntArray, Rows, Sample, coded, distinct, intervals, levelled
+from .options import ComparisonOptions
+from .resampling import ROUNDING, IntArray, Sample, UnpairedRuns, coded, distinct, intervals, levelled
 from .runs import Runs
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Sides:
     b: list[FloatArray]
     lost: int
     seeds: list[IntArray] | None = None
-    rows: tuple[Rows, Rows] | None = None
+    rows: tuple[UnpairedRuns, UnpairedRuns] | None = None
 
     @property
     def paired(self) -> bool:
@@ -93,7 +93,7 @@ def pairs_of(runs: Runs) -> list[tuple[str, str]]:
 class _Unpaired:
     """What two levels have in the settings that both were planned for."""
 
-    def __init__(self, runs: Runs, options: Options):
+    def __init__(self, runs: Runs, options: ComparisonOptions):
         self._values = {level: runs.strata(level) for level in runs.levels}
         self._rows = (
             {} if runs.crossed else {level: runs.rows(level, options.common_seeds) for level in runs.levels}
@@ -165,7 +165,7 @@ def units(runs: Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
     return value.unstack("level"), own.unstack("level")
 
 
-def compare_pairs(runs: Runs, outcome: str, paired: bool, options: Options) -> pd.DataFrame:
+def compare_pairs(runs: Runs, outcome: str, paired: bool, options: ComparisonOptions) -> pd.DataFrame:
     """Return a table with a row per pair of levels, its columns ``COLUMNS`` (see ``Comparison``)."""
     import pandas as pd
 
@@ -178,7 +178,7 @@ def compare_pairs(runs: Runs, outcome: str, paired: bool, options: Options) -> p
     return found
 
 
-def _favoured(found: pd.DataFrame, options: Options) -> Iterator[str]:
+def _favoured(found: pd.DataFrame, options: ComparisonOptions) -> Iterator[str]:
     for row in found.to_dict("records"):
         told = options.better is not None and row["p_holm"] <= 1 - options.confidence
         if not told or row["rank_effect"] == 0:
@@ -188,7 +188,7 @@ def _favoured(found: pd.DataFrame, options: Options) -> Iterator[str]:
             yield str(row["a" if higher == (options.better == "higher") else "b"])
 
 
-def _row(both: Sides, outcome: str, names: tuple[str, str], options: Options) -> dict[str, Any]:
+def _row(both: Sides, outcome: str, names: tuple[str, str], options: ComparisonOptions) -> dict[str, Any]:
     def generator(what: str) -> np.random.Generator:
         return seeding.generator(options.seed, "comparison", outcome, *names, what)
 
@@ -213,7 +213,7 @@ def _means(both: Sides) -> list[FloatArray]:
     return [np.array([one.mean() for one in side]) for side in (both.a, both.b)]
 
 
-def _paired_row(both: Sides, options: Options, generator: Any) -> dict[str, Any]:
+def _paired_row(both: Sides, options: ComparisonOptions, generator: Any) -> dict[str, Any]:
     assert both.seeds is not None
     strata = both.differences
     every = np.concatenate(strata)
@@ -236,7 +236,7 @@ def _paired_row(both: Sides, options: Options, generator: Any) -> dict[str, Any]
     }
 
 
-def _unpaired_row(both: Sides, options: Options, generator: Any) -> dict[str, Any]:
+def _unpaired_row(both: Sides, options: ComparisonOptions, generator: Any) -> dict[str, Any]:
     a, b = both.a, both.b
     # each setting counts the same, so the mean over both sides of these is the difference
     doubled = [*(2 * x for x in a), *(-2 * y for y in b)]
@@ -270,7 +270,7 @@ def _rank_sum(both: Sides, generator: np.random.Generator) -> dict[str, Any]:
     return {"test": test, "p": p, "p_least": smallest_rank_sum(a, b), "units": units}
 
 
-def _improvement(both: Sides, options: Options, generator: np.random.Generator) -> dict[str, float]:
+def _improvement(both: Sides, options: ComparisonOptions, generator: np.random.Generator) -> dict[str, float]:
     """Return the probability of improvement; pairs are drawn together, other runs on their own."""
     how = (options.confidence, options.resamples, generator)
     if both.single:

@@ -69,7 +69,7 @@ class Sample:
         return cls(values, places, (units,), (np.zeros(units.max() + 1, dtype=np.intp),))
 
     @classmethod
-    def of_rows(cls, sides: Sequence[Rows]) -> Sample:
+    def of_rows(cls, sides: Sequence[UnpairedRuns]) -> Sample:
         """Return the sample of one or more sides of which rows are drawn, and seeds where they share them."""
         values = np.concatenate([side.values for side in sides])
         strata = np.repeat(np.arange(len(sides)), [len(side.values) for side in sides])
@@ -118,7 +118,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Rows:
+class UnpairedRuns:
     """The runs of a level that shares no setting with another: their values, the row of each (0, 1, ...), and
     its seed, where rows share seeds.
     """
@@ -128,7 +128,7 @@ class Rows:
     seeds: IntArray | None
 
     @classmethod
-    def of(cls, values: FloatArray, rows: npt.ArrayLike, seeds: npt.ArrayLike | None) -> Rows:
+    def of(cls, values: FloatArray, rows: npt.ArrayLike, seeds: npt.ArrayLike | None) -> UnpairedRuns:
         """Return the runs with any names of rows and seeds (whole numbers)."""
         return cls(values, coded(np.asarray(rows)), None if seeds is None else np.asarray(seeds))
 

@@ -11,15 +11,15 @@ import numpy as np
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
 
 from .aggregates import FloatArray
-from .options import Normalise, Options
-from .resampling import Rows, Sample
+from .options import ComparisonOptions, Normalise
+from .resampling import Sample, UnpairedRuns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def normalised(runs: pd.DataFrame, how: Normalise, against: Mapping[str, str]) -> pd.Series[float]:
-    """Return the values of ``runs`` (level, setting, value) as ``Options.normalise`` says.
+    """Return the values of ``runs`` (level, setting, value) as ``ComparisonOptions.normalise`` says.
 
     ``against``: the baseline of each level that is not one. Raises ``PalaestraiMosaikError``
     where a setting's baseline has no finished run, or is 0 on average.
@@ -91,11 +91,11 @@ class Runs:
         grouped = self.used(level).groupby("setting", sort=False)["value"]
         return {str(name): part.to_numpy(float) for name, part in grouped}
 
-    def rows(self, level: str, common_seeds: bool) -> Rows:
+    def rows(self, level: str, common_seeds: bool) -> UnpairedRuns:
         """Return the runs of a level with their rows, and with seeds where rows share these."""
         own = self.used(level)
         seeds = own["repetition"].to_numpy() if common_seeds else None
-        return Rows.of(own["value"].to_numpy(float), own["place"].to_numpy(), seeds)
+        return UnpairedRuns.of(own["value"].to_numpy(float), own["place"].to_numpy(), seeds)
 
     def sample(self, level: str, common_seeds: bool) -> Sample:
         """Return the runs of a level with what is drawn again.
@@ -120,7 +120,7 @@ class Runs:
 
 
 def collect(
-    frame: pd.DataFrame, by: Sequence[str], outcome: str, settings: Sequence[str], options: Options
+    frame: pd.DataFrame, by: Sequence[str], outcome: str, settings: Sequence[str], options: ComparisonOptions
 ) -> Runs:
     """Return the runs of ``frame`` by level and setting (see ``compare``)."""
     import pandas as pd

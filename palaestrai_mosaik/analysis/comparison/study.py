@@ -12,7 +12,7 @@ from palaestrai_mosaik.design.model import Axis, DesignSpec, Factor
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
 
 from .compare import Comparison, compare
-from .options import Normalise, Options
+from .options import ComparisonOptions, Normalise
 from .runs import MOST_LEVELS
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def compare_design(
     found = []
     for name in outcomes or specs:
         for family, own, frame in zip(families, baselines, frames, strict=True):
-            options = Options(
+            options = ComparisonOptions(
                 better=specs[name].better,
                 baseline=own,
                 common_seeds=spec.seed_policy == "common",

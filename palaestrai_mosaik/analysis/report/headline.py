@@ -20,7 +20,7 @@ from palaestrai_mosaik.design.model import SamplerSpec
 
 from .bars import Mark
 from .data import ReportData
-from .indices import IRRELEVANT, Method, leading_method, marks, method_of, pair_marks, players, ranked
+from .indices import IRRELEVANT, MethodDisplay, leading_method, marks, method_of, pair_marks, players, ranked
 from .markup import Caution, Name, Sentence, listed, number, percent
 from .verdict import caution, constant, lost, verdicts
 
@@ -165,7 +165,7 @@ def _sensitivity(data: ReportData, outcome: str) -> Iterator[Sentence]:
 
 
 def _ranking(
-    outcome: str, name: str, method: Method, own: pd.DataFrame, order: list[str]
+    outcome: str, name: str, method: MethodDisplay, own: pd.DataFrame, order: list[str]
 ) -> Iterator[Sentence]:
     """Say in which order factors matter, as far as that is settled."""
     found, alone = marks(own, method.leading), _alone(method, own)
@@ -192,12 +192,14 @@ def _ranking(
         yield from _interactions(pair_marks(own, method.pairs))
 
 
-def _alone(method: Method, own: pd.DataFrame) -> dict[str, Mark]:
+def _alone(method: MethodDisplay, own: pd.DataFrame) -> dict[str, Mark]:
     """Return what factors explain without their interactions, where the leading index has these."""
     return marks(own, "S1") if method.leading == "ST" else {}
 
 
-def _sizes(outcome: str, method: Method, found: Mapping[str, Mark], order: list[str]) -> Iterator[Sentence]:
+def _sizes(
+    outcome: str, method: MethodDisplay, found: Mapping[str, Mark], order: list[str]
+) -> Iterator[Sentence]:
     first, *others = order[:_MOST_NAMED]
     if method.leading == "mu_star":
         what = " by a mean of " + _value(found[first])
@@ -259,7 +261,7 @@ def _order(found: Mapping[str, Mark], order: list[str]) -> Iterator[Sentence]:
         yield "The intervals of ", *names, " overlap: which of them matters most is not settled."
 
 
-def _small(method: Method, found: Mapping[str, Mark], order: list[str]) -> Iterator[Sentence]:
+def _small(method: MethodDisplay, found: Mapping[str, Mark], order: list[str]) -> Iterator[Sentence]:
     """Say which factors can be left alone."""
     if not method.share or method.leading == "S1":
         return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodDisplay:
     """How a method is shown: ``bars`` are its indices that are drawn as bars, in this order;
     ``leading`` is the one by which factors are ranked; ``share``: it is a share of the variance.
     """
@@ -33,7 +33,7 @@ IRRELEVANT = "(irrelevant)"
 
 #: in the order in which they are trusted for the first answer
 METHODS = {
-    "sobol": Method(
+    "sobol": MethodDisplay(
         "Sobol indices",
         ("S1", "ST"),
         "ST",
@@ -42,7 +42,7 @@ METHODS = {
         "interactions. Estimates carry sampling error: they can lie a little below 0 or above 1.",
         "S2",
     ),
-    "anova": Method(
+    "anova": MethodDisplay(
         "Analysis of variance",
         ("eta2",),
         "eta2",
@@ -51,7 +51,7 @@ METHODS = {
         "test it against the spread of repetitions, without a correction for several factors.",
         "eta2",
     ),
-    "fast": Method(
+    "fast": MethodDisplay(
         "Extended Fourier amplitude test (eFAST)",
         ("S1", "ST"),
         "ST",
@@ -59,7 +59,7 @@ METHODS = {
         "S1 is the share of the variance that a factor explains on its own, ST the share with all of its "
         "interactions.",
     ),
-    "shapley": Method(
+    "shapley": MethodDisplay(
         "Shapley effects",
         ("Sh",),
         "Sh",
@@ -67,7 +67,7 @@ METHODS = {
         "Each factor's share of the variance; what factors explain together is parted equally among them, "
         "so that the shares sum to 1.",
     ),
-    "morris": Method(
+    "morris": MethodDisplay(
         "Morris screening",
         ("mu_star",),
         "mu_star",
@@ -76,14 +76,14 @@ METHODS = {
         "varies: far below the line sigma = 0.1 mu* effects are almost linear, above sigma = mu* they change "
         "their sign or depend on other factors. It ranks factors; it parts no variance.",
     ),
-    "rbd_fast": Method(
+    "rbd_fast": MethodDisplay(
         "Random balance designs (RBD-FAST)",
         ("S1",),
         "S1",
         True,
         "S1 is the share of the variance that a factor explains on its own; interactions are not seen.",
     ),
-    "delta": Method(
+    "delta": MethodDisplay(
         "Moment-independent importance (DELTA)",
         ("delta",),
         "delta",
@@ -91,7 +91,7 @@ METHODS = {
         "delta says how far the whole distribution of the outcome moves when a factor is fixed: 0 not at "
         "all, at most 1. Small samples give small values to factors without any effect, too.",
     ),
-    "pawn": Method(
+    "pawn": MethodDisplay(
         "PAWN",
         ("median",),
         "median",
@@ -100,7 +100,7 @@ METHODS = {
         "the factor is fixed: 0 no effect, at most 1. (irrelevant) is what a factor without any effect "
         "would seldom exceed in a sample of this size.",
     ),
-    "dgsm": Method(
+    "dgsm": MethodDisplay(
         "Derivative-based measures (DGSM)",
         ("dgsm",),
         "dgsm",
@@ -111,15 +111,15 @@ METHODS = {
 }
 
 
-def method_of(name: str, rows: pd.DataFrame) -> Method:
+def method_of(name: str, rows: pd.DataFrame) -> MethodDisplay:
     """Return how the method is shown; of an unknown one, by what it gave."""
     found = METHODS.get(name)
     indices = list(dict.fromkeys(singles(rows)["index"])) or [""]
     if found is None:
-        return Method(name, tuple(indices[:2]), indices[0], False, "")
+        return MethodDisplay(name, tuple(indices[:2]), indices[0], False, "")
     if found.leading in indices:
         return found
-    return Method(found.title, tuple(indices[:2]), indices[0], found.share, found.says, found.pairs)
+    return MethodDisplay(found.title, tuple(indices[:2]), indices[0], found.share, found.says, found.pairs)
 
 
 def players(spec: DesignSpec) -> set[str]:

@@ -39,7 +39,7 @@ _GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True)
-class Against:
+class HorizontalAxis:
     """What lies on the x axis: numbers, or the index of each row's level where there are ``levels``."""
 
     name: str
@@ -48,7 +48,7 @@ class Against:
     log: bool = False
 
 
-def scatter(identity: str, against: Against, outcome: str, y: FloatArray) -> Safe:
+def scatter(identity: str, against: HorizontalAxis, outcome: str, y: FloatArray) -> Safe:
     """Return ``outcome`` (``y``, of the same rows) against a factor, with its running mean."""
     known = np.isfinite(against.x) & np.isfinite(y)
     x, y = against.x[known], y[known]

@@ -14,11 +14,11 @@ from palaestrai_mosaik.design.model import Factor
 from ..missing_runs import lost_runs, told_executed
 from .bars import Mark, bars
 from .data import LearningData, ReportData, Table
-from .indices import Method, marks, method_of, pair_marks, pairs, players, ranked, singles
+from .indices import MethodDisplay, marks, method_of, pair_marks, pairs, players, ranked, singles
 from .lines import MOST_PLACES, histogram, line_panel
 from .markup import Safe, count, slug, tag
 from .plane import MOST_CELLS, heat_map, morris_plane
-from .scatter import MOST_LEVELS, MOST_POINTS, Against, scatter
+from .scatter import MOST_LEVELS, MOST_POINTS, HorizontalAxis, scatter
 from .svg import COLOURS, FloatArray, legend
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def sensitivity(data: ReportData, outcome: str) -> Iterator[Part]:
         yield from _method(data, outcome, name, method, own)
 
 
-def _method(data: ReportData, outcome: str, name: str, method: Method, rows: pd.DataFrame) -> Iterator[Part]:
+def _method(
+    data: ReportData, outcome: str, name: str, method: MethodDisplay, rows: pd.DataFrame
+) -> Iterator[Part]:
     identity = f"{slug(outcome)}-{slug(name.replace('_', '-'))}"
     found = {index: marks(rows, index) for index in method.bars}
     real = players(data.spec)
@@ -90,24 +92,24 @@ def _used(rows: pd.DataFrame) -> str:
 
 
 def _bars(
-    identity: str, method: Method, found: Mapping[str, Mapping[str, Mark]], order: Sequence[str]
+    identity: str, method: MethodDisplay, found: Mapping[str, Mapping[str, Mark]], order: Sequence[str]
 ) -> Safe:
     unknown = Mark(math.nan)
     rows = [(f, [found[i].get(f, unknown) for i in method.bars]) for f in order]
     return bars(f"{identity}-bars", " and ".join(method.bars), rows, method.bars, _axis(method))
 
 
-def _axis(method: Method) -> str:
+def _axis(method: MethodDisplay) -> str:
     if method.share:
         return "share of the variance"
     return "mu* (mean size of the effects)" if method.leading == "mu_star" else method.leading
 
 
-def _key(method: Method) -> Safe | None:
+def _key(method: MethodDisplay) -> Safe | None:
     return legend(method.bars) if len(method.bars) > 1 else None
 
 
-def _caption(data: ReportData, method: Method, factors: int, pairs: bool) -> str:
+def _caption(data: ReportData, method: MethodDisplay, factors: int, pairs: bool) -> str:
     told = [method.says] if method.says else []
     told.append(f"Whiskers: intervals of {100 * data.spec.analysis.confidence:g} %, where there are any.")
     if pairs:
@@ -169,12 +171,12 @@ def distribution(data: ReportData, outcome: str) -> Iterator[Part]:
     yield figure(told, *panels)
 
 
-def against(factor: Factor, values: Sequence[Mapping[str, Any]]) -> Against:
+def against(factor: Factor, values: Sequence[Mapping[str, Any]]) -> HorizontalAxis:
     """Return what lies on the x axis for ``factor``: NaN where a row leaves it inactive."""
     found = [row.get(factor.name, INACTIVE) for row in values]
     if factor.kind == "levels" and len(factor.levels) <= MOST_LEVELS:
         places = [_level(factor, value) for value in found]
-        return Against(factor.name, np.array(places, dtype=float), factor.labels)
+        return HorizontalAxis(factor.name, np.array(places, dtype=float), factor.labels)
     numbers: FloatArray = np.array(
         [float(v) if isinstance(v, int | float) and not isinstance(v, bool) else math.nan for v in found],
         dtype=float,
@@ -182,7 +184,7 @@ def against(factor: Factor, values: Sequence[Mapping[str, Any]]) -> Against:
     if factor.kind == "levels" and not np.isfinite(numbers).any():
         numbers = np.array([_level(factor, value) for value in found], dtype=float)
     log = factor.dist in ("loguniform", "lognormal") and bool(np.all(numbers[np.isfinite(numbers)] > 0))
-    return Against(factor.name, numbers, log=log)
+    return HorizontalAxis(factor.name, numbers, log=log)
 
 
 def _level(factor: Factor, value: Any) -> float:

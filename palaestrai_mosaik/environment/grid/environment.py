@@ -22,7 +22,13 @@ from .network import Grid, load_grid
 from .parameters import parameter_problems
 from .power_flow import PowerFlow, PowerFlowResult
 from .power_flow_factory import make_power_flow
-from .simulators import InverterSimulator, PowerGridSimulator, ProfileSimulator, Shell, StorageSimulator
+from .simulators import (
+    GridSimulator,
+    InverterSimulator,
+    PowerGridSimulator,
+    ProfileSimulator,
+    StorageSimulator,
+)
 
 EpisodeStarts = Literal["fixed", "random", "sequential"]
 
@@ -184,7 +190,7 @@ class GridEnvironment(CoSimulation):
     def plan(self) -> CoSimulationPlan:
         net = self.grid.net
         # in the order in which data flows
-        shells: dict[str, Callable[[], Shell]] = {"Profiles": self._profile_simulator}
+        shells: dict[str, Callable[[], GridSimulator]] = {"Profiles": self._profile_simulator}
         connections = [ConnectionSpec("Profiles", "PowerGrid", [("load_p", "load_p"), ("load_q", "load_q")])]
         if len(net.sgen):
             shells["Inverters"] = lambda: InverterSimulator(self._inverters(), **self._clock)

@@ -55,7 +55,7 @@ def _shared_grid(name: str) -> Grid:
     return load_grid(name)
 
 
-class Shell(mosaik_api_v3.Simulator):
+class GridSimulator(mosaik_api_v3.Simulator):
     """A simulator with one entity, stepping itself; subclasses compute :attr:`outputs`.
 
     ``step_size``: ticks of a step. ``steps``: how many there are, ``None`` for no end.
@@ -127,7 +127,7 @@ def _only(inputs: Mapping[str, Mapping[str, Any]], name: str, size: int) -> Floa
     return vector
 
 
-class ProfileSimulator(Shell):
+class ProfileSimulator(GridSimulator):
     """Gives the powers of the current step. ``init``: ``grid``, ``start`` (row), ``stride`` (rows a step)."""
 
     MODEL = "Profiles"
@@ -151,7 +151,7 @@ class ProfileSimulator(Shell):
         self.outputs = dict(zip(QUANTITIES, self.profiles.at(row), strict=True))
 
 
-class InverterSimulator(Shell):
+class InverterSimulator(GridSimulator):
     """All inverters. ``init``: ``grid``."""
 
     MODEL = "Inverters"
@@ -174,7 +174,7 @@ class InverterSimulator(Shell):
         self.outputs = {"p": p, "q": q}
 
 
-class StorageSimulator(Shell):
+class StorageSimulator(GridSimulator):
     """All storages. ``init``: ``grid``, ``initial_soc`` (0 to 1), ``hours`` (length of a step)."""
 
     MODEL = "Storages"
@@ -199,7 +199,7 @@ class StorageSimulator(Shell):
         self.outputs = {"p": p, "soc": soc}
 
 
-class PowerGridSimulator(Shell):
+class PowerGridSimulator(GridSimulator):
     """The power flow. ``init``: ``grid``, ``on_divergence`` (``terminate`` or ``fail``)."""
 
     MODEL = "PowerGrid"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from .submission import Submission
 
 
-class TaskWord(StrEnum):
+class TaskState(StrEnum):
     """What a scheduler says of a task."""
 
     #: it waits for its turn, for the first time or again
@@ -28,14 +28,14 @@ class TaskWord(StrEnum):
     @property
     def ended(self) -> bool:
         """Whether it is over."""
-        return self not in (TaskWord.QUEUED, TaskWord.RUNNING)
+        return self not in (TaskState.QUEUED, TaskState.RUNNING)
 
 
 class Scheduler(ABC):
     """Tells what became of tasks, and ends them."""
 
     @abstractmethod
-    def words(self, submission: Submission) -> dict[int, TaskWord]:
+    def words(self, submission: Submission) -> dict[int, TaskState]:
         """Return the word about every task of ``submission``, by number.
 
         Raises :class:`~palaestrai_mosaik.errors.SchedulerError` where the scheduler does not answer.

@@ -19,7 +19,7 @@ from typing import Any
 
 from palaestrai_mosaik.errors import SchedulerError
 
-from .scheduler import Scheduler, TaskWord
+from .scheduler import Scheduler, TaskState
 from .submission import Array, Submission
 
 #: seconds that a command may take; sbatch tries again for two minutes where the cluster is busy
@@ -33,22 +33,22 @@ _SINCE = "--starttime=1970-01-01"
 #: characters of a command's answer that an error quotes
 _QUOTED = 500
 
-_Q, _R = TaskWord.QUEUED, TaskWord.RUNNING
+_Q, _R = TaskState.QUEUED, TaskState.RUNNING
 #: the words for the states of jobs, of which some mean that it goes on, or will
-_WORDS: Mapping[str, TaskWord] = {
+_WORDS: Mapping[str, TaskState] = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), _Q),
     **dict.fromkeys(("SPECIAL_EXIT", "CONFIGURING"), _Q),
     # (it has ended where it is completing, but how is told when it is over)
     **dict.fromkeys(("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"), _R),
     **dict.fromkeys(("RESIZING", "POWER_UP_NODE", "UPDATE_DB"), _R),
-    "COMPLETED": TaskWord.COMPLETED,
-    "FAILED": TaskWord.FAILED,
-    **dict.fromkeys(("LAUNCH_FAILED", "RECONFIG_FAIL"), TaskWord.FAILED),
-    **dict.fromkeys(("TIMEOUT", "DEADLINE"), TaskWord.TIMED_OUT),
-    "OUT_OF_MEMORY": TaskWord.OUT_OF_MEMORY,
-    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), TaskWord.NODE_FAILED),
+    "COMPLETED": TaskState.COMPLETED,
+    "FAILED": TaskState.FAILED,
+    **dict.fromkeys(("LAUNCH_FAILED", "RECONFIG_FAIL"), TaskState.FAILED),
+    **dict.fromkeys(("TIMEOUT", "DEADLINE"), TaskState.TIMED_OUT),
+    "OUT_OF_MEMORY": TaskState.OUT_OF_MEMORY,
+    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), TaskState.NODE_FAILED),
     # (what is pre-empted and may be queued again is REQUEUED or PENDING)
-    **dict.fromkeys(("CANCELLED", "PREEMPTED", "REVOKED"), TaskWord.CANCELLED),
+    **dict.fromkeys(("CANCELLED", "PREEMPTED", "REVOKED"), TaskState.CANCELLED),
 }
 #: environment variables that say how a job is submitted; what the script says goes before them
 _FOR_SBATCH = {
@@ -69,7 +69,7 @@ _SECRET_VALUE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 
 
 #: a job, the element of it that is meant (``None``: all that nothing else is said of), and the word
-_Told = tuple[str, int | None, TaskWord]
+_Told = tuple[str, int | None, TaskState]
 
 
 @dataclass
@@ -77,7 +77,7 @@ class LiveJob:
     """An array that Slurm has not ended: the path of its script, and the words about its tasks."""
 
     script: str
-    words: list[TaskWord] = field(default_factory=list)
+    words: list[TaskState] = field(default_factory=list)
 
 
 class Slurm(Scheduler):
@@ -134,7 +134,7 @@ class Slurm(Scheduler):
         if jobs:
             _call("scancel", "--quiet", *jobs)
 
-    def words(self, submission: Submission) -> dict[int, TaskWord]:
+    def words(self, submission: Submission) -> dict[int, TaskState]:
         """See :class:`Scheduler`.
 
         What the controller remembers is asked first, then the accounting, which hears of the end of a job
@@ -156,9 +156,9 @@ class Slurm(Scheduler):
             if missing <= words.keys() or time.monotonic() > until:
                 break
             time.sleep(_LOOK)
-        early = _Q if _age(submission) < _SUBMITTING else TaskWord.CANCELLED
+        early = _Q if _age(submission) < _SUBMITTING else TaskState.CANCELLED
         return {
-            task: words.get(task, TaskWord.GONE if task in submitted else early)
+            task: words.get(task, TaskState.GONE if task in submitted else early)
             for task in range(submission.tasks)
         }
 
@@ -270,15 +270,15 @@ def _accounts(*which: str) -> Iterator[_Told]:
             yield job, element, _word(state)
 
 
-def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskWord]:
+def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskState]:
     """Return the words by the tasks' numbers.
 
     An array that is not among those of the submission has just been submitted: it has the tasks after theirs.
     """
     arrays = {array.job: array for array in submission.arrays}
     next_ = sum(array.tasks for array in submission.arrays)
-    one: dict[int, TaskWord] = {}
-    rest: dict[int, TaskWord] = {}
+    one: dict[int, TaskState] = {}
+    rest: dict[int, TaskState] = {}
     for job, element, word in told:
         array = arrays.get(job, Array(job, next_, max(submission.tasks - next_, 0)))
         if element is None:
@@ -288,7 +288,7 @@ def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskWor
     return rest | one
 
 
-def _word(state: str) -> TaskWord:
+def _word(state: str) -> TaskState:
     # what accounting says of a cancelled job goes on with "by" and a user
     name = state.split(maxsplit=1)[0] if state.strip() else ""
     if name not in _WORDS:

@@ -15,7 +15,7 @@ from palaestrai_mosaik.errors import SchedulerError
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker
 from ..settings import Settings
-from .scheduler import TaskWord
+from .scheduler import TaskState
 from .slurm import Slurm
 from .submission import Submission, Submissions, TaskRun
 from .submit import submit_folder
@@ -64,7 +64,7 @@ class SlurmExecutor(Executor):
             for number, task in enumerate(submissions.tasks(submission.number))
             for run in task
         }
-        asked, words = time.monotonic(), dict.fromkeys(tasks.values(), TaskWord.QUEUED)
+        asked, words = time.monotonic(), dict.fromkeys(tasks.values(), TaskState.QUEUED)
         over: dict[int, float] = {}
         try:
             while waiting:
@@ -92,8 +92,8 @@ class SlurmExecutor(Executor):
                 self._scheduler.cancel(submission)
 
     def _ask(
-        self, submissions: Submissions, submission: Submission, words: dict[int, TaskWord]
-    ) -> dict[int, TaskWord]:
+        self, submissions: Submissions, submission: Submission, words: dict[int, TaskState]
+    ) -> dict[int, TaskState]:
         """Return what Slurm says now; the former ``words`` where it does not answer: records come without it."""
         try:
             self._cancel(submission)
@@ -112,8 +112,8 @@ class SlurmExecutor(Executor):
             self._told = self._cancelled
             self._scheduler.cancel(submission, now=self._cancelled > 1)
 
-    def _cancel_queued(self, submission: Submission, words: dict[int, TaskWord]) -> None:
-        queued = [task for task, word in words.items() if word is TaskWord.QUEUED]
+    def _cancel_queued(self, submission: Submission, words: dict[int, TaskState]) -> None:
+        queued = [task for task, word in words.items() if word is TaskState.QUEUED]
         if self._enough and not self._stopped:
             if queued:
                 self._scheduler.cancel(submission, queued)
@@ -141,11 +141,11 @@ class SlurmExecutor(Executor):
             del waiting[slug]
             yield record
 
-    def _left(self, job: Job, word: TaskWord) -> JobRecord | None:
+    def _left(self, job: Job, word: TaskState) -> JobRecord | None:
         """Write the record of a run that its task has left without one; ``None`` if it had not begun."""
         marker = Marker.read(job.marker)
         begun = marker is not None and job.is_told_by(marker)
-        if not begun and (self._cancelled or word is TaskWord.CANCELLED):
+        if not begun and (self._cancelled or word is TaskState.CANCELLED):
             return None
         record = JobRecord.left(
             job,

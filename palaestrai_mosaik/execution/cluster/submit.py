@@ -23,7 +23,7 @@ from palaestrai_mosaik.experiment import load, modules_of
 from ..executors import own_classes
 from ..job import now
 from ..settings import Settings
-from .scheduler import TaskWord
+from .scheduler import TaskState
 from .script import write_script
 from .settings import SlurmSettings
 from .slurm import Slurm
@@ -194,7 +194,7 @@ def cancel_folder(folder: Path) -> Cancelled:
         jobs += mine
         strange += [job for job in live if job not in mine]
         ended += [word for job in mine for word in live[job].words]
-    queued, running = ended.count(TaskWord.QUEUED), ended.count(TaskWord.RUNNING)
+    queued, running = ended.count(TaskState.QUEUED), ended.count(TaskState.RUNNING)
     return Cancelled(tuple(jobs), queued, running, tuple(strange))
 
 

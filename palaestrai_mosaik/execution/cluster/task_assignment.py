@@ -12,14 +12,14 @@ import psutil
 from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.errors import SchedulerError
 
-from .scheduler import Scheduler, TaskWord
+from .scheduler import Scheduler, TaskState
 from .submission import Submission, Submissions, TaskRun
 
-_ENDED = frozenset(word.value for word in TaskWord if word.ended)
+_ENDED = frozenset(word.value for word in TaskState if word.ended)
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class TaskAssignment:
     """The newest task that has a run: its submission, its number, the run's attempt, and the word.
 
     ``word`` is ``None`` where nobody has asked, or the scheduler did not answer. ``begun``: whether any run
@@ -29,16 +29,16 @@ class Cover:
     submission: int
     task: int
     attempt: int
-    word: TaskWord | None
+    word: TaskState | None
     begun: bool = True
     log: str | None = None
 
 
 @dataclass
-class Coverage:
+class TaskAssignments:
     """The covers of the runs of a folder, by uid, and what schedulers that did not answer said."""
 
-    covers: dict[str, Cover] = field(default_factory=dict)
+    covers: dict[str, TaskAssignment] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -49,7 +49,7 @@ def coverage(
     begun: Callable[[TaskRun], bool],
     *,
     held: bool,
-) -> Coverage:
+) -> TaskAssignments:
     """Return which tasks have the runs of the folder, and ask the schedulers about them.
 
     ``hashes``: those of the documents, by the run's uid; a submission of other documents counts
@@ -57,7 +57,7 @@ def coverage(
     only about submissions with runs of which it is not. ``begun`` says whether a run has begun the attempt
     that a task is to execute. ``held``: this process has the folder's lock.
     """
-    submissions, found = Submissions(folder), Coverage()
+    submissions, found = Submissions(folder), TaskAssignments()
     for number in reversed(submissions.numbers()):
         mine: dict[str, tuple[int, TaskRun]] = {}
         at_work: set[int] = set()
@@ -69,7 +69,7 @@ def coverage(
                     mine[run.run] = (task, run)
                 if begun(run):
                     at_work.add(task)
-        words: Mapping[int, TaskWord] = {}
+        words: Mapping[int, TaskState] = {}
         logs: Mapping[int, str] = {}
         asked = {task for task, run in mine.values() if not settled(run)}
         if asked:
@@ -81,7 +81,7 @@ def coverage(
                 found.problems.append(str(error))
         for uid, (task, run) in mine.items():
             word, log = words.get(task), logs.get(task)
-            found.covers[uid] = Cover(number, task, run.attempt, word, task in at_work, log)
+            found.covers[uid] = TaskAssignment(number, task, run.attempt, word, task in at_work, log)
     return found
 
 
@@ -102,7 +102,7 @@ def words_of(
     *,
     held: bool,
     slurm: Scheduler | None = None,
-) -> dict[int, TaskWord]:
+) -> dict[int, TaskState]:
     """Return the word about each of ``tasks``; how tasks ended is kept, because schedulers forget.
 
     What was kept counts where the scheduler has forgotten a task, or does not answer. ``slurm``: who is
@@ -111,11 +111,11 @@ def words_of(
     Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
     """
     kept = {
-        task: TaskWord(word) for task, word in submissions.ended(submission.number).items() if word in _ENDED
+        task: TaskState(word) for task, word in submissions.ended(submission.number).items() if word in _ENDED
     }
     if submission.executor == "parsl":
         alive = not held and _driver_lives(submissions.folder, submission)
-        word = TaskWord.QUEUED if alive else TaskWord.GONE
+        word = TaskState.QUEUED if alive else TaskState.GONE
         return dict.fromkeys(tasks, word)
     from .slurm import Slurm
 
@@ -126,13 +126,13 @@ def words_of(
             return {task: kept[task] for task in tasks}
         raise
     # what it says now goes first: what had ended may have been queued again
-    ended = kept | {task: word for task, word in words.items() if word.ended and word is not TaskWord.GONE}
+    ended = kept | {task: word for task, word in words.items() if word.ended and word is not TaskState.GONE}
     for task, word in words.items():
         if not word.ended:
             ended.pop(task, None)
     if ended != kept:
         submissions.note_ended(submission.number, {task: word.value for task, word in ended.items()})
-    return {task: ended.get(task, words.get(task, TaskWord.GONE)) for task in tasks}
+    return {task: ended.get(task, words.get(task, TaskState.GONE)) for task in tasks}
 
 
 def _driver_lives(folder: Path, submission: Submission) -> bool:

@@ -31,7 +31,7 @@ from .database import PalaestraiDatabase
 from .jsonpickle import as_int, mapping
 from .phase import PhaseImport
 from .replacement import exchange, settle, staging
-from .rows import Layout, Widened, moment, zone_of
+from .rows import Layout, NewChannel, moment, zone_of
 
 #: the file that an imported instance's directory holds: where it is from, and how much was there
 ORIGIN = "origin.json"
@@ -186,7 +186,7 @@ def _import(
         with staging(store) as folder, Store(folder) as staged:
             try:
                 found = _Recording(source, staged, layout, keep_brain, read).record()
-            except Widened:
+            except NewChannel:
                 continue
             staged.database.close()
             exchange(staged, store, source.uid)
@@ -213,7 +213,7 @@ class _Recording:
         self.ended: dict[int, datetime | None] = {}
 
     def record(self) -> Imported:
-        """Record it. Raises :class:`Widened` where it must be done again."""
+        """Record it. Raises :class:`NewChannel` where it must be done again."""
         source = self.source
         document, hashed, text = self._document()
         version = str(document.get("version") or "")

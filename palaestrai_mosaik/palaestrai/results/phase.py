@@ -15,7 +15,18 @@ from palaestrai_mosaik.store.records import AgentRecord, BodyRecord, Environment
 
 from .database import PalaestraiDatabase
 from .jsonpickle import Information, as_float, as_int, informations, mapping, plain
-from .rows import EVALUATE, Channels, Cuts, Layout, Muscles, Widened, ends_of, moment, tick_of, workers_of
+from .rows import (
+    EVALUATE,
+    Channels,
+    EpisodeNumbering,
+    Layout,
+    Muscles,
+    NewChannel,
+    ends_of,
+    moment,
+    tick_of,
+    workers_of,
+)
 
 _NAN = math.nan
 
@@ -109,7 +120,7 @@ class PhaseImport:
         return {row.id: name for name, rows in self._agents.items() for row in rows}
 
     def record(self, recorder: InstanceRecorder, controller: str, reason: str) -> None:
-        """Record the phase. Raises :class:`Widened` where it must be done again with more columns."""
+        """Record the phase. Raises :class:`NewChannel` where it must be done again with more columns."""
         self._look()
         workers = self._config.get("workers", self._config.get("worker"))
         episodes = self._config.get("episodes")
@@ -190,7 +201,7 @@ class PhaseImport:
     def _record_states(self, uid: str, rows: Sequence[Any]) -> None:
         assert self._recorder is not None
         workers = workers_of(rows, self._evaluates)
-        channels, cuts = self._channels("environment", uid, "sensor"), Cuts()
+        channels, cuts = self._channels("environment", uid, "sensor"), EpisodeNumbering()
         for row in self._rows("world_states", "environment_id", rows):
             worker, evaluation = workers[row.environment_id]
             tick, done = row.simtime_ticks, bool(row.done)
@@ -213,7 +224,7 @@ class PhaseImport:
         sensors, actuators, told = (
             self._channels("agent", name, k) for k in ("sensor", "actuator", "reward")
         )
-        proposing, cuts = (self.number, name) in self._layout.proposing, Cuts()
+        proposing, cuts = (self.number, name) in self._layout.proposing, EpisodeNumbering()
         rewards_of, walls = told.columns(), dict[Any, datetime]()
         for row in self._rows("muscle_actions", "agent_id", rows):
             worker, evaluation = muscles.worker(row)
@@ -223,7 +234,7 @@ class PhaseImport:
             wished, applied = row.actuator_setpoints, getattr(row, "applied_actuator_setpoints", None)
             if applied not in (None, "null", wished) and not proposing:
                 self._layout.proposing.add((self.number, name))
-                raise Widened
+                raise NewChannel
             wishes = informations(wished)
             self.silent[name] += not wishes and len(actuators) > 0
             proposed = actuators.vector(wishes)

@@ -29,7 +29,7 @@ _EARLIEST, _LATEST = datetime.min + timedelta(days=2), datetime.max - timedelta(
 _Owner = tuple[int, str, str, str]
 
 
-class Widened(Exception):
+class NewChannel(Exception):
     """A row has a channel that none before had: the streams must be begun again, with a column for it."""
 
 
@@ -63,7 +63,7 @@ class Channels:
     def vector(self, found: Sequence[Information]) -> list[float]:
         """Return the numbers of all channels, NaN for those that are not among ``found``.
 
-        Raises :class:`Widened` where these need more room; then they are known.
+        Raises :class:`NewChannel` where these need more room; then they are known.
         """
         result = self._empty.copy()
         for one in found:
@@ -74,7 +74,7 @@ class Channels:
             flat = list(numbers(value))
             if place is None or len(flat) > place.stop - place.start:
                 self.learn(found)
-                raise Widened
+                raise NewChannel
             result[place.start : place.start + len(flat)] = flat
         return result
 
@@ -101,7 +101,7 @@ class Layout:
         return self._channels.setdefault(owner, Channels())
 
 
-class Cuts:
+class EpisodeNumbering:
     """Numbers the episodes of each stream of rows, and the steps in them."""
 
     def __init__(self) -> None:
