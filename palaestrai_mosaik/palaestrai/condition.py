@@ -91,7 +91,7 @@ class AdaptedCondition(TerminationCondition):
         assert isinstance(view, EpisodeCoordinator)
         flow, brains, messages = _CONTINUE, self._has("brain_flow_control"), self._has("check_termination")
         whose = "run" if self.of_run else "phase"
-        self._streams.renew(view.ports[0].domain.rng, "condition", whose, self._place)
+        self._streams.renew(view.handles[0].domain.rng, "condition", whose, self._place)
         if not (brains or messages):
             return flow
         with self._streams:
@@ -288,19 +288,19 @@ def _update(agent: str, muscle: str, view: EpisodeCoordinator, memory: _Memory) 
 
 def _messages(view: EpisodeCoordinator) -> Iterator[EnvironmentUpdateResponse]:
     """Yield palaestrAI's message for every environment that has a new state, but the first."""
-    for port in view.fresh:
-        if port.state is None or port.steps < 1:
+    for handle in view.fresh:
+        if handle.state is None or handle.steps < 1:
             continue
-        state = PalaestraiStates(port.baseline)(port.state)
+        state = PalaestraiStates(handle.baseline)(handle.state)
         yield EnvironmentUpdateResponse(
-            *(port.uid, worker_uid(view.worker), "", "", 0, view.episode, port.uid),
+            *(handle.uid, worker_uid(view.worker), "", "", 0, view.episode, handle.uid),
             sensors=state.sensor_information,
             setpoints=[],
             rewards=state.rewards,
             done=state.done,
             flow_control_indicator=TheirFlow.RESET if state.done else TheirFlow.CONTINUE,
             world_state=state.world_state,
-            simtime=their_simtime(view.time, port.baseline.start),
+            simtime=their_simtime(view.time, handle.baseline.start),
             terminated=state.terminated,
             truncated=state.truncated,
         )

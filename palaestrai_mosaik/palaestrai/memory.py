@@ -352,5 +352,5 @@ class BrainMemory(MirroredMemory):
 
 def _rewards(channels: Channels) -> Layout:
     """Return the rewards under the names that their environments gave them, as palaestrAI tells them."""
-    rewards = [reward for port in channels.ports for reward in port.rewards]
+    rewards = [reward for handle in channels.handles for reward in handle.rewards]
     return Layout([reward.uid for reward in rewards], [reward.space for reward in rewards])

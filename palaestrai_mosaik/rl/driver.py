@@ -25,7 +25,7 @@ from palaestrai_mosaik.experiment import (
     load,
 )
 from palaestrai_mosaik.run.brains import BrainKeeper, brain_keeper
-from palaestrai_mosaik.run.factory import WorkerPlan, all_conditions, all_of, make_ports
+from palaestrai_mosaik.run.factory import WorkerPlan, all_conditions, all_of, make_handles
 from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.run.learners import check_sources, make_learner
 from palaestrai_mosaik.run.preflight import Inspection
@@ -146,7 +146,7 @@ class Driver:
         check_sources([phase], document, options.store)
         keepers = self._keepers(document, phase, options.store)
         learners: dict[str, Learner] = {}
-        placed = [inspection.port(spec) for spec in phase.environments]
+        placed = [inspection.handle(spec) for spec in phase.environments]
         for spec in phase.agents if phase.mode is Mode.TRAIN else ():
             groups = place_bodies(spec, placed)[0]
             standpoint = ReplayContext(document, phase, None)
@@ -156,8 +156,8 @@ class Driver:
         plan = WorkerPlan(phase, document.conditions, document.seed, 0, keepers, stored)
         own, of_run = all_conditions(phase, document.conditions)
         self.interrupt = Interrupt()
-        ports = make_ports(phase.environments, stored, inspection.take)
-        self.worker = Worker(plan, ports, learners, [*own, *of_run], self.interrupt, None)
+        handles = make_handles(phase.environments, stored, inspection.take)
+        self.worker = Worker(plan, handles, learners, [*own, *of_run], self.interrupt, None)
         self._endings.append(self.worker.close)
         deliver(self.worker, learners)
         if not options.others_learn:

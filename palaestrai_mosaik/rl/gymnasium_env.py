@@ -74,8 +74,8 @@ def _with_frames(document: RunDocument) -> RunDocument:
 
 def _showing(player: Player) -> GymnasiumEnvironment | None:
     """Return the first of the player's environments that gives frames, if it is asked for them."""
-    for port in player.body.ports:
-        world = port.domain
+    for handle in player.body.handles:
+        world = handle.domain
         if isinstance(world, GymnasiumEnvironment) and FRAMES in (world.metadata.get("render_modes") or ()):
             return world
     return None

@@ -96,7 +96,7 @@ class Player:
             add_info(turn.infos[name], body)
         out = body.out or turn.over
         if out and not self._out:
-            ended = any(port.terminated for port in body.ports)
+            ended = any(handle.terminated for handle in body.handles)
             turn.terminated[name], turn.truncated[name] = ended, not ended
             readings = body.channels.readings()
             turn.readings[name] = readings if body.filters is None else body.filters.pre(readings)
@@ -135,14 +135,14 @@ def add_info(told: dict[str, Any], body: Body) -> None:
     """
     infos: dict[str, Any] = {}
     direct: Mapping[str, Any] = {}
-    for port in body.ports:
-        state = port.state.world_state if port.state is not None else None
+    for handle in body.handles:
+        state = handle.state.world_state if handle.state is not None else None
         if not isinstance(state, Mapping):
             continue
         for key in ("info", "infos"):
             if isinstance(state.get(key), Mapping):
-                infos[port.uid] = _with_arrays(state[key])
-                direct = infos[port.uid] if key == "info" else {}
+                infos[handle.uid] = _with_arrays(state[key])
+                direct = infos[handle.uid] if key == "info" else {}
     if infos:
         for key, value in direct.items() if len(infos) == 1 else ():
             told.setdefault(key, value)
@@ -283,13 +283,15 @@ class Session:
         """Return the newest readings of all sensors of all environments, one after the other."""
         if self._episode < 0:
             raise ContractError("there is no state before the first reset")
-        parts = [port.vector[..., : port.n_readings].reshape(-1) for port in self._driver.coordinator.ports]
+        parts = [
+            handle.vector[..., : handle.n_readings].reshape(-1) for handle in self._driver.coordinator.handles
+        ]
         return np.concatenate(parts)
 
     def state_bounds(self) -> tuple[FloatVector, FloatVector]:
         """Return the lowest and the highest values that :meth:`state` may have."""
         # a batched environment has the sensors of one incarnation, again and again
-        layouts = [port.sensors for port in self._driver.coordinator.ports for _ in port.names]
+        layouts = [handle.sensors for handle in self._driver.coordinator.handles for _ in handle.names]
         return np.concatenate([one.low for one in layouts]), np.concatenate([one.high for one in layouts])
 
     def close(self) -> None:

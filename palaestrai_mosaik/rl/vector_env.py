@@ -161,7 +161,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
             (body,) = (one for one in self._bodies if one.agent == own)
             self._body = body
             self._column = reward_column(reward, body.reward_names, own)
-            start = f"{body.port.uid}."
+            start = f"{body.handle.uid}."
             #: those of the rewards, without the number of a copy
             self._names = [start + name[len(start) :].split(".", 1)[1] for name in body.reward_names]
             self._seen = ChannelSpace(body.sensors, "sensor", dtype=dtype)
@@ -222,7 +222,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
             told[name], told[f"_{name}"] = named[:, i], acting
         infos |= {"rewards": told, "_rewards": acting, OBJECTIVE: objective, f"_{OBJECTIVE}": acting}
         ended = body.outs & acting
-        terminated = ended & body.port.vector[: self.num_envs, -2].astype(bool)
+        terminated = ended & body.handle.vector[: self.num_envs, -2].astype(bool)
         # what conditions would need: nobody asks for it here
         for other in self._bodies:
             other.forget()

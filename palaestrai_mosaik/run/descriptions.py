@@ -14,21 +14,21 @@ from palaestrai_mosaik.store import AgentRecord, BodyRecord, ChannelRecord, Envi
 from palaestrai_mosaik.types.vectors import Layout
 
 
-def environment_record(spec: EnvironmentSpec, port: EnvironmentHandle) -> EnvironmentRecord:
+def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> EnvironmentRecord:
     """Return what the store keeps about an environment."""
     # the channels of one incarnation stand for those of all
-    each = f"{port.uid}.{BODY_NUMBER}" if isinstance(port, BatchHandle) else port.uid
+    each = f"{handle.uid}.{BODY_NUMBER}" if isinstance(handle, BatchHandle) else handle.uid
     return EnvironmentRecord(
-        uid=port.uid,
+        uid=handle.uid,
         name=spec.name,
         params=spec.params,
-        sensors=_channels(port.sensors),
-        actuators=_channels(port.actuators),
-        rewards=[ChannelRecord(f"{each}.{r.uid}", str(r.space), 1) for r in port.rewards],
-        world_model=port.baseline.world_model,
-        start=port.baseline.start,
-        step_size=port.step_size,
-        incarnations=len(port.names),
+        sensors=_channels(handle.sensors),
+        actuators=_channels(handle.actuators),
+        rewards=[ChannelRecord(f"{each}.{r.uid}", str(r.space), 1) for r in handle.rewards],
+        world_model=handle.baseline.world_model,
+        start=handle.baseline.start,
+        step_size=handle.step_size,
+        incarnations=len(handle.names),
     )
 
 
@@ -60,7 +60,7 @@ def body_record(group: BodyGroup) -> BodyRecord:
         sensors=_channels(channels.sensors, group.common(channels.sensors.uids, spec.sensors)),
         actuators=_channels(channels.actuators, group.common(channels.actuators.uids, spec.actuators)),
         rewards=group.reward_names,
-        proposed=any(port.replays for port in channels.ports),
+        proposed=any(handle.replays for handle in channels.handles),
         number=_number(group, channels),
         incarnations=_incarnations(group),
     )
@@ -83,13 +83,13 @@ def _incarnations(group: BodyGroup) -> tuple[int, ...] | None:
     seats: dict[Names, tuple[int, ...]] = {}
     for names in group.ids:
         if names not in seats:
-            seats[names] = _seats(Channels(group.ports, *names))
+            seats[names] = _seats(Channels(group.handles, *names))
     # several bodies sit in one incarnation each
     return tuple(one for names in group.ids for one in seats[names]) or None
 
 
 def _seats(channels: Channels) -> tuple[int, ...]:
-    return tuple(port.number for port in channels.ports if port.root is not port)
+    return tuple(handle.number for handle in channels.handles if handle.root is not handle)
 
 
 def _channels(layout: Layout, names: Sequence[str] | None = None) -> list[ChannelRecord]:

@@ -18,7 +18,7 @@ from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
 from palaestrai_mosaik.palaestrai import adapted, is_adapted
 from palaestrai_mosaik.simulation.batch_body import BatchBody
-from palaestrai_mosaik.simulation.batch_handle import open_port
+from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity, ExperienceSink
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.channels import Channels
@@ -129,7 +129,7 @@ def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
     return found(**deepcopy(spec.params))
 
 
-def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> EnvironmentHandle:
+def make_handle(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> EnvironmentHandle:
     """Return the environment of ``spec``, set up; if it replays, it may read from ``stored``."""
     domain: World = make(spec, "environment")
     domain.uid = spec.uid
@@ -147,28 +147,28 @@ def make_port(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -> 
     if reward is not None and domain.takes_reward(reward):
         reward = None
     try:
-        return open_port(domain, reward, transformer)
+        return open_handle(domain, reward, transformer)
     except BaseException:
         domain.shutdown()
         raise
 
 
-def make_ports(
+def make_handles(
     specs: Sequence[EnvironmentSpec],
     stored: StoredSessions,
-    one: Callable[[EnvironmentSpec], EnvironmentHandle] = make_port,
+    one: Callable[[EnvironmentSpec], EnvironmentHandle] = make_handle,
 ) -> list[EnvironmentHandle]:
     """Return all environments, each as ``one`` gives it, or shut down those that there are already."""
-    ports: list[EnvironmentHandle] = []
+    handles: list[EnvironmentHandle] = []
     try:
         for spec in specs:
-            ports.append(one(spec))
-            connect(ports[-1].domain, stored)
+            handles.append(one(spec))
+            connect(handles[-1].domain, stored)
     except BaseException:
-        for port in ports:
-            port.domain.shutdown()
+        for handle in handles:
+            handle.domain.shutdown()
         raise
-    return ports
+    return handles
 
 
 def make_conditions(specs: Sequence[ClassSpec], *, of_run: bool = False) -> list[TerminationCondition]:
@@ -225,14 +225,14 @@ def give_filters(part: Any, filters: FilterChain | None, seed: int, phase: str, 
 
 
 def make_bodies(
-    spec: AgentSpec, plan: WorkerPlan, ports: Sequence[EnvironmentHandle], learner: ExperienceSink | None
+    spec: AgentSpec, plan: WorkerPlan, handles: Sequence[EnvironmentHandle], learner: ExperienceSink | None
 ) -> Iterator[Body | BatchBody]:
     """Yield the bodies of an agent in a worker, set up and loaded.
 
     Alike bodies in a batched environment are one object where muscle and objective can serve
     all of them at once.
     """
-    groups, faults = place_bodies(spec, ports)
+    groups, faults = place_bodies(spec, handles)
     if faults:
         raise ContractError(f"agent {spec.name!r}: {faults[0][0]}")
     for group in groups:

@@ -110,7 +110,7 @@ def _bodies(
         layout, bound = seen.sensors, seen.actuators.bound(brain.rng)
         sensors = [SensorInformation(None, s, u) for s, u in zip(layout.spaces, layout.uids, strict=True)]
         actuators = [ActuatorInformation(None, s, u) for s, u in zip(bound.spaces, bound.uids, strict=True)]
-        uids, replayed = tuple(group.environments), any(port.replays for port in channels.ports)
+        uids, replayed = tuple(group.environments), any(handle.replays for handle in channels.handles)
         for number in range(group.first, group.first + group.count):
             known_as = number if group.numbered else None
             muscles = tuple(muscle_uid(brain.name, worker, known_as) for worker in range(workers))

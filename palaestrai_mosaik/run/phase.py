@@ -176,8 +176,8 @@ class PhaseRunner:
     def _set_up(self, state: Mapping[str, Any] | None) -> None:
         """Make brains and workers, or put those of a checkpoint in place, and begin to record."""
         context, phase = self.context, self.phase
-        ports = [context.inspection.port(spec) for spec in phase.environments]
-        groups = {spec.name: place_bodies(spec, ports)[0] for spec in phase.agents}
+        handles = [context.inspection.handle(spec) for spec in phase.environments]
+        groups = {spec.name: place_bodies(spec, handles)[0] for spec in phase.agents}
         if state is not None:
             for name in _LASTING:
                 setattr(self, name, state[name])
@@ -206,7 +206,7 @@ class PhaseRunner:
             self.team = LocalWorkerPool(plans[0], context, learning, [*self.conditions, *self.run_conditions])
         else:
             self.team = ProcessWorkerPool(plans, context, learning)
-        self.recorder = self._recorder(ports, groups, again=state is not None)
+        self.recorder = self._recorder(handles, groups, again=state is not None)
         if self.scalars is not None and self.recorder is not None:
             self.recorder = self.scalars.recording(self.recorder)
         self.team.on_report = self._record
@@ -215,7 +215,7 @@ class PhaseRunner:
             self.team.restore(state["team"])
 
     def _recorder(
-        self, ports: Sequence[EnvironmentHandle], groups: Mapping[str, Sequence[BodyGroup]], *, again: bool
+        self, handles: Sequence[EnvironmentHandle], groups: Mapping[str, Sequence[BodyGroup]], *, again: bool
     ) -> Any:
         phase, recorder = self.phase, self.context.recorder
         if recorder is None:
@@ -223,7 +223,7 @@ class PhaseRunner:
         # here, because worker processes need no store
         from .descriptions import agent_record, environment_record
 
-        environments = [environment_record(s, p) for s, p in zip(phase.environments, ports, strict=True)]
+        environments = [environment_record(s, p) for s, p in zip(phase.environments, handles, strict=True)]
         agents = [agent_record(s, groups[s.name]) for s in phase.agents]
         if again:
             return recorder.reopen_phase(phase.index, environments, agents)

@@ -21,7 +21,7 @@ from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle, m
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
 from palaestrai_mosaik.types import Mode
 
-from .factory import BASES, cannot_load, class_of, make_conditions, make_filters, make_port, untold_muscles
+from .factory import BASES, cannot_load, class_of, make_conditions, make_filters, make_handle, untold_muscles
 from .recorded_sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
 
@@ -48,7 +48,7 @@ class Inspection:
         self.problems: list[Problem] = list(check_classes(document, BASES, class_of))
         self.warnings: list[Problem] = []
         self.phases: list[PhaseSpec] = []
-        self._ports: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
+        self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
         self._spare: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
         if not self.problems:
             for i, phase in enumerate(document.phases):
@@ -60,17 +60,17 @@ class Inspection:
             self.close()
             raise DocumentError(self.problems)
 
-    def port(self, spec: EnvironmentSpec) -> EnvironmentHandle:
+    def handle(self, spec: EnvironmentSpec) -> EnvironmentHandle:
         """Return the environment of ``spec`` as it was set up for looking at it."""
-        return next(port for known, port in self._ports if known == spec)
+        return next(handle for known, handle in self._handles if known == spec)
 
     def take(self, spec: EnvironmentSpec) -> EnvironmentHandle:
         """Return an environment for ``spec`` that nobody uses, made anew if need be."""
-        for i, (known, port) in enumerate(self._spare):
+        for i, (known, handle) in enumerate(self._spare):
             if known == spec:
                 del self._spare[i]
-                return port
-        return make_port(spec, self.stored)
+                return handle
+        return make_handle(spec, self.stored)
 
     def close(self) -> None:
         """Shut down the environments that nobody took."""
@@ -78,11 +78,11 @@ class Inspection:
             self._spare.pop()[1].domain.shutdown()
 
     def _look_at(self, i: int, phase: PhaseSpec) -> None:
-        ports = []
+        handles = []
         for j, spec in enumerate(phase.environments):
-            if not any(known == spec for known, _ in self._ports):
+            if not any(known == spec for known, _ in self._handles):
                 try:
-                    port = make_port(spec, self.stored)
+                    handle = make_handle(spec, self.stored)
                 except DocumentError as error:
                     for problem in error.problems:
                         self._report(
@@ -97,30 +97,30 @@ class Inspection:
                         j,
                     )
                     continue
-                self._ports.append((spec, port))
-                self._spare.append((spec, port))
-                for key, reason in port.domain.without_effect.items():
+                self._handles.append((spec, handle))
+                self._spare.append((spec, handle))
+                for key, reason in handle.domain.without_effect.items():
                     place = (i, "environments", j, "environment", "params", key)
                     self._report(f"{key!r} has no effect: {reason}", *place, into=self.warnings)
                 try:
-                    check_sessions(port.domain)
+                    check_sessions(handle.domain)
                 except ContractError as error:
                     self._report(str(error), i, "environments", j, "environment", "params", "source")
-            ports.append(self.port(spec))
-        if len(ports) < len(phase.environments):
+            handles.append(self.handle(spec))
+        if len(handles) < len(phase.environments):
             return
-        self._look_at_names(i, ports)
-        agents, placed = self._look_at_agents(i, phase, ports)
+        self._look_at_names(i, handles)
+        agents, placed = self._look_at_agents(i, phase, handles)
         self._warn_of_shared_incarnations(i, phase, placed)
         self._warn_of_new_brains(i, phase)
         self._look_at_loading(i, phase)
         self.phases.append(replace(phase, agents=tuple(agents)))
         self._look_at_filters(i, placed)
-        self._look_for_the_end(i, phase, ports)
+        self._look_for_the_end(i, phase, handles)
 
-    def _look_at_names(self, i: int, ports: Sequence[EnvironmentHandle]) -> None:
+    def _look_at_names(self, i: int, handles: Sequence[EnvironmentHandle]) -> None:
         """Look for environments and channels that are called alike."""
-        names = [name for port in ports for name in port.names]
+        names = [name for handle in handles for name in handle.names]
         for name in sorted(
             {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
         ):
@@ -131,7 +131,7 @@ class Inspection:
                 "environments",
             )
         for kind in ("sensors", "actuators"):
-            offered = [uid for port in ports for uid in getattr(port, kind).uids]
+            offered = [uid for handle in handles for uid in getattr(handle, kind).uids]
             for uid in sorted(
                 {u for u in offered if offered.count(u) > 1} if len(set(offered)) < len(offered) else ()
             ):
@@ -140,7 +140,7 @@ class Inspection:
                 )
 
     def _look_at_agents(
-        self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentHandle]
+        self, i: int, phase: PhaseSpec, handles: Sequence[EnvironmentHandle]
     ) -> tuple[list[AgentSpec], list[PlacedBodies]]:
         """Place the bodies of all agents; return the agents with what their patterns match, and the bodies."""
         placed: list[PlacedBodies] = []
@@ -148,13 +148,13 @@ class Inspection:
         owned: list[tuple[str, Sequence[str]]] = []
         owners: list[int] = []
         for j, agent in enumerate(phase.agents):
-            groups, faults = place_bodies(agent, ports)
+            groups, faults = place_bodies(agent, handles)
             placed.append(PlacedBodies(groups, not faults))
             for message, place in faults:
                 self._report(message, i, "agents", j, *place)
             if not agent.bodies:
-                sensors = match_all(ports, "sensors", agent.sensors)
-                actuators = match_all(ports, "actuators", agent.actuators)
+                sensors = match_all(handles, "sensors", agent.sensors)
+                actuators = match_all(handles, "actuators", agent.actuators)
                 agents.append(replace(agent, sensors=sensors, actuators=actuators))
             else:
                 agents.append(agent)
@@ -173,7 +173,7 @@ class Inspection:
                         j,
                         *(("bodies", group.index) if group.numbered else ()),
                     )
-        for k, told in shared_actuators(ports, owned):
+        for k, told in shared_actuators(handles, owned):
             where = "bodies" if phase.agents[owners[k]].bodies else "actuators"
             self._report(told, i, "agents", owners[k], where)
         return agents, placed
@@ -184,7 +184,7 @@ class Inspection:
             spec = group.spec
             filled = group.numbered and not spec.sensors and not spec.actuators
             together = any(
-                isinstance(p.domain, CoSimulation) for p in group.ports if p.uid == spec.environment
+                isinstance(p.domain, CoSimulation) for p in group.handles if p.uid == spec.environment
             )
             if together:
                 continue  # which is an error, told elsewhere
@@ -271,7 +271,7 @@ class Inspection:
                 except Exception as error:
                     self._report(f"the filters cannot be set up: {error}", i, "agents", j, *place)
 
-    def _look_for_the_end(self, i: int, phase: PhaseSpec, ports: Sequence[EnvironmentHandle]) -> None:
+    def _look_for_the_end(self, i: int, phase: PhaseSpec, handles: Sequence[EnvironmentHandle]) -> None:
         conditions: list[TerminationCondition] = []
         for where, specs in (
             (("phases", i, "simulation", "conditions"), phase.simulation.conditions),
@@ -297,10 +297,10 @@ class Inspection:
             c for c in conditions if isinstance(c, EnvironmentTerminationCondition) and c.when != "all"
         ]
         if together and not any(condition.environments_reset for condition in conditions):
-            for j, port in enumerate(ports):
-                if len(port.names) > 1 and port.domain.ends:
+            for j, handle in enumerate(handles):
+                if len(handle.names) > 1 and handle.domain.ends:
                     self._report(
-                        f"environment {port.uid!r} has {len(port.names)} incarnations, and the episode ends for all of "
+                        f"environment {handle.uid!r} has {len(handle.names)} incarnations, and the episode ends for all of "
                         "them with the first one that ends; with EnvironmentTerminationCondition and 'when: all' each "
                         "of them begins again on its own",
                         i,
@@ -308,9 +308,9 @@ class Inspection:
                         j,
                         into=self.warnings,
                     )
-        self._look_for_those_who_never_end(i, ports, conditions)
-        if not any(port.domain.ends for port in ports) and not any(map(_can_end_episode, conditions)):
-            names = ", ".join(repr(port.uid) for port in ports)
+        self._look_for_those_who_never_end(i, handles, conditions)
+        if not any(handle.domain.ends for handle in handles) and not any(map(_can_end_episode, conditions)):
+            names = ", ".join(repr(handle.uid) for handle in handles)
             self._report(
                 f"no episode of phase {phase.name!r} can ever end: neither environment {names} nor a condition "
                 "does it",
@@ -318,21 +318,21 @@ class Inspection:
             )
 
     def _look_for_those_who_never_end(
-        self, i: int, ports: Sequence[EnvironmentHandle], conditions: Sequence[TerminationCondition]
+        self, i: int, handles: Sequence[EnvironmentHandle], conditions: Sequence[TerminationCondition]
     ) -> None:
         """Look for an environment that ``when: all`` would wait for in vain."""
         own = [c for c in conditions if isinstance(c, EnvironmentTerminationCondition)]
         wanted = max((c.episodes for c in own if c.when == "all"), default=0)
-        sooner = any(c.when == "any" for c in own) and any(port.domain.ends for port in ports)
+        sooner = any(c.when == "any" for c in own) and any(handle.domain.ends for handle in handles)
         if not wanted or sooner or any(map(_can_end_episode, conditions)):
             return
-        for j, port in enumerate(ports):
-            why = "never ends" if not port.domain.ends else ""
-            if not why and wanted > 1 and not port.begins_again:
+        for j, handle in enumerate(handles):
+            why = "never ends" if not handle.domain.ends else ""
+            if not why and wanted > 1 and not handle.begins_again:
                 why = f"ends once and cannot begin again, but is to end {wanted} times"
             if why:
                 self._report(
-                    f"environment {port.uid!r} {why}, so that 'when: all' would wait for ever; give a condition that "
+                    f"environment {handle.uid!r} {why}, so that 'when: all' would wait for ever; give a condition that "
                     "ends the episode, or 'when: any'",
                     i,
                     "environments",

@@ -120,14 +120,14 @@ class Worker:
     def __init__(
         self,
         plan: WorkerPlan,
-        ports: Sequence[EnvironmentHandle],
+        handles: Sequence[EnvironmentHandle],
         learners: Mapping[str, ExperienceSink],
         conditions: Sequence[TerminationCondition],
         interrupt: Interrupt,
         recording: Recording | None,
     ):
         self.plan = plan
-        self.ports = ports
+        self.handles = handles
         self.recording = recording
         self.on_step: Callable[[int, int], None] | None = None
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
@@ -139,14 +139,14 @@ class Worker:
             self.bodies: list[AnyBody] = [
                 body
                 for spec in plan.phase.agents
-                for body in make_bodies(spec, plan, ports, learners.get(spec.name))
+                for body in make_bodies(spec, plan, handles, learners.get(spec.name))
             ]
         except BaseException:
-            for port in ports:
-                port.domain.shutdown()
+            for handle in handles:
+                handle.domain.shutdown()
             raise
         self.coordinator = EpisodeCoordinator(
-            ports,
+            handles,
             self.bodies,
             conditions,
             taking_turns=plan.phase.simulation.controller == "taking_turns",
@@ -219,7 +219,7 @@ class Worker:
         if self._closed:
             return
         self._closed = True
-        all_of([*(b.muscle.teardown for b in self.bodies), *(p.domain.shutdown for p in self.ports)])
+        all_of([*(b.muscle.teardown for b in self.bodies), *(p.domain.shutdown for p in self.handles)])
 
     def state(self) -> dict[str, Any]:
         """Return what lasts from episode to episode, to be pickled, between two episodes."""
@@ -228,7 +228,7 @@ class Worker:
             "bodies": parts,
             "conditions": self.coordinator.conditions,
             "used": self._used,
-            "environments": [port.domain.state() for port in self.ports],
+            "environments": [handle.domain.state() for handle in self.handles],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -237,15 +237,15 @@ class Worker:
         self._used = state["used"]
         for body, parts in zip(self.bodies, state["bodies"], strict=True):
             body.restore(*parts)
-        for port, lasting in zip(self.ports, state["environments"], strict=True):
+        for handle, lasting in zip(self.handles, state["environments"], strict=True):
             if lasting is not None:
-                port.domain.restore(lasting)
+                handle.domain.restore(lasting)
 
     def _direct_streams(self, evaluation: bool) -> None:
         recording = self.recording
         if recording is not None:
-            for port in self.ports:
-                port.stream = recording.environment(port.uid, evaluation)
+            for handle in self.handles:
+                handle.stream = recording.environment(handle.uid, evaluation)
             for body in self.bodies:
                 body.stream = recording.agent(body.agent, evaluation, body.identity.group)
                 body.statistic = partial(recording.statistic, body.agent, evaluation=evaluation)

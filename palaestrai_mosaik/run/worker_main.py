@@ -20,7 +20,7 @@ from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_process
 
-from .factory import all_conditions, make_ports
+from .factory import all_conditions, make_handles
 from .interrupt import Interrupt
 from .worker import EpisodeReport, Worker
 from .worker_messages import Answer, Batch, End, Go, Rebuild, Restore, Save, Start, WorkerBuffer
@@ -143,9 +143,9 @@ class _WorkerMain:
 
     def _make(self) -> None:
         plan = self.start.plan
-        ports = make_ports(plan.phase.environments, plan.stored)
+        handles = make_handles(plan.phase.environments, plan.stored)
         recording = self.outbox if self.start.recorded else None
-        self.worker = Worker(plan, ports, self.outbox.brains, self._conditions, self._interrupt, recording)
+        self.worker = Worker(plan, handles, self.outbox.brains, self._conditions, self._interrupt, recording)
         self.worker.on_step = self._stepped
         self.worker.on_report = self._reported
 

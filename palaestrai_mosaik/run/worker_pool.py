@@ -21,7 +21,7 @@ from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 
 from .context import RunContext
-from .factory import WorkerPlan, make_ports, muscle_uids
+from .factory import WorkerPlan, make_handles, muscle_uids
 from .worker import EpisodeReport, EpisodeTask, Worker
 from .worker_messages import (
     Answer,
@@ -126,9 +126,9 @@ class LocalWorkerPool:
 
     def _make(self) -> Worker:
         context = self._context
-        ports = make_ports(self._plan.phase.environments, self._plan.stored, context.inspection.take)
+        handles = make_handles(self._plan.phase.environments, self._plan.stored, context.inspection.take)
         worker = Worker(
-            self._plan, ports, self._learners, self._conditions, context.interrupt, self._recorder
+            self._plan, handles, self._learners, self._conditions, context.interrupt, self._recorder
         )
         worker.on_step = partial(context.progress.step, self._plan.index)
         worker.on_report = self._reported

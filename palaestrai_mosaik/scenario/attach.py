@@ -76,11 +76,11 @@ class Agents:
         #: how the runs went so far, oldest first
         self.results: list[EpisodeReport] = []
         self._scenario = Scenario(members, sensors or {}, step_size, functions, ends)
-        self._port = EnvironmentHandle(self._scenario, own)
+        self._handle = EnvironmentHandle(self._scenario, own)
         self._document = describe(members, self._scenario, name, seed, self.mode, taking_turns)
         (phase,) = self._document.phases
         keepers = {spec.name: BrainKeeper([], _loaded_from(spec.load)) for spec in phase.agents}
-        groups = {spec.name: place_bodies(spec, [self._port])[0] for spec in phase.agents}
+        groups = {spec.name: place_bodies(spec, [self._handle])[0] for spec in phase.agents}
         standpoint = ReplayContext(self._document, phase, None)
         self._learners: dict[str, Learner] = {}
         for spec in phase.agents:
@@ -91,7 +91,7 @@ class Agents:
             if learner is not None:
                 self._learners[spec.name] = learner
         records = {spec.name: agent_record(spec, groups[spec.name]) for spec in phase.agents}
-        world = environment_record(phase.environments[0], self._port)
+        world = environment_record(phase.environments[0], self._handle)
         self._store = None
         recording = None
         if store is not None:
@@ -120,7 +120,7 @@ class Agents:
         )
         plan = WorkerPlan(phase, (), seed, 0, keepers)
         learning = self._learners if self.mode is Mode.TRAIN else {}
-        self._worker = Worker(plan, [self._port], learning, [], Interrupt(), self._rows)
+        self._worker = Worker(plan, [self._handle], learning, [], Interrupt(), self._rows)
         self._worker.on_report = self._report
         deliver(self._worker, learning)
         self._counts = {False: 0, True: 0}
@@ -275,7 +275,7 @@ class Agents:
     def _report(self, report: EpisodeReport) -> None:
         self.results.append(report)
         if report.ended_by in ("environments", ""):
-            report.ended_by = "ends" if self._port.terminated else "until"
+            report.ended_by = "ends" if self._handle.terminated else "until"
             report.flow = SimulationFlowControl.CONTINUE
         if self._recording is not None:
             report.record(self._recording)

@@ -36,10 +36,10 @@ class ScenarioWorldBuilder(WorldBuilder):
     def __init__(self, episode: Episode, world: Any, entities: Mapping[str, Any]):
         super().__init__(episode)
         self.world = world
-        (port,) = self.ports
-        assert isinstance(port.domain, Scenario)
-        self.scenario = port.domain
-        self.readings = port.domain.readings
+        (handle,) = self.handles
+        assert isinstance(handle.domain, Scenario)
+        self.scenario = handle.domain
+        self.readings = handle.domain.readings
         self.entities = {(0, name): entity for name, entity in entities.items()}
         # any of them may be in another process, and what is sent there must be plain
         self.timeouts = {entity.sid: math.inf for entity in entities.values()}
@@ -76,7 +76,7 @@ class ScenarioWorldBuilder(WorldBuilder):
 
     def _stop(self, time: int) -> None:
         """End the world, unless it ends by itself: others may still have something to do at ``time``."""
-        if self.ports[0].terminated:
+        if self.handles[0].terminated:
             self.ended_early = True
             internals.stop(self.world, time)
 

@@ -40,17 +40,17 @@ class BatchChannels:
     """
 
     def __init__(
-        self, port: BatchHandle, rows: Sequence[int], sensors: Sequence[str], actuators: Sequence[str]
+        self, handle: BatchHandle, rows: Sequence[int], sensors: Sequence[str], actuators: Sequence[str]
     ):
-        self.port = port
+        self.handle = handle
         self.rows = np.array(rows, dtype=np.intp)
         self._actuators = actuators
-        self.sensors, self.take = port.select("sensors", sensors, rows[0])
-        self.actuators, self.put = port.select("actuators", actuators, rows[0])
+        self.sensors, self.take = handle.select("sensors", sensors, rows[0])
+        self.actuators, self.put = handle.select("actuators", actuators, rows[0])
 
     def actuators_of(self, place: int) -> Layout:
         """Return the actuators of one of the bodies."""
-        return self.port.select("actuators", self._actuators, int(self.rows[place]))[0]
+        return self.handle.select("actuators", self._actuators, int(self.rows[place]))[0]
 
 
 class BatchBodyRows:
@@ -113,18 +113,18 @@ class BatchBody:
         self.learner = learner
         self.learns = learner is not None
         self.channels = channels
-        port = self.port = channels.port
-        self.ports: tuple[EnvironmentHandle, ...] = (port,)
-        self.around = self.watched = frozenset([port])
+        handle = self.handle = channels.handle
+        self.handles: tuple[EnvironmentHandle, ...] = (handle,)
+        self.around = self.watched = frozenset([handle])
         self.reward_names = list(identity.rewards or ())
         self.sensors, self.actuators = channels.sensors, channels.actuators
-        everyone = np.arange(port.batch)
+        everyone = np.arange(handle.batch)
         #: the incarnations; a slice where they are neighbours, which copies nothing
         self._rows = places(channels.rows.tolist())
         #: the same for the packet with set-points: places that are neighbours in both directions, or numbers
         sliced = isinstance(self._rows, slice) and isinstance(channels.put, slice)
         self._neighbours = self._rows if sliced else channels.rows
-        self._all = len(channels.rows) == port.batch and bool((channels.rows == everyone).all())
+        self._all = len(channels.rows) == handle.batch and bool((channels.rows == everyone).all())
         self._places = np.arange(len(channels.rows))
         #: takes what the brain learned from rows of these bodies (``None``: their muscle)
         self.hand_on: Callable[[Any], None] | None = None
@@ -182,8 +182,8 @@ class BatchBody:
 
     def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
         """Return the link of a new world: all set-points in one packet."""
-        e = sockets.ports.index(self.port)
-        self._output = f"{e}-{self.port.uid}.setpoints"
+        e = sockets.handles.index(self.handle)
+        self._output = f"{e}-{self.handle.uid}.setpoints"
         return [MosaikConnection(e, "", self._output, "setpoints", ())] if self.actuators.size else []
 
     def wired(self) -> dict[str, int]:
@@ -209,14 +209,14 @@ class BatchBody:
 
     def has_ended(self, resets: bool) -> bool:
         """Return whether the episode is over for some of the bodies."""
-        return bool(self.port.ended_now[self._rows].any())
+        return bool(self.handle.ended_now[self._rows].any())
 
     def begin_again(self) -> None:
         """Begin the next episode of the incarnations that have ended, where they are there now."""
-        begun = self.outs & self.port.begun_now[self._rows]
+        begun = self.outs & self.handle.begun_now[self._rows]
         if np.count_nonzero(begun):
             self.outs = self.outs & ~begun
-            self._episodes = self.port.counts[self._rows]
+            self._episodes = self.handle.counts[self._rows]
             self.muscle.reset_bodies(np.flatnonzero(begun))
             self.out = False
 
@@ -248,10 +248,10 @@ class BatchBody:
         if rows.told:
             self._reported.append((int(rows.step[-1]), rows.told))
         rows.proposed = None
-        port = self.port
-        if port.replays and port.recorded is not None:
+        handle = self.handle
+        if handle.replays and handle.recorded is not None:
             rows.proposed = rows.setpoints
-            rows.setpoints = port.recorded[self.channels.rows[acting]][:, self.channels.put]
+            rows.setpoints = handle.recorded[self.channels.rows[acting]][:, self.channels.put]
         self._open = rows
         self.values = {self._output: (time, self.order, (incarnations, self.channels.put), rows.setpoints)}
 
@@ -290,12 +290,12 @@ class BatchBody:
         """Close the open rows with the rewards since the action."""
         rows, self._open = self._open, None
         assert rows is not None
-        port, everyone = self.port, len(rows.places) == len(self.numbers)
-        if port in fresh:
+        handle, everyone = self.handle, len(rows.places) == len(self.numbers)
+        if handle in fresh:
             of = self._rows if everyone else self.channels.rows[rows.places]
-            rewards = np.array(port.vector[of, port.n_readings : -2])
+            rewards = np.array(handle.vector[of, handle.n_readings : -2])
         else:
-            rewards = np.zeros((len(rows.places), port.n_rewards))
+            rewards = np.zeros((len(rows.places), handle.n_rewards))
         rows.rewards = rewards
         if self.objective is None:
             rows.value = rewards.sum(axis=1)
@@ -318,7 +318,7 @@ class BatchBody:
 
     def depart(self, closed: list[Any]) -> None:
         """End the episode of the bodies whose incarnations have ended with their newest state."""
-        ended = self.port.ended_now[self._rows]
+        ended = self.handle.ended_now[self._rows]
         self.outs = self.outs | ended
         self.out = bool(self.outs.all())
         rows = self._pending
@@ -344,7 +344,7 @@ class BatchBody:
 
     def _end(self, rows: BatchBodyRows, *, learns: bool) -> None:
         """Record ``rows`` as the last of their episodes; ``learns``: the brain was not told of them."""
-        terminated = self.port.vector[self.channels.rows[rows.places], -2] != 0
+        terminated = self.handle.vector[self.channels.rows[rows.places], -2] != 0
         truncated = ~terminated
         if self.learns and self.learner is not None:
             final = self.readings_now()
@@ -358,7 +358,7 @@ class BatchBody:
 
     def readings_now(self) -> FloatMatrix:
         """(n, readings): what all bodies read in the newest states."""
-        mine = self.port.vector if self._all else self.port.vector[self._rows]
+        mine = self.handle.vector if self._all else self.handle.vector[self._rows]
         return np.ascontiguousarray(mine[:, self.channels.take])
 
     def _learn(

@@ -208,20 +208,20 @@ class BatchHandle(EnvironmentHandle):
 class SubEnvironmentHandle(EnvironmentHandle):
     """One incarnation of a batched environment, for a body that sits in it alone."""
 
-    def __init__(self, port: BatchHandle, number: int):
+    def __init__(self, handle: BatchHandle, number: int):
         # all that an environment has of its own belongs to the batch
-        self._root = port
+        self._root = handle
         self.number = number
         self.entity = str(number)
-        self.uid = f"{port.uid}.{number}"
-        self.domain = port.domain
-        self.baseline = port.baseline
-        self.step_size = port.step_size
+        self.uid = f"{handle.uid}.{number}"
+        self.domain = handle.domain
+        self.baseline = handle.baseline
+        self.step_size = handle.step_size
         self.begins_again = True
-        self.rewards = port.rewards
-        self.n_readings, self.n_rewards = port.n_readings, port.n_rewards
-        self.sensors = port.layout_of(port.sensors, "sensors", number)
-        self.actuators = port.layout_of(port.actuators, "actuators", number)
+        self.rewards = handle.rewards
+        self.n_readings, self.n_rewards = handle.n_readings, handle.n_rewards
+        self.sensors = handle.layout_of(handle.sensors, "sensors", number)
+        self.actuators = handle.layout_of(handle.actuators, "actuators", number)
         self.stream = None
         self.begin()
 
@@ -246,7 +246,7 @@ class SubEnvironmentHandle(EnvironmentHandle):
         self.recorded = None if recorded is None else recorded[self.number]
 
 
-def open_port(
+def open_handle(
     domain: World, reward: Reward | None = None, transformer: EnvironmentStateTransformer | None = None
 ) -> EnvironmentHandle:
     """Set ``domain`` up, and return it as a world sees it."""

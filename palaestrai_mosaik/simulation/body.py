@@ -105,9 +105,9 @@ class BodyState:
         self.learns = learner is not None
         self.filters = filters
         self.channels = channels
-        self.ports, self.around, self.watched = channels.ports, channels.around, channels.watched
-        for port in self.ports:
-            port.occupy()
+        self.handles, self.around, self.watched = channels.handles, channels.around, channels.watched
+        for handle in self.handles:
+            handle.occupy()
         self.reward_names = channels.rewards if identity.rewards is None else list(identity.rewards)
         self.sensors, self.actuators = channels.sensors, channels.actuators
         #: what the muscle sees of them
@@ -139,7 +139,7 @@ class BodyState:
         #: what the muscle sees next, where that was needed before it acts
         self.ahead: FloatVector | None = None
         #: what is replayed: it does what was recorded, whatever it proposes
-        self._replayed = [port for port in self.ports if port.replays]
+        self._replayed = [handle for handle in self.handles if handle.replays]
         #: time, body, objective, rewards of this episode's closed rows
         self._history = np.empty((256, 3 + len(self.reward_names)))
 
@@ -174,7 +174,7 @@ class BodyState:
 
     def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
         """Lay the wires of a new world; return the links of its outputs."""
-        self.outputs, links = wire_actuators(sockets, self.ports, self.actuators.uids)
+        self.outputs, links = wire_actuators(sockets, self.handles, self.actuators.uids)
         return links
 
     def wired(self) -> dict[str, int]:
@@ -202,16 +202,16 @@ class BodyState:
 
         With ``resets``, where environments begin again, one of several is enough.
         """
-        if resets and any(port.done and port.begins_again for port in self.watched):
+        if resets and any(handle.done and handle.begins_again for handle in self.watched):
             return True
-        return all(port.done for port in self.watched)
+        return all(handle.done for handle in self.watched)
 
     def begin_again(self) -> None:
         """Begin the next episode of an environment that has ended, if it is there now."""
         if self.out and not self.has_ended(True):
             self.out = False
             # of one environment, what counts is how often it has begun, even if it ended at once
-            self.episodes = self.ports[0].episodes if len(self.ports) == 1 else self.episodes + 1
+            self.episodes = self.handles[0].episodes if len(self.handles) == 1 else self.episodes + 1
             self.muscle.reset()
             if self.filters is not None:
                 self.filters.reset()
@@ -438,10 +438,10 @@ class Body(BodyState):
         """Return what was in truth done, where that is known."""
         done = proposed.copy()
         for i, uid in enumerate(self.actuators.uids):
-            for port in self._replayed:
-                place = port.actuators.index.get(uid)
-                if place is not None and port.recorded is not None:
-                    done[self.actuators.slices[i]] = port.recorded[port.actuators.slices[place]]
+            for handle in self._replayed:
+                place = handle.actuators.index.get(uid)
+                if place is not None and handle.recorded is not None:
+                    done[self.actuators.slices[i]] = handle.recorded[handle.actuators.slices[place]]
         return done
 
     def collect(self, fresh: Collection[EnvironmentHandle]) -> FloatVector:
@@ -449,16 +449,16 @@ class Body(BodyState):
 
         An environment that has no new state gives no reward: 0.
         """
-        parts = [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.ports]
+        parts = [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.handles]
         rewards: FloatVector = parts[0] if len(parts) == 1 else np.concatenate(parts)
         self.collected = rewards if self.collected is None else self.collected + rewards
         return self.collected
 
     def close(self, fresh: Collection[EnvironmentHandle]) -> None:
         """Close the open row with the rewards since the action, those of ``fresh`` included."""
-        port = self.ports[0]
-        if len(self.ports) == 1 and port in fresh and self.collected is None:
-            rewards = port.vector[port.n_readings : -2]
+        handle = self.handles[0]
+        if len(self.handles) == 1 and handle in fresh and self.collected is None:
+            rewards = handle.vector[handle.n_readings : -2]
         else:
             rewards = self.collect(fresh)
         memory = self.memory
@@ -477,7 +477,7 @@ class Body(BodyState):
                 break
         else:
             # for the objective; where something else ends the episode, nobody knows it yet
-            terminated = any(port.terminated for port in self.ports)
+            terminated = any(handle.terminated for handle in self.handles)
             memory.mark_end(terminated=terminated, truncated=not terminated)
         if self.objective is None:
             value = float(rewards.sum())
@@ -579,7 +579,7 @@ class Body(BodyState):
             self.record()
         if not self.pending:
             return
-        terminated = any(port.terminated for port in self.ports)
+        terminated = any(handle.terminated for handle in self.handles)
         truncated = not terminated
         self.memory.mark_end(terminated=terminated, truncated=truncated)
         if self.learns and self.learner is not None:

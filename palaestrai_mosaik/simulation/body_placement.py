@@ -40,7 +40,7 @@ class BodyGroup:
     first: int
     #: the agent has ``bodies`` in the document
     numbered: bool
-    ports: Sequence[EnvironmentHandle]
+    handles: Sequence[EnvironmentHandle]
     batch: BatchHandle | None
     local: Names
     #: full ids for each body, where there is no ``batch``
@@ -66,7 +66,7 @@ class BodyGroup:
 
     def channels(self, place: int = 0) -> Channels:
         """Return what a body reads, sets and is rewarded by."""
-        return Channels(self.ports, *self.names(place))
+        return Channels(self.handles, *self.names(place))
 
     @property
     def at_once(self) -> bool:
@@ -91,7 +91,7 @@ class BodyGroup:
     @cached_property
     def environments(self) -> list[str]:
         """The uids of the environments that a body is in: one, if the agent has ``bodies``."""
-        return list(dict.fromkeys(port.root.uid for port in self.channels().ports))
+        return list(dict.fromkeys(handle.root.uid for handle in self.channels().handles))
 
     @cached_property
     def reward_names(self) -> list[str]:
@@ -131,7 +131,9 @@ def _shape(pattern: str, number: int) -> re.Pattern[str] | None:
     return re.compile(f"({re.escape(str(number))})".join(wanted), re.DOTALL)
 
 
-def place_bodies(agent: AgentSpec, ports: Sequence[EnvironmentHandle]) -> tuple[list[BodyGroup], list[Fault]]:
+def place_bodies(
+    agent: AgentSpec, handles: Sequence[EnvironmentHandle]
+) -> tuple[list[BodyGroup], list[Fault]]:
     """Return the bodies of ``agent`` group by group, and what is wrong with them."""
     groups: list[BodyGroup] = []
     faults: list[Fault] = []
@@ -142,7 +144,7 @@ def place_bodies(agent: AgentSpec, ports: Sequence[EnvironmentHandle]) -> tuple[
     for i, spec in enumerate(specs):
         numbered = bool(agent.bodies)
         place: tuple[str | int, ...] = ("bodies", i) if numbered else ()
-        group = _Placing(agent.name, ports, spec, place, faults).group(i, first, numbered)
+        group = _Placing(agent.name, handles, spec, place, faults).group(i, first, numbered)
         if group is not None:
             groups.append(group)
         first += spec.count
@@ -153,12 +155,12 @@ class _Placing:
     def __init__(
         self,
         agent: str,
-        ports: Sequence[EnvironmentHandle],
+        handles: Sequence[EnvironmentHandle],
         spec: BodySpec,
         place: tuple[str | int, ...],
         faults: list[Fault],
     ):
-        self.agent, self.ports, self.spec = agent, ports, spec
+        self.agent, self.handles, self.spec = agent, handles, spec
         self.place, self.faults = place, faults
 
     def group(self, index: int, first: int, numbered: bool) -> BodyGroup | None:
@@ -169,7 +171,7 @@ class _Placing:
             local = self._local(batch, patterns)
             if len(self.faults) > before:
                 return None
-            return BodyGroup(self.agent, self.spec, index, first, numbered, self.ports, batch, local)
+            return BodyGroup(self.agent, self.spec, index, first, numbered, self.handles, batch, local)
         ids: list[Names] = []
         alike = not any(BODY_NUMBER in pattern for names in patterns.values() for pattern in names)
         for number in range(self.spec.first, self.spec.first + self.spec.count):
@@ -177,32 +179,32 @@ class _Placing:
                 # bodies without a number in their channels share them
                 ids *= self.spec.count
                 break
-            ids.append(self._resolved(patterns, number, self.ports))
+            ids.append(self._resolved(patterns, number, self.handles))
             if numbered:
                 self._one_environment(ids[-1], number)
             if len(self.faults) > before:
                 return None
-        return BodyGroup(self.agent, self.spec, index, first, numbered, self.ports, None, ((), ()), ids)
+        return BodyGroup(self.agent, self.spec, index, first, numbered, self.handles, None, ((), ()), ids)
 
     def _patterns(self) -> dict[str, Sequence[str]]:
         spec = self.spec
         if not spec.sensors and not spec.actuators and spec.environment is not None:
-            for port in self.ports:
-                if port.uid == spec.environment:
-                    if isinstance(port, BatchHandle):
-                        everything = (f"{port.uid}.{BODY_NUMBER}.*",)
+            for handle in self.handles:
+                if handle.uid == spec.environment:
+                    if isinstance(handle, BatchHandle):
+                        everything = (f"{handle.uid}.{BODY_NUMBER}.*",)
                         return {"sensors": everything, "actuators": everything}
-                    return {"sensors": port.sensors.uids, "actuators": port.actuators.uids}
+                    return {"sensors": handle.sensors.uids, "actuators": handle.actuators.uids}
         return {"sensors": spec.sensors, "actuators": spec.actuators}
 
     def _batch(self, patterns: dict[str, Sequence[str]]) -> BatchHandle | None:
         """Return the batched environment in whose incarnations all the bodies sit."""
         every = [pattern for names in patterns.values() for pattern in names]
-        for port in self.ports:
-            if isinstance(port, BatchHandle) and every:
-                start = f"{port.uid}.{BODY_NUMBER}."
+        for handle in self.handles:
+            if isinstance(handle, BatchHandle) and every:
+                start = f"{handle.uid}.{BODY_NUMBER}."
                 if all(p.startswith(start) and BODY_NUMBER not in p[len(start) :] for p in every):
-                    return port
+                    return handle
         return None
 
     def _local(self, batch: BatchHandle, patterns: dict[str, Sequence[str]]) -> Names:
@@ -226,18 +228,18 @@ class _Placing:
         return tuple(uid[start:] for uid in sensors), tuple(uid[start:] for uid in actuators)
 
     def _resolved(
-        self, patterns: dict[str, Sequence[str]], number: int, ports: Sequence[EnvironmentHandle]
+        self, patterns: dict[str, Sequence[str]], number: int, handles: Sequence[EnvironmentHandle]
     ) -> Names:
-        """Return the ids that the patterns mean, in ``ports``, for the body ``number``."""
+        """Return the ids that the patterns mean, in ``handles``, for the body ``number``."""
         names: dict[str, list[str]] = {}
         for kind, given in patterns.items():
             names[kind] = [pattern.replace(BODY_NUMBER, str(number)) for pattern in given]
             # what stands for everything may be nothing of one kind
             for k, name in enumerate(names[kind]) if getattr(self.spec, kind) else ():
-                if not any(port.match(kind, name) for port in ports):
+                if not any(handle.match(kind, name) for handle in handles):
                     self.faults.append((self._unknown(kind, name), (*self.place, kind, k)))
-        return match_all(ports, "sensors", names["sensors"]), match_all(
-            ports, "actuators", names["actuators"]
+        return match_all(handles, "sensors", names["sensors"]), match_all(
+            handles, "actuators", names["actuators"]
         )
 
     def _one_environment(self, names: Names, number: int) -> None:
@@ -254,26 +256,28 @@ class _Placing:
 
     def _seats(self, names: Sequence[str]) -> Iterator[str]:
         for name in names:
-            for port in self.ports:
-                seat = port.seat_of(name)
+            for handle in self.handles:
+                seat = handle.seat_of(name)
                 if seat is not None:
                     yield seat.uid
                     break
 
     def _unknown(self, kind: str, name: str) -> str:
-        offered = [uid for port in self.ports for uid in getattr(port, kind).uids]
-        return f"no {kind[:-1]} {name!r}{did_you_mean(name, offered)}; {_offer(self.ports, kind, name)}"
+        offered = [uid for handle in self.handles for uid in getattr(handle, kind).uids]
+        return f"no {kind[:-1]} {name!r}{did_you_mean(name, offered)}; {_offer(self.handles, kind, name)}"
 
 
-def _offer(ports: Sequence[EnvironmentHandle], kind: str, name: str) -> str:
+def _offer(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> str:
     def texts() -> Iterator[str]:
-        for port in ports:
-            if name.startswith(f"{port.uid}."):
-                found = getattr(port, kind).uids
+        for handle in handles:
+            if name.startswith(f"{handle.uid}."):
+                found = getattr(handle, kind).uids
                 shown = ", ".join(found[:12]) + (f", ... ({len(found)} in all)" if len(found) > 12 else "")
                 each = (
-                    f" for {BODY_NUMBER} from 0 to {port.batch - 1}" if isinstance(port, BatchHandle) else ""
+                    f" for {BODY_NUMBER} from 0 to {handle.batch - 1}"
+                    if isinstance(handle, BatchHandle)
+                    else ""
                 )
-                yield f"environment {port.uid!r} offers {shown or 'none'}{each}"
+                yield f"environment {handle.uid!r} offers {shown or 'none'}{each}"
 
-    return "; ".join(texts()) or f"environments are {', '.join(repr(p.uid) for p in ports)}"
+    return "; ".join(texts()) or f"environments are {', '.join(repr(p.uid) for p in handles)}"

@@ -122,44 +122,44 @@ class BridgeSimulator(mosaik_api_v3.Simulator):
 class EnvironmentSimulator(BridgeSimulator):
     """Steps one environment: set-points in, one state vector out."""
 
-    def __init__(self, port: EnvironmentHandle, environment: Environment, coordinator: EpisodeCoordinator):
-        super().__init__({"Environment": ("state", "setpoints")}, f"environment {port.uid!r}")
-        self.port = port
+    def __init__(self, handle: EnvironmentHandle, environment: Environment, coordinator: EpisodeCoordinator):
+        super().__init__({"Environment": ("state", "setpoints")}, f"environment {handle.uid!r}")
+        self.handle = handle
         self.environment = environment
         self.coordinator = coordinator
         self.begin()
 
     def begin(self) -> None:
         super().begin()
-        self.setpoints = self.port.initial_setpoints()
+        self.setpoints = self.handle.initial_setpoints()
         #: the time of the newest packet from each source
         self.accepted: dict[str, int] = {}
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        port, coordinator = self.port, self.coordinator
-        if coordinator.over or port.stopped:
+        handle, coordinator = self.handle, self.coordinator
+        if coordinator.over or handle.stopped:
             return None
         try:
             held = self._apply(inputs)
-            if time == 0 or port.done:
-                self.setpoints = port.initial_setpoints()
+            if time == 0 or handle.done:
+                self.setpoints = handle.initial_setpoints()
                 state = self.environment.reset()
             else:
                 state = self.environment.step(held)
-            vector = coordinator.pack(port, state)
+            vector = coordinator.pack(handle, state)
         except BaseException as error:
             raise self.keep(error) from None
-        self.outputs = {port.uid: {"state": vector}}
+        self.outputs = {handle.uid: {"state": vector}}
         if (vector[-2] or vector[-1]) and not coordinator.environments_reset:
             return None
-        return time + port.step_size
+        return time + handle.step_size
 
     def _apply(self, inputs: Inputs) -> np.ndarray[Any, Any]:
         held = self.setpoints.copy()
         if not self.environment.hold_setpoints:
             held.fill(np.nan)
         packets = []
-        for source, packet in inputs.get(self.port.uid, {}).get("setpoints", {}).items():
+        for source, packet in inputs.get(self.handle.uid, {}).get("setpoints", {}).items():
             if packet and packet[0] > self.accepted.get(source, -1):
                 self.accepted[source] = packet[0]
                 packets.append(packet)
@@ -184,21 +184,21 @@ class BatchSimulator(BridgeSimulator):
     in which a body sits alone is a child of it.
     """
 
-    def __init__(self, port: BatchHandle, coordinator: EpisodeCoordinator):
+    def __init__(self, handle: BatchHandle, coordinator: EpisodeCoordinator):
         super().__init__(
             {"Batch": ("states", "setpoints"), "Incarnation": ("setpoints",)},
-            f"environment {port.uid!r}",
+            f"environment {handle.uid!r}",
         )
-        self.port = port
+        self.handle = handle
         self.coordinator = coordinator
         self.begin()
         #: the incarnations that are entities of their own, by entity id
-        self.seats = {f"{port.uid}.{seat.number}": seat.number for seat in port.parts}
+        self.seats = {f"{handle.uid}.{seat.number}": seat.number for seat in handle.parts}
 
     def begin(self) -> None:
         super().begin()
-        self.stepper = BatchStepper(self.port.domain)
-        self.setpoints = self.initial = self.port.initial_setpoints()
+        self.stepper = BatchStepper(self.handle.domain)
+        self.setpoints = self.initial = self.handle.initial_setpoints()
         self.accepted: dict[tuple[str, str], int] = {}
 
     def create(self, num: int, model: str, **params: Any) -> Any:
@@ -207,24 +207,24 @@ class BatchSimulator(BridgeSimulator):
         return [{**entity, "children": children}]
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
-        port, coordinator = self.port, self.coordinator
-        if coordinator.over or port.stopped:
+        handle, coordinator = self.handle, self.coordinator
+        if coordinator.over or handle.stopped:
             return None
         try:
             if time == 0:
                 state = self.stepper.reset()
             else:
                 state = self.stepper.step(self._apply(inputs), resets=coordinator.environments_reset)
-            matrix = port.pack(state)
+            matrix = handle.pack(state)
         except BaseException as error:
             raise self.keep(error) from None
-        self.outputs = {port.uid: {"states": matrix}}
+        self.outputs = {handle.uid: {"states": matrix}}
         if not coordinator.environments_reset and matrix[:, -2:].any(axis=1).all():
             return None
-        return time + port.step_size
+        return time + handle.step_size
 
     def _apply(self, inputs: Inputs) -> np.ndarray[Any, Any]:
-        port = self.port
+        handle = self.handle
         held = self.setpoints.copy()
         packets = []
         for eid, attributes in inputs.items():
@@ -241,9 +241,9 @@ class BatchSimulator(BridgeSimulator):
             if missing.any():
                 values = np.where(missing, held[put], values)
             held[put] = values
-        if port.dones.any():
+        if handle.dones.any():
             # who begins again begins without what was set before, and what is set now is too late
-            held[port.dones] = self.initial[port.dones]
+            held[handle.dones] = self.initial[handle.dones]
         held.flags.writeable = False
         self.setpoints = held
         return held
@@ -261,7 +261,9 @@ class BatchSimulator(BridgeSimulator):
 class CoordinatorSimulator(BridgeSimulator):
     """Leads the episode: takes the new states in, and gives them to every agent that acts."""
 
-    def __init__(self, coordinator: EpisodeCoordinator, stop: Callable[[int], None], attributes: Sequence[str]):
+    def __init__(
+        self, coordinator: EpisodeCoordinator, stop: Callable[[int], None], attributes: Sequence[str]
+    ):
         names = [body.name for body in coordinator.bodies]
         super().__init__(
             {"EpisodeCoordinator": [*attributes, CLOCK, *names]},
@@ -284,7 +286,9 @@ class CoordinatorSimulator(BridgeSimulator):
         except BaseException as error:
             raise self.keep(error) from None
         # who does not act gets nothing
-        newest: dict[str, Any] = {body.name: [port.vector for port in body.ports] for body in self.acting}
+        newest: dict[str, Any] = {
+            body.name: [handle.vector for handle in body.handles] for body in self.acting
+        }
         if self.clocked:
             newest[CLOCK] = time
         self.outputs = {COORDINATOR: newest}

@@ -87,14 +87,14 @@ class MosaikConnection:
 
 
 def shared_actuators(
-    ports: Sequence[EnvironmentHandle], owned: Sequence[tuple[str, Sequence[str]]]
+    handles: Sequence[EnvironmentHandle], owned: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[int, str]]:
     """Return what is wrong with the actuators of co-simulations that several agents own.
 
     ``owned``: name and actuators of every agent. Each problem comes with the place in
     ``owned`` of the agent that is one too many.
     """
-    in_groups = {u for p in ports if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
+    in_groups = {u for p in handles if isinstance(p.domain, CoSimulation) for u in p.actuators.uids}
     owners: dict[str, str] = {}
     problems = []
     for place, (name, uids) in enumerate(owned):
@@ -136,17 +136,17 @@ def read(wires: Sequence[InputWire], inputs: Mapping[str, Mapping[str, Any]], si
 class EnvironmentPlans:
     """The environments of a world, with their plans, and of these what somebody is plugged into."""
 
-    ports: Sequence[EnvironmentHandle]
+    handles: Sequence[EnvironmentHandle]
     plans: Sequence[CoSimulationPlan | None]
 
     def find(
         self, plugged: Sequence[EnvironmentHandle], uid: str, kind: str
     ) -> tuple[int, EnvironmentHandle, int]:
-        """Return the environment's place, the port, and the channel's place there."""
-        for port in plugged:
-            i = getattr(port, kind).index.get(uid)
+        """Return the environment's place, the handle, and the channel's place there."""
+        for handle in plugged:
+            i = getattr(handle, kind).index.get(uid)
             if i is not None:
-                return self.ports.index(port.root), port, i
+                return self.handles.index(handle.root), handle, i
         raise ContractError(f"no environment offers the {kind[:-1]} {uid!r}")
 
 
@@ -157,8 +157,8 @@ def wire_sensors(
     groups: dict[tuple[int, str, str], tuple[list[int], list[int], Space | None]] = {}
     position = 0
     for uid in uids:
-        e, port, i = sockets.find(plugged, uid, "sensors")
-        space, plan = port.sensors.spaces[i], sockets.plans[e]
+        e, handle, i = sockets.find(plugged, uid, "sensors")
+        space, plan = handle.sensors.spaces[i], sockets.plans[e]
         assert plan is not None
         sensor = plan.sensors[i]
         put = list(range(position, position + space.size))
@@ -175,7 +175,7 @@ def wire_sensors(
     for (e, entity, attribute), (take, put, plain) in groups.items():
         source = attribute.split("\0")[0]
         # with the index, because uids and entities may contain dots themselves
-        target = ".".join(part for part in (f"{e}-{sockets.ports[e].uid}", entity, source) if part)
+        target = ".".join(part for part in (f"{e}-{sockets.handles[e].uid}", entity, source) if part)
         if not take:
             target += f"#{len(wires)}"
         if plain is None:
@@ -197,18 +197,18 @@ def wire_actuators(
     links: list[MosaikConnection] = []
     position = 0
     for uid in uids:
-        e, port, i = sockets.find(plugged, uid, "actuators")
-        part, space = port.actuators.slices[i], port.actuators.spaces[i]
+        e, handle, i = sockets.find(plugged, uid, "actuators")
+        part, space = handle.actuators.slices[i], handle.actuators.spaces[i]
         take = list(range(position, position + space.size))
         position += space.size
         plan = sockets.plans[e]
         if plan is None:
-            key, put, size = (e, port.entity, "setpoints"), list(range(part.start, part.stop)), 0
+            key, put, size = (e, handle.entity, "setpoints"), list(range(part.start, part.stop)), 0
         else:
             actuator = plan.actuators[i]
             if actuator.index is None:
                 name, value = (
-                    f"{port.uid}.{actuator.entity}.{actuator.attribute}",
+                    f"{handle.uid}.{actuator.entity}.{actuator.attribute}",
                     actuator.information.value,
                 )
                 made, at = (space.from_number, take[0]) if space.size == 1 else (space.unflatten, None)
@@ -220,7 +220,7 @@ def wire_actuators(
         taken += take
         placed += put
     for (e, entity, attribute), (taken, placed, size) in groups.items():
-        name = ".".join(part for part in (f"{e}-{sockets.ports[e].uid}", entity, attribute) if part)
+        name = ".".join(part for part in (f"{e}-{sockets.handles[e].uid}", entity, attribute) if part)
         # a size is that of an attribute of a co-simulation
         kind = "vector" if size else "packet"
         initial = np.full(size, np.nan) if size else ()
@@ -233,22 +233,24 @@ def wire_actuators(
     return wires, links
 
 
-def plans_of(ports: Sequence[EnvironmentHandle]) -> list[CoSimulationPlan | None]:
+def plans_of(handles: Sequence[EnvironmentHandle]) -> list[CoSimulationPlan | None]:
     """Return the plan of every co-simulation (``None`` for an environment of one class)."""
     plans: list[CoSimulationPlan | None] = []
-    for port in ports:
-        if isinstance(port.domain, CoSimulation):
-            plan = port.domain.plan()
+    for handle in handles:
+        if isinstance(handle.domain, CoSimulation):
+            plan = handle.domain.plan()
             for what, ported, offered in (
-                ("sensors", plan.sensors, port.sensors.uids),
-                ("actuators", plan.actuators, port.actuators.uids),
+                ("sensors", plan.sensors, handle.sensors.uids),
+                ("actuators", plan.actuators, handle.actuators.uids),
             ):
-                planned = tuple(f"{port.uid}.{p.information.uid}" for p in ported)
+                planned = tuple(f"{handle.uid}.{p.information.uid}" for p in ported)
                 if planned != offered:
-                    raise ContractError(f"environment {port.uid!r}: {what} of plan() and setup() differ")
+                    raise ContractError(f"environment {handle.uid!r}: {what} of plan() and setup() differ")
             plans.append(plan)
         else:
-            if not isinstance(port.domain, Environment | BatchEnvironment):
-                raise ContractError(f"environment {port.uid!r} is neither an Environment nor a CoSimulation")
+            if not isinstance(handle.domain, Environment | BatchEnvironment):
+                raise ContractError(
+                    f"environment {handle.uid!r} is neither an Environment nor a CoSimulation"
+                )
             plans.append(None)
     return plans

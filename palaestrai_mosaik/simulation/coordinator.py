@@ -64,7 +64,7 @@ class EpisodeCoordinator:
 
     def __init__(
         self,
-        ports: Sequence[EnvironmentHandle],
+        handles: Sequence[EnvironmentHandle],
         bodies: Sequence[AnyBody],
         conditions: Sequence[TerminationCondition],
         *,
@@ -72,7 +72,7 @@ class EpisodeCoordinator:
         interrupt: Interruptible | None = None,
         on_step: Callable[[int], None] | None = None,
     ):
-        self.ports = tuple(ports)
+        self.handles = tuple(handles)
         self.bodies = tuple(bodies)
         self.conditions = tuple(conditions)
         self.environments_reset = False
@@ -113,11 +113,11 @@ class EpisodeCoordinator:
         self.worker, self.episode = worker, episode
         #: for each environment: its input, or how to make a state of several inputs
         self.sources: dict[EnvironmentHandle, tuple[str, Callable[..., FloatVector] | None]] = {}
-        for port, laid in zip(self.ports, wires, strict=True):
-            if isinstance(port.domain, CoSimulation):
-                self.sources[port] = "", partial(self._judged, port, port.domain, laid)
+        for handle, laid in zip(self.handles, wires, strict=True):
+            if isinstance(handle.domain, CoSimulation):
+                self.sources[handle] = "", partial(self._judged, handle, handle.domain, laid)
             else:
-                self.sources[port] = laid[0].attribute, None
+                self.sources[handle] = laid[0].attribute, None
         self.time = 0
         #: environment steps so far; the first state is the beginning, not a step
         self.steps = -1
@@ -128,7 +128,7 @@ class EpisodeCoordinator:
         self.interrupted = False
         self.flow = SimulationFlowControl.CONTINUE
         self.ended_by = ""
-        names = [name for port in self.ports for name in port.names]
+        names = [name for handle in self.handles for name in handle.names]
         self.ended = dict.fromkeys(names, (False, False))
         self.endings = dict.fromkeys(names, 0)
         self.some_done = False
@@ -142,25 +142,25 @@ class EpisodeCoordinator:
         """
         self.time = time
         fresh: Collection[EnvironmentHandle]
-        fresh = self.fresh = [p for p in self.ports if not p.stopped and time % p.step_size == 0]
+        fresh = self.fresh = [p for p in self.handles if not p.stopped and time % p.step_size == 0]
         eventful: list[tuple[EnvironmentHandle, FloatVector]] = []
-        for port in fresh:
-            attribute, make = self.sources[port]
+        for handle in fresh:
+            attribute, make = self.sources[handle]
             if make is None:
                 (vector,) = inputs[attribute].values()
             else:
                 vector = make(time, inputs)
-            if port.alone and not (port.done or vector[-2] or vector[-1]):
-                port.vector = vector
-                port.steps += 1
+            if handle.alone and not (handle.done or vector[-2] or vector[-1]):
+                handle.vector = vector
+                handle.steps += 1
             else:
-                eventful.append((port, vector))
+                eventful.append((handle, vector))
         if eventful:
             fresh = self._take(eventful)
         self.following = min(
-            [time - time % p.step_size + p.step_size for p in self.ports if not p.stopped], default=None
+            [time - time % p.step_size + p.step_size for p in self.handles if not p.stopped], default=None
         )
-        everyone = len(self.fresh) == len(self.ports)
+        everyone = len(self.fresh) == len(self.handles)
         closed = [b for b in self.bodies if b.open] if everyone else self._concerned(fresh)
         for body in closed:
             body.close(fresh)
@@ -196,9 +196,9 @@ class EpisodeCoordinator:
         begun = False
         # many, perhaps: who looks whether one is there must not look through all
         found = set(self.fresh)
-        for port, vector in eventful:
-            found.update(port.parts)
-            begun = self._changed(port, port.take(vector)) or begun
+        for handle, vector in eventful:
+            found.update(handle.parts)
+            begun = self._changed(handle, handle.take(vector)) or begun
         if begun:
             for body in self.bodies:
                 body.begin_again()
@@ -222,7 +222,7 @@ class EpisodeCoordinator:
             self.ended_by = INTERRUPTED
         elif self.flow:
             self.over = True
-        elif all(port.stopped for port in self.ports):
+        elif all(handle.stopped for handle in self.handles):
             # an environment that has ended cannot be stepped, whatever the conditions say
             self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
         if self.over:
@@ -232,9 +232,9 @@ class EpisodeCoordinator:
             self._let_go(closed)
         return self.over
 
-    def _changed(self, port: EnvironmentHandle, changed: Mapping[str, tuple[bool, bool]]) -> bool:
-        """Count what has ended of ``port``; return whether something has begun again."""
-        port.stopped = port.done and not (self.environments_reset and port.begins_again)
+    def _changed(self, handle: EnvironmentHandle, changed: Mapping[str, tuple[bool, bool]]) -> bool:
+        """Count what has ended of ``handle``; return whether something has begun again."""
+        handle.stopped = handle.done and not (self.environments_reset and handle.begins_again)
         begun = False
         for name, flags in changed.items():
             self.ended[name] = flags
@@ -273,42 +273,42 @@ class EpisodeCoordinator:
         for body in self.bodies:
             if body.settled:
                 body.record()
-        for port in self.fresh:
-            port.record(self.time)
+        for handle in self.fresh:
+            handle.record(self.time)
         if self.on_step is not None:
             self.on_step(self.steps)
 
-    def pack(self, port: EnvironmentHandle, state: EnvironmentState) -> FloatVector:
+    def pack(self, handle: EnvironmentHandle, state: EnvironmentState) -> FloatVector:
         """Return ``state`` as a state vector (:class:`EnvironmentHandle`); compute the reward."""
         if not isinstance(state, EnvironmentState):
             raise ContractError(
-                f"environment {port.uid!r} returned {type(state).__name__}, not EnvironmentState"
+                f"environment {handle.uid!r} returned {type(state).__name__}, not EnvironmentState"
             )
-        n, k = port.n_readings, port.n_rewards
+        n, k = handle.n_readings, handle.n_rewards
         vector = np.empty(n + k + 2)
         readings = np.asarray(state.readings)
-        rewards = np.asarray(state.rewards if port.reward is None else port.reward(state))
+        rewards = np.asarray(state.rewards if handle.reward is None else handle.reward(state))
         if readings.shape != (n,) or (rewards.shape != (k,) and (k != 1 or rewards.shape)):
             raise ContractError(
-                f"environment {port.uid!r} returned readings of shape {readings.shape} and rewards of shape "
+                f"environment {handle.uid!r} returned readings of shape {readings.shape} and rewards of shape "
                 f"{rewards.shape}; declared are {n} readings and {k} rewards"
             )
         if readings.dtype.kind not in "fiub" or rewards.dtype.kind not in "fiub":
             what, values = ("rewards", rewards) if readings.dtype.kind in "fiub" else ("readings", readings)
-            raise ContractError(f"environment {port.uid!r} returned {what} that are no numbers: {values!r}")
+            raise ContractError(f"environment {handle.uid!r} returned {what} that are no numbers: {values!r}")
         terminated, truncated = state.terminated, state.truncated
         if not (isinstance(terminated, _FLAG) and isinstance(truncated, _FLAG)):
             what, flag = (
                 ("truncated", truncated) if isinstance(terminated, _FLAG) else ("terminated", terminated)
             )
-            raise ContractError(f"environment {port.uid!r}: {what} must be True or False, not {flag!r}")
+            raise ContractError(f"environment {handle.uid!r}: {what} must be True or False, not {flag!r}")
         vector[:n] = readings
         vector[n:-2] = rewards
         vector[-2] = terminated
         vector[-1] = truncated
         # all agents see this one vector
         vector.setflags(write=False)
-        port.state = state
+        handle.state = state
         return vector
 
     def abandon(self, reason: str) -> None:
@@ -350,13 +350,13 @@ class EpisodeCoordinator:
 
     def _judged(
         self,
-        port: EnvironmentHandle,
+        handle: EnvironmentHandle,
         domain: CoSimulation,
         wires: Sequence[InputWire],
         time: int,
         inputs: Mapping[str, Mapping[str, Any]],
     ) -> FloatVector:
-        return self.pack(port, domain.judge(time, read(wires, inputs, port.n_readings)))
+        return self.pack(handle, domain.judge(time, read(wires, inputs, handle.n_readings)))
 
     def _acting(self, fresh: Collection[EnvironmentHandle]) -> Sequence[AnyBody]:
         """Return who acts now."""
@@ -366,7 +366,7 @@ class EpisodeCoordinator:
 
     def _turn(self) -> Sequence[AnyBody]:
         self.stepped.update(self.fresh)
-        if not self.bodies or any(p not in self.stepped and not p.stopped for p in self.ports):
+        if not self.bodies or any(p not in self.stepped and not p.stopped for p in self.handles):
             return ()
         self.stepped.clear()
         names = list(self.agents)

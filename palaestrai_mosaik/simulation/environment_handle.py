@@ -226,11 +226,11 @@ def matching(names: Iterable[str], pattern: str) -> list[str]:
     return [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else []
 
 
-def match(ports: Sequence[EnvironmentHandle], kind: str, name: str) -> list[str]:
+def match(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> list[str]:
     """Return the full ids that ``name`` means (:meth:`EnvironmentHandle.match`), of all environments."""
-    return [uid for port in ports for uid in port.match(kind, name)]
+    return [uid for handle in handles for uid in handle.match(kind, name)]
 
 
-def match_all(ports: Sequence[EnvironmentHandle], kind: str, names: Sequence[str]) -> tuple[str, ...]:
+def match_all(handles: Sequence[EnvironmentHandle], kind: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return what all ``names`` mean (:func:`match`), each id once; unknown names stay."""
-    return tuple(dict.fromkeys(uid for name in names for uid in match(ports, kind, name) or [name]))
+    return tuple(dict.fromkeys(uid for name in names for uid in match(handles, kind, name) or [name]))

@@ -328,7 +328,7 @@ _OWN = re.compile("agents|coordinator|agent-[0-9]+")
 
 async def adopt(
     host: AsyncWorld,
-    port: EnvironmentHandle,
+    handle: EnvironmentHandle,
     plan: WorldPlan,
     taken: Collection[str],
     children: set[Any],
@@ -346,7 +346,7 @@ async def adopt(
     should, :class:`SimulatorError` where a simulator in another process does not answer in time, and
     ``EndWanted``. All worlds that the function has made are then shut down.
     """
-    who = f"environment {port.uid!r}"
+    who = f"environment {handle.uid!r}"
     before = internals.children_of_this_process()
     shown = warnings.showwarning
     made: list[AsyncWorld] = []
@@ -371,7 +371,7 @@ async def adopt(
         # a world that is told to configure logging replaces it for good
         warnings.showwarning = shown
         children |= internals.children_of_this_process() - before
-    return merge(host, guest, partial(_name, port.uid, taken)), entities
+    return merge(host, guest, partial(_name, handle.uid, taken)), entities
 
 
 def _read(found: Any, who: str) -> tuple[AsyncWorld, Mapping[str, Any]]:
@@ -538,18 +538,18 @@ def chain(first: Callable[[Any], Any] | None, second: Callable[[Any], Any]) -> C
     return second if first is None else lambda value: second(first(value))
 
 
-def setpoints_of(port: EnvironmentHandle, bodies: Sequence[AnyBody]) -> Callable[[], FloatVector]:
+def setpoints_of(handle: EnvironmentHandle, bodies: Sequence[AnyBody]) -> Callable[[], FloatVector]:
     """Return what gives the set-points in force in a co-simulation (NaN: none), all actuators in order."""
-    held = port.initial_setpoints()
+    held = handle.initial_setpoints()
     places = []
     for body in bodies:
         if not isinstance(body, Body):
             continue  # those of a batch have their actuators in batched environments only
         own = body.actuators
         for i, uid in enumerate(own.uids):
-            at = port.actuators.index.get(uid)
+            at = handle.actuators.index.get(uid)
             if at is not None:
-                places.append((body, own.slices[i], port.actuators.slices[at]))
+                places.append((body, own.slices[i], handle.actuators.slices[at]))
 
     def now() -> FloatVector:
         for body, take, put in places:

@@ -67,7 +67,7 @@ class WorldBuilder:
 
     def __init__(self, episode: Episode):
         self.episode = episode
-        self.ports = episode.coordinator.ports
+        self.handles = episode.coordinator.handles
         self.plans: Sequence[CoSimulationPlan | None] = ()
         self.world: AsyncWorld
         #: the processes that were started for simulators
@@ -155,18 +155,18 @@ class WorldBuilder:
         """Begin the episode in all objects of ours; return the agents' and coordinator's links."""
         coordinator = self.episode.coordinator
         self._begin_environments()
-        self.plans = plans_of(self.ports)
+        self.plans = plans_of(self.handles)
         for problem in shared_actuators(
-            self.ports, [(repr(b.name), b.actuators.uids) for b in coordinator.bodies]
+            self.handles, [(repr(b.name), b.actuators.uids) for b in coordinator.bodies]
         ):
             raise ContractError(problem[1])
-        sockets = EnvironmentPlans(self.ports, self.plans)
+        sockets = EnvironmentPlans(self.handles, self.plans)
         links = [body.wire(sockets) for body in coordinator.bodies]
         self.watched, watching = self._coordinator_wires()
         self._begin_agents()
         for e, plan in enumerate(self.plans):
             for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
-                self.sids[e, uid] = new_sid(f"{e}-{self.ports[e].uid}", uid, self.sids.values())
+                self.sids[e, uid] = new_sid(f"{e}-{self.handles[e].uid}", uid, self.sids.values())
         return links, watching
 
     def _begin(self) -> None:
@@ -176,16 +176,17 @@ class WorldBuilder:
 
     def _begin_environments(self) -> None:
         episode = self.episode
-        for port in self.ports:
-            port.begin()
-            port.domain.worker, port.domain.episode = episode.worker, episode.number
-            port.domain.rng = episode.generator("environment", port.uid)
-            if isinstance(port.domain, CoSimulation):
-                port.domain.reset()
-            elif isinstance(port.domain, BatchEnvironment):
-                first = port.domain.first
-                port.domain.rngs = [
-                    episode.generator("environment", port.uid, first + k) for k in range(port.domain.batch)
+        for handle in self.handles:
+            handle.begin()
+            handle.domain.worker, handle.domain.episode = episode.worker, episode.number
+            handle.domain.rng = episode.generator("environment", handle.uid)
+            if isinstance(handle.domain, CoSimulation):
+                handle.domain.reset()
+            elif isinstance(handle.domain, BatchEnvironment):
+                first = handle.domain.first
+                handle.domain.rngs = [
+                    episode.generator("environment", handle.uid, first + k)
+                    for k in range(handle.domain.batch)
                 ]
 
     def _begin_agents(self) -> None:
@@ -198,15 +199,15 @@ class WorldBuilder:
     def _coordinator_wires(self) -> tuple[list[Sequence[InputWire]], list[MosaikConnection]]:
         wires: list[Sequence[InputWire]] = []
         links: list[MosaikConnection] = []
-        for e, port in enumerate(self.ports):
+        for e, handle in enumerate(self.handles):
             if self.plans[e] is None:
-                everything = slice(0, len(port.vector))
-                source = "states" if isinstance(port.domain, BatchEnvironment) else "state"
-                wires.append([InputWire(f"{port.uid}.{source}", everything, everything)])
-                links.append(MosaikConnection(e, "", source, f"{port.uid}.{source}"))
+                everything = slice(0, len(handle.vector))
+                source = "states" if isinstance(handle.domain, BatchEnvironment) else "state"
+                wires.append([InputWire(f"{handle.uid}.{source}", everything, everything)])
+                links.append(MosaikConnection(e, "", source, f"{handle.uid}.{source}"))
             else:
                 laid, wanted = wire_sensors(
-                    EnvironmentPlans(self.ports, self.plans), [port], port.sensors.uids
+                    EnvironmentPlans(self.handles, self.plans), [handle], handle.sensors.uids
                 )
                 wires.append(laid)
                 links += wanted
@@ -258,18 +259,18 @@ class WorldBuilder:
         return await internals.answer(request, sid, during, limit=limit, wants_end=self.episode.wants_end)
 
     async def _build_environment(self, e: int) -> None:
-        port = self.ports[e]
+        handle = self.handles[e]
         coordinator = self.episode.coordinator
-        if isinstance(port, BatchHandle):
-            factory = await self._start_ours(self.sids[e, ""], BatchSimulator(port, coordinator))
-            whole = self.entities[e, ""] = await factory.Batch(eid=port.uid)
-            for seat, child in zip(port.parts, whole.children, strict=True):
+        if isinstance(handle, BatchHandle):
+            factory = await self._start_ours(self.sids[e, ""], BatchSimulator(handle, coordinator))
+            whole = self.entities[e, ""] = await factory.Batch(eid=handle.uid)
+            for seat, child in zip(handle.parts, whole.children, strict=True):
                 self.entities[e, seat.entity] = child
             return
-        assert isinstance(port.domain, Environment)
-        shell = EnvironmentSimulator(port, port.domain, coordinator)
+        assert isinstance(handle.domain, Environment)
+        shell = EnvironmentSimulator(handle, handle.domain, coordinator)
         factory = await self._start_ours(self.sids[e, ""], shell)
-        self.entities[e, ""] = await factory.Environment(eid=port.uid)
+        self.entities[e, ""] = await factory.Environment(eid=handle.uid)
 
     async def _build_cosimulation(self, e: int, plan: CoSimulationPlan) -> None:
         for loop in loops_of(plan):
@@ -283,7 +284,7 @@ class WorldBuilder:
                 children = {child.eid: child for child in self.entities[e, entity.parent].children}
                 if entity.eid not in children:
                     raise ContractError(
-                        f"environment {self.ports[e].uid!r}: entity {entity.parent!r} has no child {entity.eid!r}; "
+                        f"environment {self.handles[e].uid!r}: entity {entity.parent!r} has no child {entity.eid!r}; "
                         f"it has {', '.join(sorted(children)) or 'none'}"
                         + did_you_mean(str(entity.eid), children)
                     )
@@ -306,12 +307,12 @@ class WorldBuilder:
 
     async def _adopt(self, e: int, plan: WorldPlan) -> None:
         """Let a function of the user build the world of an environment."""
-        port = self.ports[e]
-        plan.acting(setpoints_of(port, self.episode.coordinator.bodies))
-        beside = [other.uid for other, p in zip(self.ports, self.plans, strict=True) if p and p.simulators]
+        handle = self.handles[e]
+        plan.acting(setpoints_of(handle, self.episode.coordinator.bodies))
+        beside = [other.uid for other, p in zip(self.handles, self.plans, strict=True) if p and p.simulators]
         taken = self.sids.values()
         wants_end = self.episode.wants_end
-        guests, entities = await adopt(self.world, port, plan, taken, self.children, beside, wants_end)
+        guests, entities = await adopt(self.world, handle, plan, taken, self.children, beside, wants_end)
         self.sids |= {(e, uid): sid for uid, sid in guests.sids.items()}
         self.factories |= guests.factories
         self.timeouts |= dict.fromkeys(guests.remote, plan.timeout)

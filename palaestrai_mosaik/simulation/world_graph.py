@@ -28,7 +28,7 @@ from palaestrai_mosaik.palaestrai.mosaik_environment import WorldPlan
 
 from . import mosaik_internals as internals
 from .batch_body import BatchBody
-from .batch_handle import open_port
+from .batch_handle import open_handle
 from .body import Body
 from .body_placement import place_bodies
 from .connections import STATES
@@ -69,26 +69,26 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
     Simulators are started, and ended again. Raises what building the world raises.
     """
     spec = _find_phase(document, phase)
-    ports: list[EnvironmentHandle] = []
+    handles: list[EnvironmentHandle] = []
     try:
         for environment in spec.environments:
-            ports.append(_port(environment))
-        bodies = [body for agent in spec.agents for body in _bodies(agent, ports)]
+            handles.append(_handle(environment))
+        bodies = [body for agent in spec.agents for body in _bodies(agent, handles)]
         coordinator = EpisodeCoordinator(
-            ports, bodies, [], taking_turns=spec.simulation.controller == "taking_turns"
+            handles, bodies, [], taking_turns=spec.simulation.controller == "taking_turns"
         )
         episode = Episode(coordinator, 0, 0, document.seed, (spec.name,))
         with closing(asyncio.new_event_loop()) as loop:
             graph = complete(loop, _build(episode, spec))
     finally:
-        for port in ports:
-            port.domain.shutdown()
+        for handle in handles:
+            handle.domain.shutdown()
     graph.graph["title"] = f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller})"
     return graph
 
 
-def _bodies(agent: AgentSpec, ports: Sequence[EnvironmentHandle]) -> Iterator[AnyBody]:
-    groups, faults = place_bodies(agent, ports)
+def _bodies(agent: AgentSpec, handles: Sequence[EnvironmentHandle]) -> Iterator[AnyBody]:
+    groups, faults = place_bodies(agent, handles)
     if faults:
         raise ContractError(f"agent {agent.name!r}: {faults[0][0]}")
     for group in groups:
@@ -246,7 +246,7 @@ def _find_phase(document: RunDocument, phase: int | str) -> PhaseSpec:
     raise PalaestraiMosaikError(f"{document.source} has no phase {phase!r}{hint}; it has: {known}")
 
 
-def _port(spec: EnvironmentSpec) -> EnvironmentHandle:
+def _handle(spec: EnvironmentSpec) -> EnvironmentHandle:
     # without reward and state transformer, which are no part of the picture
     found = resolve(spec.name, "environment")
     if not issubclass(found, World):
@@ -255,7 +255,7 @@ def _port(spec: EnvironmentSpec) -> EnvironmentHandle:
     domain.uid = spec.uid
     if spec.step_size is not None:
         domain.step_size = spec.step_size
-    return open_port(domain)
+    return open_handle(domain)
 
 
 async def _build(episode: Episode, spec: PhaseSpec) -> nx.MultiDiGraph:

@@ -93,7 +93,7 @@ def test_the_trace_is_that_of_palaestrai_mosaik(case: str, scheduler: str) -> No
     run_episodes(coordinator, 1, scheduler)
     assert muscle.seen == [row["seen"] for row in golden["rows"]]
     assert muscle.sent == [row["set"] for row in golden["rows"]]
-    port = coordinator.ports[0]
+    port = coordinator.handles[0]
     last = dict(zip(port.sensors.uids, port.vector[: port.n_readings], strict=True))
     assert {uid.partition(".")[2]: [value] for uid, value in last.items()} == golden["last"]
     assert (coordinator.ended["w"], coordinator.steps) == ((False, True), len(golden["rows"]))
@@ -351,7 +351,9 @@ def test_instance_functions_that_do_not_fit(name: str, message: str, monkeypatch
 def test_worlds_of_other_resolutions_do_not_share_ticks() -> None:
     muscle = Valves()
     environments = [world("v"), world("w", params={"resolution": 60.0})]
-    coordinator = make_coordinator(environments, [("a", muscle, None, ["v.Tank-0.e.level"], ["v.Tank-0.e.valve"])])
+    coordinator = make_coordinator(
+        environments, [("a", muscle, None, ["v.Tank-0.e.level"], ["v.Tank-0.e.valve"])]
+    )
     with pytest.raises(
         ContractError, match=r"'w' has a world with a time_resolution of 60 s, another .* of 1 s"
     ):

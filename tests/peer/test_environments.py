@@ -14,7 +14,7 @@ from support.documents import agent, document, environment, named, phase
 
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.factory import make_port
+from palaestrai_mosaik.run.factory import make_handle
 from palaestrai_mosaik.run.preflight import inspect
 from palaestrai_mosaik.store import Store
 
@@ -273,7 +273,7 @@ def test_an_environment_goes_on_from_a_checkpoint():
     (spec,) = document(phase([tank()], [filler()])).phases[0].environments
 
     def opened(seed):
-        domain = make_port(spec).domain
+        domain = make_handle(spec).domain
         domain.rng = np.random.default_rng(seed)
         return domain
 

@@ -18,7 +18,7 @@ from support.documents import agent, document, environment, named, phase
 from support.engine import run_episodes
 
 from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.run.factory import make_port
+from palaestrai_mosaik.run.factory import make_handle
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition
@@ -52,13 +52,13 @@ def rewards_of(params: dict[str, Any], values: list[float]) -> list[float]:
     )
     entry["reward"] = named("support.small_reward:LevelReward")
     (spec,) = document(phase([entry], [agent(uid="w")])).phases[0].environments
-    port = make_port(spec)
-    assert [reward.uid for reward in port.rewards] == ["level less valve"]
+    handle = make_handle(spec)
+    assert [reward.uid for reward in handle.rewards] == ["level less valve"]
     body = Body(
-        BodyIdentity("a"), Replayed(values), None, Channels([port], port.sensors.uids, port.actuators.uids)
+        BodyIdentity("a"), Replayed(values), None, Channels([handle], handle.sensors.uids, handle.actuators.uids)
     )
     body.muscle._memory = body.memory
-    coordinator = EpisodeCoordinator([port], [body], [EnvironmentTerminationCondition()], taking_turns=False)
+    coordinator = EpisodeCoordinator([handle], [body], [EnvironmentTerminationCondition()], taking_turns=False)
     run_episodes(coordinator)
     return list(coordinator.objectives("a"))
 

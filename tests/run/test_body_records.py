@@ -16,7 +16,7 @@ from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.run.descriptions import agent_record, environment_record
 from palaestrai_mosaik.run.recorded_sessions import read_sessions
 from palaestrai_mosaik.run.replay import ReplayContext, replay
-from palaestrai_mosaik.simulation.batch_handle import open_port
+from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.store import Store
 from tests.support.documents import DUMMY, ENVIRONMENT_ENDS, document, environment, named, phase
@@ -38,28 +38,28 @@ def batch_document(uid: str, count: int = 3, **agent: object) -> RunDocument:
     return document(phase([pendulum], [learner], [ends]), uid=uid)
 
 
-def groups_of(doc: RunDocument, ports: list) -> list:
+def groups_of(doc: RunDocument, handles: list) -> list:
     (spec,) = doc.phases[0].agents
-    return place_bodies(spec, ports)[0]
+    return place_bodies(spec, handles)[0]
 
 
-def pendulum_port(batch: int = 3):
+def pendulum_handle(batch: int = 3):
     domain = BatchPendulum(batch)
     domain.uid = "pendulum"
-    return open_port(domain)
+    return open_handle(domain)
 
 
 def test_channels_of_alike_bodies_have_the_place_of_the_number():
-    port = pendulum_port()
+    handle = pendulum_handle()
     doc = batch_document("x", bodies=[{"environment": "pendulum", "count": 2, "first": 1, "name": "swarm"}])
-    record = agent_record(doc.phases[0].agents[0], groups_of(doc, [port]))
+    record = agent_record(doc.phases[0].agents[0], groups_of(doc, [handle]))
     (body,) = record.bodies
     assert (body.group, body.name, body.first, body.count, body.environment) == (0, "swarm", 0, 2, "pendulum")
     assert body.number == 1, "the first of them sits in incarnation 1"
     assert [c.uid for c in body.sensors] == ["pendulum.{body}.observation"]
     assert [c.uid for c in body.actuators] == ["pendulum.{body}.action"]
     assert body.rewards == ["pendulum.{body}.reward"]
-    around = environment_record(SimpleNamespace(name="P", params={}), port)
+    around = environment_record(SimpleNamespace(name="P", params={}), handle)
     assert around.incarnations == 3
     assert [c.uid for c in (*around.sensors, *around.rewards)] == [
         *("pendulum.{body}.observation", "pendulum.{body}.reward")
@@ -72,7 +72,7 @@ def test_only_channels_that_have_a_number_are_renamed():
     domain.uid = "myenv"
     bodies = [{"count": 2, "first": 4, "sensors": ["myenv.{body}", "myenv.7"], "actuators": ["myenv.{body}"]}]
     doc = document(phase(agents=[{"name": "a", "muscle": named(f"{DUMMY}:DummyMuscle"), "bodies": bodies}]))
-    (body,) = agent_record(doc.phases[0].agents[0], groups_of(doc, [open_port(domain)])).bodies
+    (body,) = agent_record(doc.phases[0].agents[0], groups_of(doc, [open_handle(domain)])).bodies
     assert [c.uid for c in body.sensors] == ["myenv.{body}", "myenv.7"]
     assert (body.environment, body.number) == ("myenv", 4)
 
@@ -91,7 +91,7 @@ def test_trajectories_of_bodies_fill_the_memory_body_by_body(recorded):
     with Store(recorded) as store:
         steps = store.steps("recorded", agent="learner")
         count = replay(
-            memory, spec, groups_of(doc, [pendulum_port()]), ReplayContext(doc, doc.phases[0], None), store
+            memory, spec, groups_of(doc, [pendulum_handle()]), ReplayContext(doc, doc.phases[0], None), store
         )
         assert count == len(steps) == 3 * 2 * 4, "three bodies, two episodes of four steps each"
         names = [f"reading.pendulum.{{body}}.observation[{i}]" for i in range(3)]

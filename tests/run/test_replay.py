@@ -74,8 +74,8 @@ def into_memory(
     try:
         here = spec.phases[-1]
         (one,) = here.agents
-        ports = [inspection.port(entry) for entry in here.environments]
-        count = replay(memory, one, place_bodies(one, ports)[0], ReplayContext(spec, here, instance), store)
+        handles = [inspection.handle(entry) for entry in here.environments]
+        count = replay(memory, one, place_bodies(one, handles)[0], ReplayContext(spec, here, instance), store)
     finally:
         inspection.close()
     assert len(memory) == min(count, memory.size_limit)

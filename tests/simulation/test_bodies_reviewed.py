@@ -19,7 +19,7 @@ from palaestrai_mosaik.experiment.model import AgentSpec, BodySpec, ClassSpec
 from palaestrai_mosaik.run import execute, inspect
 from palaestrai_mosaik.run.preflight import Inspection
 from palaestrai_mosaik.run.worker import Worker
-from palaestrai_mosaik.simulation.batch_handle import open_port
+from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import SensorInformation
@@ -228,6 +228,6 @@ def test_names_of_alike_bodies_have_the_placeholder_where_the_pattern_has_it(
     body = BodySpec(
         ClassSpec("a:B"), sensors=(pattern,), actuators=("w.0",), count=1, first=1, environment="w"
     )
-    (group,), faults = place_bodies(AgentSpec("a", body.muscle, bodies=(body,)), [open_port(domain)])
+    (group,), faults = place_bodies(AgentSpec("a", body.muscle, bodies=(body,)), [open_handle(domain)])
     assert not faults
     assert group.common(group.names()[0], body.sensors) == common

@@ -164,7 +164,7 @@ def test_both_schedulers_record_the_same(story):
         run_episodes(coordinator, episodes=2, scheduler=scheduler)
         # without the wall-clock time
         rows = [[repr(row[:10] + row[11:]) for row in body.stream.rows] for body in coordinator.bodies]
-        states = [[repr(row) for row in port.stream.rows] for port in coordinator.ports]
+        states = [[repr(row) for row in handle.stream.rows] for handle in coordinator.handles]
         recorded.append((rows, states))
     assert recorded[0] == recorded[1]
 

@@ -133,7 +133,9 @@ def test_rows_know_the_episode_of_their_environment():
     # step (it runs on), time, environment_episode, terminated, truncated
     assert a == [(0, 0, 0, False, False), (1, 1, 0, True, False), (2, 3, 1, False, True)]
     assert b == [(0, 0, 0, False, False), (1, 2, 0, True, False)]
-    states = {port.uid: [(r[2], r[3], r[10], r[6]) for r in port.stream.rows] for port in coordinator.ports}
+    states = {
+        handle.uid: [(r[2], r[3], r[10], r[6]) for r in handle.stream.rows] for handle in coordinator.handles
+    }
     # step, time, environment_episode, terminated: the terminal state is one of the episode that it ends
     assert states["A"] == [
         (0, 0, 0, False),
@@ -273,7 +275,7 @@ def test_an_episode_that_is_over_as_it_begins_counts_for_agent_and_environment_a
     )
     run_episodes(coordinator)
     assert [(r[3], r[12]) for r in coordinator.bodies[0].stream.rows] == [(0, 0), (1, 0), (4, 2), (5, 2)]
-    assert [(r[3], r[10]) for r in coordinator.ports[0].stream.rows] == [
+    assert [(r[3], r[10]) for r in coordinator.handles[0].stream.rows] == [
         (0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 2), (6, 2),
     ]  # fmt: skip
 

@@ -99,20 +99,20 @@ def make_coordinator(
     conditions: Sequence[TerminationCondition] | None = None,
 ) -> EpisodeCoordinator:
     """Return a coordinator for ``(name, muscle, objective, sensors, actuators)`` of each agent."""
-    ports = [EnvironmentHandle(e) for e in environments]
+    handles = [EnvironmentHandle(e) for e in environments]
     bodies = []
     for name, muscle, objective, sensors, actuators in agents:
         muscle.uid = name
-        body = Body(BodyIdentity(name), muscle, objective, Channels(ports, sensors, actuators))
+        body = Body(BodyIdentity(name), muscle, objective, Channels(handles, sensors, actuators))
         muscle._memory = body.memory
         if objective is not None:
             objective.setup(body.reward_names)
         body.stream = Rows()
         bodies.append(body)
-    for port in ports:
-        port.stream = Rows()
+    for handle in handles:
+        handle.stream = Rows()
     wanted = [EnvironmentTerminationCondition()] if conditions is None else conditions
-    return EpisodeCoordinator(ports, bodies, wanted, taking_turns=taking_turns)
+    return EpisodeCoordinator(handles, bodies, wanted, taking_turns=taking_turns)
 
 
 def run_episodes(

@@ -39,7 +39,7 @@ COVERED: dict[str, tuple[str, ...]] = {
         "tests/environment/test_replay_checks.py",
         "tests/environment/test_replay_sources.py",
     )
-    for name in ("fields", "files", "npz", "pool", "sequences", "session_batch", "session_pool", "sessions")
+    for name in ("environments", "pool", "pool_files", "sequences", "sessions", "sources")
 } | {
     f"analysis/comparison/{name}.py": (
         "tests/analysis/test_comparison.py",

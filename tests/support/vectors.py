@@ -59,8 +59,8 @@ class VectorWorld(CoSimulation):
     def setup(self) -> EnvironmentBaseline:
         plan = self.plan()
         return EnvironmentBaseline(
-            [port.information for port in plan.sensors],
-            [port.information for port in plan.actuators],
+            [handle.information for handle in plan.sensors],
+            [handle.information for handle in plan.actuators],
             [RewardInformation(0.0, ANY, "sum")],
         )
 
