@@ -20,8 +20,8 @@ from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.experiment import vocabulary as run
 from palaestrai_mosaik.experiment.bodies import has_bodies
 from palaestrai_mosaik.experiment.cascade import phases_of
+from palaestrai_mosaik.experiment.fields import CLASS_NAME, TEXT, class_spec, items_of, optional_class
 from palaestrai_mosaik.experiment.located import Findings, Located, show
-from palaestrai_mosaik.experiment.readers import class_name, class_spec, identifier, items_of, optional_class
 
 from .model import Topic
 from .vocabulary import AGENT, AGENT_WITH_BODIES, DEFINITIONS, PHASE, TOPICS
@@ -134,8 +134,8 @@ def _environment(found: Findings, at: Located) -> dict[str, Any] | None:
     inner = found.section(parts["environment"], run.ENVIRONMENT)
     if inner is None or found.missing(parts["environment"].place, inner, run.ENVIRONMENT):
         return None
-    uid = identifier(found, inner["uid"], "an environment's uid")
-    name = class_name(found, inner["name"])
+    uid = TEXT.read(found, inner["uid"], "an environment's uid")
+    name = CLASS_NAME.read(found, inner["name"], "name")
     result = {"environment": parts["environment"].value}
     for key in ("reward", "state_transformer"):
         if key in parts and not _nameless(parts[key].value):
@@ -156,7 +156,7 @@ def _agent(
     several = parts is not None and has_bodies(parts)
     if parts is None or found.missing(at.place, parts, AGENT_WITH_BODIES if several else AGENT):
         return None
-    name = identifier(found, parts["name"], "an agent's name")
+    name = TEXT.read(found, parts["name"], "an agent's name")
     sound = (several or class_spec(found, parts["muscle"], "muscle") is not None) and name is not None
     for key in ("brain", "objective", *(("muscle",) if several else ())):
         optional_class(found, parts.get(key), key)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from palaestrai_mosaik.experiment.fields import items_of
 from palaestrai_mosaik.experiment.located import Findings, Located, show
-from palaestrai_mosaik.experiment.readers import items_of
 
 from .factors import did_you_mean_factor
 from .model import Axis, Factor

@@ -10,113 +10,54 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
-from palaestrai_mosaik.experiment.located import Findings, Located, show
-from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.experiment.schema import FLAG, Schema, maybe, section_schema
-from palaestrai_mosaik.experiment.vocabulary import Section
+from palaestrai_mosaik.errors import NameResolutionError
+from palaestrai_mosaik.experiment.fields import FLAG, integer, maybe, word
+from palaestrai_mosaik.experiment.located import Fault, Field, Findings, Located, Schema, Section, show
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 
-from .vocabulary import EXECUTORS, PROVIDERS
-
-#: something wrong: the place below the key, and what follows the key's name in the message
-Fault = tuple[Place, str]
-
-
-def _same(value: Any) -> Any:
-    return value
+#: what executes runs, and what starts pilots of Parsl
+EXECUTORS = ("local", "inline", "slurm", "parsl")
+PROVIDERS = ("local", "slurm", "pbspro", "torque", "lsf", "grid_engine", "condor", "kubernetes")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What a key may hold: ``faults`` tells what is wrong with a value, ``schema`` tells editors.
+def read_execution(found: Findings, at: Located, section: Section | None = None) -> dict[str, Any] | None:
+    """Return what stands at ``at``, without nulls; ``None`` where that is no mapping.
 
-    ``keep`` turns a sound value, as it is written, into the one that settings keep.
+    Values are returned as they are written, those that are not sound, too: they are reported.
     """
-
-    schema: Schema
-    faults: Callable[[Any], Iterator[Fault]]
-    keep: Callable[[Any], Any] = _same
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A mapping of the document: its keys, each with what it may hold."""
-
-    title: str
-    keys: Mapping[str, Key | Table]
-
-    @property
-    def section(self) -> Section:
-        """The mapping, for :meth:`Findings.section`."""
-        return Section(self.title, tuple(self.keys))
-
-    @property
-    def schema(self) -> Schema:
-        """The JSON Schema of the mapping, or null."""
-        return maybe(section_schema(self.section, {key: one.schema for key, one in self.keys.items()}))
-
-    def read(self, found: Findings, at: Located) -> dict[str, Any] | None:
-        """Return what stands at ``at``, without nulls; ``None`` where that is no mapping.
-
-        Values are returned as they are written, those that are not sound, too: they are reported.
-        """
-        parts = found.section(at, self.section)
-        if parts is None:
-            return None
-        said = {}
-        for name, part in parts.items():
-            key, value = self.keys[name], part.value
-            if value is None:
-                continue
-            if isinstance(key, Table):
-                value = key.read(found, part)
-            else:
-                for place, message in key.faults(value):
-                    found.error((*part.place, *place), f"{name} {message}")
-            said[name] = value
-        return said
+    section = section or EXECUTION
+    parts = found.section(at, section)
+    if parts is None:
+        return None
+    written = {name: part for name, part in parts.items() if part.value is not None}
+    return {
+        name: read_execution(found, part, NESTED[name])
+        if name in NESTED
+        else (section.keys[name].read(found, part, name), part.value)[1]
+        for name, part in written.items()
+    }
 
 
 def _wrong(must: str, value: Any) -> Iterator[Fault]:
     yield (), f"must be {must}, found {show(value)}"
 
 
-def _word(words: tuple[str, ...]) -> Key:
-    def faults(value: Any) -> Iterator[Fault]:
-        if value not in words:
-            near = did_you_mean(value, words) if isinstance(value, str) else ""
-            yield (), f"is {show(value)}{near}; allowed: {', '.join(words)}"
-
-    return Key({"enum": [*words, None]}, faults)
+def _word(words: tuple[str, ...]) -> Field:
+    return replace(word(words), schema={"enum": [*words, None]})
 
 
-def _whole(minimum: int, maximum: int | None = None) -> Key:
-    must = (
-        f"an integer of at least {minimum}" if maximum is None else f"an integer of {minimum} to {maximum:,}"
-    )
-
-    def faults(value: Any) -> Iterator[Fault]:
-        sound = isinstance(value, int) and not isinstance(value, bool)
-        if not sound or not minimum <= value <= (value if maximum is None else maximum):
-            yield from _wrong(must, value)
-
-    limits = {"minimum": minimum} if maximum is None else {"minimum": minimum, "maximum": maximum}
-    return Key({"type": ["integer", "null"], **limits}, faults)
+def _whole(minimum: int, maximum: int | None = None) -> Field:
+    field = integer(minimum, maximum, nullable=False)
+    return replace(field, schema=field.schema | {"type": ["integer", "null"]})
 
 
 def _seconds_faults(value: Any) -> Iterator[Fault]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value < math.inf:
         yield from _wrong("0 or a number of seconds", value)
-
-
-def _flag_faults(value: Any) -> Iterator[Fault]:
-    if not isinstance(value, bool):
-        yield from _wrong("true or false", value)
 
 
 def _mapping_faults(value: Any) -> Iterator[Fault]:
@@ -128,7 +69,7 @@ def _mapping_faults(value: Any) -> Iterator[Fault]:
             yield (key,), f"has keys that are strings, found {show(key)}"
 
 
-def _text(must: str, sound: Callable[[str], object] = _same, *, numbers: bool = False) -> Key:
+def _text(must: str, sound: Callable[[str], object] = bool, *, numbers: bool = False) -> Field:
     """Return the key of a text on one line that is ``sound``; ``numbers``: an integer is as good as its digits."""
 
     def faults(value: Any) -> Iterator[Fault]:
@@ -137,7 +78,7 @@ def _text(must: str, sound: Callable[[str], object] = _same, *, numbers: bool = 
             yield from _wrong(must, value)
 
     schema: Schema = {"type": ["string", "integer", "null"] if numbers else ["string", "null"]}
-    return Key(schema, faults, str)
+    return Field(schema, faults, str)
 
 
 def _form(pattern: str) -> Callable[[str], object]:
@@ -155,7 +96,7 @@ def _is_address(text: str) -> bool:
 
 def _list(
     must: str, fault: Callable[[str], str | None], split: Callable[[str], list[str]] = str.splitlines
-) -> Key:
+) -> Field:
     """Return the key of a list of texts; ``fault`` tells what is wrong with one.
 
     A single text is as good as the list that ``split`` makes of it.
@@ -177,7 +118,7 @@ def _list(
         return tuple(split(value) if isinstance(value, str) else value)
 
     text: Schema = {"type": "string"}
-    return Key({"anyOf": [text, {"type": "array", "items": text}, {"type": "null"}]}, faults, keep)
+    return Field({"anyOf": [text, {"type": "array", "items": text}, {"type": "null"}]}, faults, keep)
 
 
 def _refused_options() -> dict[str, str]:
@@ -254,7 +195,7 @@ _DIRECTIVES = _list("options of sbatch, one in each line", _directive_fault)
 #: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, ...
 _TIME = r"\d{1,7}(:\d{1,4}){0,2}|\d{1,5}-\d{1,4}(:\d{1,4}){0,2}"
 
-SLURM = Table(
+SLURM = Section(
     "slurm",
     {
         "partition": _text(_NAME),
@@ -278,11 +219,11 @@ SLURM = Table(
     },
 )
 
-PARSL = Table(
+PARSL = Section(
     "parsl",
     {
         "provider": _word(PROVIDERS),
-        "options": Key({"type": ["object", "null"]}, _mapping_faults),
+        "options": Field({"type": ["object", "null"]}, _mapping_faults),
         "workers": _whole(1),
         "nodes": _whole(1),
         "min_blocks": _whole(0),
@@ -301,19 +242,21 @@ PARSL = Table(
     },
 )
 
-_SECONDS = Key({"type": ["number", "null"], "minimum": 0}, _seconds_faults)
+_SECONDS = Field({"type": ["number", "null"], "minimum": 0}, _seconds_faults)
 
-EXECUTION = Table(
+EXECUTION = Section(
     "execution",
     {
         "executor": _word(EXECUTORS),
         "jobs": _whole(1),
         "timeout": _SECONDS,
         "runs_per_process": _whole(1),
-        "fail_fast": Key(FLAG, _flag_faults),
+        "fail_fast": FLAG,
         "checkpoint_every": _SECONDS,
         "allow_modules": _list("a list of names of modules", _module_fault, _commas),
-        "slurm": SLURM,
-        "parsl": PARSL,
+        "slurm": Field(maybe(SLURM.schema())),
+        "parsl": Field(maybe(PARSL.schema())),
     },
 )
+#: the sections in the section
+NESTED = {"slurm": SLURM, "parsl": PARSL}

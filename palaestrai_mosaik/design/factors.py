@@ -8,15 +8,15 @@ from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, did_you_mean
 from palaestrai_mosaik.experiment.canonical import canonical_json
+from palaestrai_mosaik.experiment.fields import TEXT
 from palaestrai_mosaik.experiment.located import Findings, Located, show
-from palaestrai_mosaik.experiment.readers import boolean, choice, identifier
 
 from . import distributions
 from .arsenai_form import BY_AGENT, Phase
 from .merge import default_name
 from .model import Choice, Distribution, Factor, Kind
 from .paths import Path
-from .vocabulary import CONTINUOUS, DISCRETE, DISTRIBUTIONS, FACTOR, PARAMETERS, RESERVED, TYPES, UNBOUNDED
+from .vocabulary import CONTINUOUS, DISCRETE, FACTOR, PARAMETERS, RESERVED, TYPES, UNBOUNDED
 
 _LONGEST_LABEL = 60
 #: weights whose sum is this near to 1 are taken as they are, so that writing them out changes nothing
@@ -92,10 +92,14 @@ class _FactorReader:
         part = self._parts.get(key)
         self._found.error(part.place if part is not None else self._at.place, message)
 
+    def _value(self, key: str) -> Any:
+        """Return the value of a key that can be read by itself."""
+        return FACTOR.keys[key].read(self._found, self._parts.get(key), FACTOR.keys[key].title or key)
+
     def _name(self, key: str) -> str:
         given = self._parts.get("name")
         if given is not None:
-            name = identifier(self._found, given, "a factor's name") or ""
+            name = TEXT.read(self._found, given, "a factor's name") or ""
             if key and name and key != name:
                 self._error("name", f"the factor is called {key!r} by its key and {name!r} here; keep one")
         else:
@@ -119,10 +123,7 @@ class _FactorReader:
         if not isinstance(self._at.value, dict) or found.missing(self._at.place, parts, FACTOR):
             return None
         path = self._path()
-        when = (
-            identifier(found, parts["when"], "when (an expression over factors)") if "when" in parts else None
-        )
-        create = boolean(found, parts.get("create"), "create")
+        when, create = self._value("when"), self._value("create")
         fields: dict[str, Any] = self._levels() if "levels" in parts else self._continuous()
         if found.count > self._errors or path is None:
             return None
@@ -134,7 +135,7 @@ class _FactorReader:
         return made
 
     def _path(self) -> str | None:
-        text = identifier(self._found, self._parts["path"], "a factor's path")
+        text = self._value("path")
         if text is None:
             return None
         try:
@@ -187,7 +188,7 @@ class _FactorReader:
             "levels": tuple(levels),
             "labels": tuple(labels),
             "weights": self._weights(len(levels)),
-            "ordered": boolean(self._found, self._parts.get("ordered"), "ordered"),
+            "ordered": self._value("ordered"),
         }
 
     def _labels(self, levels: Sequence[Any]) -> list[str]:
@@ -242,10 +243,8 @@ class _FactorReader:
     def _continuous(self) -> dict[str, Any]:
         self._refuse(DISCRETE, "low and high; leave these out, or give 'levels'")
         found, parts = self._found, self._parts
-        dist: Distribution = choice(
-            found, parts.get("dist"), "dist", {one: one for one in DISTRIBUTIONS}, "uniform"
-        )
-        kind: Kind = choice(found, parts.get("type"), "type", {"float": "float", "int": "int"}, "float")
+        dist: Distribution = self._value("dist")
+        kind: Kind = self._value("type")
         if "type" in parts and parts["type"].value not in TYPES:
             return {}
         low, high = self._number("low"), self._number("high")

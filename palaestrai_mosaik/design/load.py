@@ -11,21 +11,21 @@ from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import DOCUMENT_VERSION
 from palaestrai_mosaik.experiment.canonical import digest, plain_data
 from palaestrai_mosaik.experiment.check import header
+from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
 from palaestrai_mosaik.experiment.model import Place
-from palaestrai_mosaik.experiment.readers import choice, identifier, integer, items_of
 from palaestrai_mosaik.experiment.vocabulary import TOP
 
 from .axes import read_axes
 from .documents import Schedule, read_schedule
-from .execution import EXECUTION
+from .execution import read_execution
 from .factor_targets import Documents, Targets, check_conditions, read_expression
 from .factors import choices, read_factors
 from .merge import Draft, MergedFindings, draft, read_file, read_text
 from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SeedPolicy
 from .outcomes import read_analysis, read_outcomes
 from .resolved import identity, resolved
-from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, POLICIES, SEEDS
+from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, SEEDS
 
 _BASE = replace(TOP, title="the base", required=("schedule",))
 
@@ -218,24 +218,27 @@ class _Reader:
             self._found.error(at.place, f"constraints must be a list of expressions, found {show(at.value)}")
         texts = []
         for one in listed:
-            text = identifier(self._found, one, "a constraint (an expression over factors)")
+            text = TEXT.read(self._found, one, "a constraint (an expression over factors)")
             if text is not None and read_expression(self._found, text, factors, one.place) is not None:
                 texts.append(text)
         return tuple(texts)
 
     def _repetitions(self) -> int:
-        number = integer(self._found, self._part("repetitions"), "repetitions", 1)
-        return 1 if number is None else number
+        return int(self._value("repetitions"))
 
     def _max_runs(self) -> int | None:
         at = self._part("max_runs")
-        if at is None or at.value == -1:  # arsenAI's word for no limit
-            return None
-        return integer(self._found, at, "max_runs (rows of the design; null: no limit)", 1)
+        # -1 is arsenAI's word for no limit
+        limit: int | None = None if at is None or at.value == -1 else self._value("max_runs")
+        return limit
 
     def _output(self) -> str | None:
-        at = self._part("output")
-        return None if at is None else identifier(self._found, at, "output (a folder)")
+        folder: str | None = self._value("output")
+        return folder
+
+    def _value(self, key: str) -> Any:
+        """Return the value of a key that can be read by itself."""
+        return DESIGN.keys[key].read(self._found, self._part(key), DESIGN.keys[key].title or key)
 
     def _sampler(self) -> SamplerSpec:
         found, at = self._found, self._part("sampler")
@@ -254,20 +257,20 @@ class _Reader:
                 found.error((*at.place, key), f"an option of a sampler must be a string, found {show(key)}")
         if "name" not in options:
             found.error(at.place, "sampler needs the key 'name', which is missing")
-        name = identifier(found, at.child("name"), "the sampler's name") if "name" in options else None
-        n = integer(found, at.child("n"), "n (the sampler's size)", 1) if "n" in options else None
+        name = TEXT.read(found, at.child("name"), "the sampler's name") if "name" in options else None
+        n = integer(1).read(found, at.child("n"), "n (the sampler's size)") if "n" in options else None
         rest = {key: value for key, value in options.items() if key not in ("name", "n")}
         return SamplerSpec(name or DEFAULT_SAMPLER, n, rest)
 
     def _policy(self) -> SeedPolicy:
         at = self._part("seeds")
         parts = self._found.section(at, SEEDS) or {} if at is not None else {}
-        table: Mapping[str, SeedPolicy] = {policy: policy for policy in POLICIES}
-        return choice(self._found, parts.get("policy"), "policy of seeds", table, "common")
+        policy: SeedPolicy = SEEDS.values(self._found, parts)["policy"]
+        return policy
 
     def _execution(self) -> dict[str, Any] | None:
         at = self._part("execution")
-        return None if at is None else EXECUTION.read(self._found, at)
+        return None if at is None else read_execution(self._found, at)
 
 
 class _FactorLines(Mapping[str, int]):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
 from palaestrai_mosaik.experiment.located import Findings, Located, show
-from palaestrai_mosaik.experiment.readers import boolean, choice, identifier, integer, items_of
 
 from .factors import did_you_mean_factor
-from .model import AnalysisSpec, Factor, Fold, OutcomeSpec
-from .vocabulary import ANALYSIS, BETTER, FOLDS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED
+from .model import AnalysisSpec, Factor, OutcomeSpec
+from .vocabulary import ANALYSIS, OF_BEGINNINGS, OF_WORDS, OUTCOME, RESERVED
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,18 @@ def _outcome(found: Findings, at: Located, name: str, phases: Sequence[PhaseName
     of = _of(found, parts["of"])
     phase = _phase(found, parts.get("phase"), phases)
     agent = _agent(found, parts.get("agent"), phase, phases)
-    folds: Mapping[str, Fold] = {fold: fold for fold in FOLDS}
-    step = choice(
-        found, parts.get("step"), "step (how the steps of an episode are taken together)", folds, "sum"
+    plain = ("step", "episode", "evaluation", "better")
+    step, episode, evaluation, better = (
+        OUTCOME.keys[key].read(found, parts.get(key), OUTCOME.keys[key].title or key) for key in plain
     )
-    episode = choice(found, parts.get("episode"), "episode (how episodes are taken together)", folds, "mean")
     outside = _band(found, parts.get("outside"))
-    evaluation = boolean(found, parts.get("evaluation"), "evaluation")
-    better: Any = choice(found, parts.get("better"), "better", {"higher": "higher", "lower": "lower"}, None)
     if found.count > errors or of is None:
-        return None
-    if better not in (*BETTER, None):
         return None
     return OutcomeSpec(name, of, phase, agent, step, episode, outside, evaluation, better)
 
 
 def _of(found: Findings, at: Located) -> str | None:
-    text = identifier(found, at, "of (what an outcome is taken of)")
+    text = TEXT.read(found, at, "of (what an outcome is taken of)")
     if text is None:
         return None
     beginning, dot, name = text.partition(".")
@@ -104,7 +99,7 @@ def _phase(found: Findings, at: Located | None, phases: Sequence[PhaseNames]) ->
             f"there is no phase {at.value!r}{did_you_mean(at.value, names)}; phases: {', '.join(names)}",
         )
         return None
-    index = integer(found, at, "phase (an index, or a name)", 0)
+    index = integer(0).read(found, at, "phase (an index, or a name)")
     if index is not None and index >= len(names):
         found.error(at.place, f"there is no phase {index}: the last of {len(names)} is {len(names) - 1}")
         return None
@@ -116,7 +111,7 @@ def _agent(
 ) -> str | None:
     if at is None:
         return None
-    name = identifier(found, at, "agent")
+    name = TEXT.read(found, at, "agent")
     if name is None or not phases:
         return name
     if isinstance(phase, str):
@@ -167,14 +162,14 @@ def read_analysis(found: Findings, at: Located | None, factors: Sequence[Factor]
             parts["confidence"].place,
             f"confidence must be a number between 0 and 1, found {show(confidence)}",
         )
-    resamples = integer(found, parts.get("resamples"), "resamples", 1)
+    resamples = ANALYSIS.keys["resamples"].read(found, parts.get("resamples"), "resamples")
     baseline = _baseline(found, parts.get("baseline"), compare, factors)
     return AnalysisSpec(
         tuple(_words(found, parts.get("methods"), "methods")),
         compare,
         baseline,
         confidence,
-        1000 if resamples is None else resamples,
+        resamples,
     )
 
 
@@ -187,7 +182,7 @@ def _words(found: Findings, at: Located | None, what: str) -> list[str]:
     if not isinstance(at.value, list):
         found.error(at.place, f"{what} must be a list, found {show(at.value)}")
         return []
-    words = [identifier(found, item, f"an entry of {what}") for item in items_of(at)]
+    words = [TEXT.read(found, item, f"an entry of {what}") for item in items_of(at)]
     return list(dict.fromkeys(word for word in words if word is not None))
 
 
@@ -215,7 +210,7 @@ def _baseline(
     if isinstance(at.value, (int, float)) and not isinstance(at.value, bool):
         name: str | None = str(at.value)
     else:
-        name = identifier(found, at, "baseline (the label of a level)")
+        name = TEXT.read(found, at, "baseline (the label of a level)")
     labels = [label for factor in factors if not compare or factor.name in compare for label in factor.labels]
     if name is not None and name not in labels:
         found.error(

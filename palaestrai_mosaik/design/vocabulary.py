@@ -1,4 +1,4 @@
-"""The keys and words of a design document: one table for checks and schema."""
+"""The keys and words of a design document, and what each may hold: one table for checks and schema."""
 
 from __future__ import annotations
 
@@ -7,83 +7,14 @@ from dataclasses import replace
 from typing import get_args
 
 from palaestrai_mosaik.experiment import vocabulary as run
-from palaestrai_mosaik.experiment.vocabulary import Section
+from palaestrai_mosaik.experiment.fields import FLAG, MAYBE_TEXT, TEXT, integer, maybe, ref, word
+from palaestrai_mosaik.experiment.located import Field, Schema, Section
 
+from .execution import EXECUTION
 from .model import Distribution, Fold, SeedPolicy, Topic
 
-DESIGN = Section(
-    "the design",
-    (
-        "uid",
-        "seed",
-        "version",
-        "repetitions",
-        "max_runs",
-        "output",
-        "extends",
-        "base",
-        "definitions",
-        "schedule",
-        "factors",
-        "groups",
-        "zip",
-        "constraints",
-        "sampler",
-        "seeds",
-        "outcomes",
-        "analysis",
-        "execution",
-    ),
-    required=("uid", "seed"),
-    spellings={"id": "uid"},
-)
 #: keys that name the run and are set for each
 IDENTITY = ("uid", "seed", "experiment_uid")
-DEFINITIONS = Section(
-    "definitions",
-    ("environments", "agents", "sensors", "actuators", "simulation", "phase_config", "run_config"),
-    required=("environments", "agents", "simulation", "run_config"),
-)
-PHASE = Section(
-    "a phase of the design",
-    ("environments", "agents", "sensors", "actuators", "simulation", "phase_config"),
-)
-#: an agent among the definitions: its sensors and actuators may come from the schedule
-AGENT = replace(run.AGENT, title="an agent's definition", required=("name", "muscle"))
-AGENT_WITH_BODIES = replace(AGENT, required=run.AGENT_WITH_BODIES.required)
-FACTOR = Section(
-    "a factor",
-    (
-        "name",
-        "path",
-        "type",
-        "low",
-        "high",
-        "dist",
-        "mean",
-        "std",
-        "mode",
-        "levels",
-        "labels",
-        "weights",
-        "ordered",
-        "create",
-        "when",
-    ),
-    required=("path",),
-)
-SEEDS = Section("seeds", ("policy",))
-OUTCOME = Section(
-    "an outcome",
-    ("of", "phase", "agent", "step", "episode", "outside", "evaluation", "better"),
-    required=("of",),
-)
-ANALYSIS = Section("analysis", ("methods", "compare", "baseline", "confidence", "resamples"))
-
-#: what executes runs (the section ``execution`` is in ``execution.py``), and what starts pilots of Parsl
-EXECUTORS = ("local", "inline", "slurm", "parsl")
-PROVIDERS = ("local", "slurm", "pbspro", "torque", "lsf", "grid_engine", "condor", "kubernetes")
-
 #: what of a factor belongs to continuous values, and what to levels
 CONTINUOUS = ("low", "high", "dist", "type", "mean", "std", "mode")
 DISCRETE = ("levels", "labels", "weights", "ordered")
@@ -110,3 +41,219 @@ OF_BEGINNINGS = ("reward", "reading", "setpoint", "statistic")
 #: names that are columns of the design's table
 RESERVED = ("row", "repetition", "uid", "run", "file", "seed", "hash", "status", "instance")
 DEFAULT_SAMPLER = "factorial"
+
+
+def _word(words: tuple[str, ...], default: str | None = None, title: str = "") -> Field:
+    return replace(word(words, default), schema={"enum": [*words, None]}, title=title)
+
+
+_NUMBER = Field({"type": ["number", "null"]})
+_NAMES: Schema = {"type": "array", "items": TEXT.schema, "minItems": 1}
+_POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
+_SEVERAL = Field({"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema}, {"type": "null"}]})
+
+FACTOR = Section(
+    "a factor",
+    {
+        "name": MAYBE_TEXT,
+        "path": TEXT.called("a factor's path"),
+        "type": _word(TYPES, "float"),
+        "low": _NUMBER,
+        "high": _NUMBER,
+        "dist": _word(DISTRIBUTIONS, "uniform"),
+        "mean": _NUMBER,
+        "std": Field(maybe(_POSITIVE)),
+        "mode": _NUMBER,
+        "levels": Field(
+            {
+                "anyOf": [
+                    {"type": "array", "minItems": 2},
+                    {"type": "object", "minProperties": 2},
+                    {"type": "null"},
+                ]
+            }
+        ),
+        "labels": Field(maybe({"type": "array", "items": {"type": ["string", "number"]}, "minItems": 2})),
+        "weights": Field(maybe({"type": "array", "items": _POSITIVE, "minItems": 2})),
+        "ordered": FLAG,
+        "create": FLAG,
+        "when": MAYBE_TEXT.called("when (an expression over factors)"),
+    },
+    required=("path",),
+)
+SEEDS = Section("seeds", {"policy": _word(POLICIES, "common", "policy of seeds")})
+#: what an outcome may be taken of
+OF: Schema = {"type": "string", "pattern": f"^({'|'.join(OF_WORDS)}|({'|'.join(OF_BEGINNINGS)})\\..+)$"}
+OUTCOME = Section(
+    "an outcome",
+    {
+        "of": Field(OF),
+        "phase": Field({"type": ["string", "integer", "null"], "minimum": 0, "minLength": 1}),
+        "agent": MAYBE_TEXT,
+        "step": _word(FOLDS, "sum", "step (how the steps of an episode are taken together)"),
+        "episode": _word(FOLDS, "mean", "episode (how episodes are taken together)"),
+        "outside": Field(maybe({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2})),
+        "evaluation": FLAG,
+        "better": _word(BETTER),
+    },
+    required=("of",),
+)
+ANALYSIS = Section(
+    "analysis",
+    {
+        "methods": _SEVERAL,
+        "compare": _SEVERAL,
+        "baseline": Field({"type": ["string", "number", "null"], "minLength": 1}),
+        "confidence": Field({"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
+        "resamples": integer(1, default=1000),
+    },
+)
+
+# --- arsenAI's form -----------------------------------------------------------------------
+
+_NAMELESS: Schema = {"type": "object", "properties": {"name": {"const": ""}}, "required": ["name"]}
+_IDS: Schema = {
+    "type": "object",
+    "additionalProperties": {"type": "array", "items": {"type": ["string", "integer"]}},
+}
+
+
+def _named(schema: Schema) -> Field:
+    return Field({"type": "object", "additionalProperties": schema})
+
+
+def _environment() -> Schema:
+    entry = run.ENVIRONMENT_ENTRY.schema(run.ENVIRONMENT_ENTRY.required)
+    properties = {
+        key: {"anyOf": [schema, _NAMELESS]} if key != "environment" else schema
+        for key, schema in entry["properties"].items()
+    }
+    return {**entry, "properties": properties}
+
+
+def _agent() -> Schema:
+    agent = run.AGENT.schema(("name",))
+    load = agent["properties"]["load"]
+    by_phase = {"type": "object", "additionalProperties": load}
+    return {**agent, "properties": {**agent["properties"], "load": {"anyOf": [load, by_phase]}}}
+
+
+DEFINITIONS = Section(
+    "definitions",
+    {
+        "environments": _named(_environment()),
+        "agents": _named(_agent()),
+        "sensors": _named(_IDS),
+        "actuators": _named(_IDS),
+        "simulation": _named(ref("simulation")),
+        "phase_config": _named(ref("phase_config")),
+        "run_config": Field(ref("run_config")),
+    },
+    required=("environments", "agents", "simulation", "run_config"),
+)
+#: one name, or alternatives: names, or lists of names that go together
+_ALTERNATIVES = Field(
+    {
+        "anyOf": [
+            TEXT.schema,
+            {"type": "array", "items": {"anyOf": [TEXT.schema, _NAMES]}, "minItems": 1},
+        ]
+    }
+)
+_SETS: Schema = {
+    "anyOf": [
+        TEXT.schema,
+        {
+            "type": "array",
+            "items": {"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema}]},
+            "minItems": 1,
+        },
+    ]
+}
+PHASE = Section(
+    "a phase of the design",
+    {
+        "environments": _ALTERNATIVES,
+        "agents": _ALTERNATIVES,
+        "sensors": _named(_SETS),
+        "actuators": _named(_SETS),
+        "simulation": _ALTERNATIVES,
+        "phase_config": _ALTERNATIVES,
+    },
+)
+#: an agent among the definitions: its sensors and actuators may come from the schedule
+AGENT = replace(run.AGENT, title="an agent's definition", required=("name", "muscle"))
+AGENT_WITH_BODIES = replace(AGENT, required=run.AGENT_WITH_BODIES.required)
+
+# --- the design ---------------------------------------------------------------------------
+
+_ENTRY = maybe(ref("factor"))
+_PHASES: Schema = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": maybe(ref("design_phase")),
+}
+DESIGN = Section(
+    "the design",
+    {
+        "uid": TEXT,
+        "seed": integer(nullable=False),
+        "version": MAYBE_TEXT,
+        "repetitions": integer(1, default=1),
+        "max_runs": Field(
+            {"anyOf": [integer(1).schema, {"const": -1}]},
+            integer(1).faults,
+            title="max_runs (rows of the design; null: no limit)",
+        ),
+        "output": MAYBE_TEXT.called("output (a folder)"),
+        "extends": MAYBE_TEXT,
+        "base": Field({"anyOf": [TEXT.schema, ref("base"), {"type": "null"}]}),
+        "definitions": Field(maybe(ref("definitions"))),
+        "schedule": Field(
+            maybe(
+                {
+                    "anyOf": [
+                        {"type": "array", "minItems": 1, "items": _PHASES | {"maxProperties": 1}},
+                        _PHASES,
+                    ]
+                }
+            )
+        ),
+        "factors": Field(
+            maybe(
+                {
+                    "anyOf": [
+                        {"type": "array", "items": _ENTRY},
+                        {"type": "object", "additionalProperties": _ENTRY},
+                    ]
+                }
+            )
+        ),
+        "groups": Field(maybe({"type": "object", "additionalProperties": _NAMES})),
+        "zip": Field(
+            {
+                "anyOf": [
+                    {"type": "array", "items": _NAMES},
+                    {"type": "object", "additionalProperties": _NAMES},
+                    {"type": "null"},
+                ]
+            }
+        ),
+        "constraints": _SEVERAL,
+        "sampler": Field(
+            {
+                "anyOf": [
+                    TEXT.schema,
+                    {"type": "object", "properties": {"name": TEXT.schema, "n": integer(1).schema}},
+                    {"type": "null"},
+                ]
+            }
+        ),
+        "seeds": Field(maybe(SEEDS.schema())),
+        "outcomes": Field(maybe({"type": "object", "additionalProperties": ref("outcome")})),
+        "analysis": Field(maybe(ANALYSIS.schema())),
+        "execution": Field(maybe(EXECUTION.schema())),
+    },
+    required=("uid", "seed"),
+    spellings={"id": "uid"},
+)

@@ -18,13 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from palaestrai_mosaik.design.execution import EXECUTION, PARSL, SLURM, Key, Table
+from palaestrai_mosaik.design.execution import EXECUTION, EXECUTORS, PARSL, SLURM, read_execution
 from palaestrai_mosaik.design.merge import read_file
-from palaestrai_mosaik.design.vocabulary import EXECUTORS
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
-from palaestrai_mosaik.experiment.located import Findings, Located
-from palaestrai_mosaik.experiment.readers import identifier
-from palaestrai_mosaik.experiment.vocabulary import Section
+from palaestrai_mosaik.experiment.fields import MAYBE_TEXT
+from palaestrai_mosaik.experiment.located import Field, Findings, Located, Section
 from palaestrai_mosaik.importing import only_modules, refusal
 
 from .cluster.settings import COMMANDS, ParslSettings, SlurmSettings, joined, keep
@@ -137,16 +135,16 @@ def _says(section: Any, key: str) -> bool:
     return section is not None and (not isinstance(section, Mapping) or section.get(key) is not None)
 
 
-def _is_same(key: Key | Table, one: Any, other: Any) -> bool:
+def _is_same(key: Field, one: Any, other: Any) -> bool:
     """Whether both are sound values of ``key`` that settings keep as the same."""
-    if not isinstance(key, Key) or any(key.faults(one)) or any(key.faults(other)):
+    if any(key.faults(one)) or any(key.faults(other)):
         return False
-    return bool(key.keep(one) == key.keep(other))
+    return bool(key.convert(one) == key.convert(other))
 
 
 #: the environment variable that names the file
 CONFIG_VARIABLE = "PALAESTRAI_MOSAIK_CONFIG"
-_SECTION = Section("the configuration", ("store", "execution"))
+_SECTION = Section("the configuration", {"store": MAYBE_TEXT, "execution": Field({})})
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +172,8 @@ def read_configuration(environment: Mapping[str, str] = os.environ) -> Configura
     parts = found.section(Located({} if data is None else data, ()), _SECTION) or {}
     store, execution = (parts.get(key) for key in _SECTION.keys)
     configuration = Configuration(
-        None if store is None or store.value is None else identifier(found, store, "store"),
-        {} if execution is None or execution.value is None else EXECUTION.read(found, execution) or {},
+        MAYBE_TEXT.read(found, store, "store"),
+        {} if execution is None or execution.value is None else read_execution(found, execution) or {},
     )
     if found.errors:
         raise DocumentError(found.errors)

@@ -15,9 +15,9 @@ from palaestrai_mosaik.errors import NameResolutionError, did_you_mean, listed
 
 from .canonical import size_of
 from .classes import split_id
+from .fields import TEXT, id_list, items_of, optional_class
 from .located import Findings, Located, show
 from .model import BODY_NUMBER, MAX_BODIES, BodySpec, ClassSpec, Place
-from .readers import class_list, id_list, identifier, integer, items_of, optional_class
 from .vocabulary import BODY
 
 #: what an entry takes from the agent if it does not give it itself
@@ -25,6 +25,8 @@ COMMON = ("muscle", "objective", "sensors", "actuators", "filters")
 #: there is one of these for all bodies of an agent
 _OF_THE_AGENT = ("brain", "load", "replay", "snapshots")
 _IDS = ("sensors", "actuators")
+#: keys of a body that are read with what stands around it
+_IN_CONTEXT = ("name", "environment", "muscle", *_IDS)
 _BRACES = re.compile(r"\{[^{}]*\}|[{}]")
 _INTEGER = re.compile(r"[+-]?\d+")
 
@@ -140,17 +142,14 @@ def _body(found: Findings, at: Located, common: Common, homes: Mapping[str, Home
         return None
     errors = found.count
     muscle = _muscle(found, at, parts, common)
-    objective, filters = common.objective, common.filters
-    if "objective" in parts:
-        objective = optional_class(found, parts["objective"], "objective")
-    if "filters" in parts:
-        filters = class_list(found, parts["filters"], "filters")
+    given = BODY.values(found, {key: one for key, one in parts.items() if key not in _IN_CONTEXT})
+    objective = given["objective"] if "objective" in parts else common.objective
+    filters = given["filters"] if "filters" in parts else common.filters
     ids = {
         key: channel_list(found, parts[key], key, common.environments) if key in parts else common.ids[key]
         for key in _IDS
     }
-    count = integer(found, parts.get("count"), "count (of alike bodies)", 1) or 1
-    first = integer(found, parts.get("first"), f"first (the number that {BODY_NUMBER} begins with)", 0) or 0
+    count, first = given["count"], given["first"]
     if first > MAX_BODIES:
         found.error(parts["first"].place, f"first must be at most {MAX_BODIES:,}, found {show(first)}")
     environment = _environment(found, at, parts, common, homes)
@@ -193,7 +192,7 @@ def _environment(
     uids = common.environments
     if _given(parts, "environment"):
         given = parts["environment"]
-        home, why = identifier(found, given, "a body's environment"), "given as its environment"
+        home, why = TEXT.read(found, given, "a body's environment"), "given as its environment"
         if home is not None and uids is not None and home not in uids:
             near, allowed = did_you_mean(home, uids), listed([repr(uid) for uid in uids], 5)
             message = (
@@ -274,7 +273,7 @@ def _check_names(found: Findings, entries: list[Located]) -> None:
                 f"a body's name may not be a whole number, found {show(name)}: numbers count an agent's bodies "
                 "from 0",
             )
-        elif identifier(found, at, "a body's name") is None:
+        elif TEXT.read(found, at, "a body's name") is None:
             continue
         elif name in seen:
             found.error(at.place, f"the body's name {name!r} is given twice: first by entry {seen[name]}")

@@ -12,10 +12,10 @@ from typing import Any
 from palaestrai_mosaik.errors import did_you_mean
 
 from .cascade import CascadedPhase, Entry
+from .fields import items_of
 from .located import Findings, Located, show
 from .model import ReplaySpec, SnapshotSpec
-from .readers import boolean, choice, id_list, identifier, integer, items_of, lower
-from .vocabulary import LOAD, MODES, REPLAY, SNAPSHOTS
+from .vocabulary import LOAD, REPLAY, SNAPSHOTS
 
 
 def load_section(found: Findings, at: Located | None) -> dict[str, Any] | None:
@@ -23,25 +23,14 @@ def load_section(found: Findings, at: Located | None) -> dict[str, Any] | None:
     if at is None or at.value is None:
         return None
     parts = found.section(at, LOAD) or {}
-    load: dict[str, Any] = {}
-    for key, part in parts.items():
-        if part.value is None:
-            continue
-        if key == "phase":
-            value: Any = _phase(found, part, "load's phase")
-        else:
-            value = identifier(found, part, f"load's {key}")
-        if value is not None:
-            load["phase_name" if key == "phase" and isinstance(value, str) else key] = value
+    given = LOAD.values(found, parts, "load's ")
+    load = {
+        "phase_name" if key == "phase" and isinstance(given[key], str) else key: given[key]
+        for key in parts
+        if given[key] is not None
+    }
     _not_both(found, at, parts, "load")
     return load
-
-
-def _phase(found: Findings, at: Located, what: str) -> int | str | None:
-    """Return the index or name of a phase at ``at``."""
-    if isinstance(at.value, str):
-        return identifier(found, at, what)
-    return integer(found, at, f"{what} (an index, or a name)", 0)
 
 
 def _not_both(found: Findings, at: Located, parts: Mapping[str, Located], what: str) -> None:
@@ -61,37 +50,22 @@ def replay_list(found: Findings, at: Located | None) -> tuple[ReplaySpec, ...]:
 
 def _replay(found: Findings, at: Located) -> ReplaySpec:
     parts = {key: part for key, part in (found.section(at, REPLAY) or {}).items() if part.value is not None}
-    text = {
-        key: identifier(found, parts[key], f"replay's {key}")
-        for key in ("agent", "experiment_run", "instance", "phase_name")
-        if key in parts
-    }
-    phase: int | str | None = text.pop("phase_name", None)
+    given = REPLAY.values(found, parts, "replay's ")
     _not_both(found, at, parts, "replay")
-    if "phase" in parts:
-        phase = _phase(found, parts["phase"], "replay's phase")
-    mode = choice(found, lower(parts.get("mode")), "replay's mode", MODES, None)
-    repeat = integer(found, parts.get("repeat"), "replay's repeat", 1)
-    if "strict" in parts and not boolean(found, parts["strict"], "replay's strict"):
+    name = given.pop("phase_name")
+    if "phase" not in parts:
+        given["phase"] = name
+    if not given.pop("strict") and "strict" in parts:
         found.warn(parts["strict"].place, "replay is always strict here: what cannot be replayed is an error")
-    return ReplaySpec(
-        **text,
-        phase=phase,
-        mode=mode,
-        repeat=repeat or 1,
-        sensors=_channels(found, parts.get("sensors"), "replay's sensors"),
-        actuators=_channels(found, parts.get("actuators"), "replay's actuators"),
-    )
-
-
-def _channels(found: Findings, at: Located | None, what: str) -> tuple[str, ...] | None:
-    """Return the ids at ``at``, those of the agent that is replayed; absent means those of this one."""
-    if at is None:
-        return None
-    ids = id_list(found, at, what, None)
-    if at.value == []:
-        found.error(at.place, f"{what} must name at least one; leave the key out for those of this agent")
-    return ids
+    for key in ("sensors", "actuators"):
+        if key not in parts:
+            given[key] = None  # those of this agent
+        elif parts[key].value == []:
+            found.error(
+                parts[key].place,
+                f"replay's {key} must name at least one; leave the key out for those of this agent",
+            )
+    return ReplaySpec(**given)
 
 
 def snapshot_section(found: Findings, at: Located | None) -> SnapshotSpec | None:
@@ -103,9 +77,8 @@ def snapshot_section(found: Findings, at: Located | None) -> SnapshotSpec | None
         return None
     if not at.value:
         found.error(at.place, "snapshots needs 'every' (a number of episodes), 'best' (true), or both")
-    every = integer(found, parts.get("every"), "snapshots' every (a number of episodes)", 1)
-    best = boolean(found, parts.get("best"), "snapshots' best")
-    return SnapshotSpec(every, best) if every is not None or best else None
+    given = SNAPSHOTS.values(found, parts, "snapshots' ")
+    return SnapshotSpec(**given) if given["every"] is not None or given["best"] else None
 
 
 def check_sources(found: Findings, uid: str, raw: Sequence[CascadedPhase]) -> None:

@@ -17,9 +17,9 @@ from palaestrai_mosaik.errors import did_you_mean
 
 from .bodies import taken_by_bodies
 from .canonical import size_of
+from .fields import FLAG, TEXT
 from .located import Findings, Located, show
 from .model import BODY_NUMBER
-from .readers import boolean, identifier
 from .vocabulary import (
     AGENT,
     ENVIRONMENT,
@@ -179,7 +179,7 @@ def _inherits(found: Findings, body: Located) -> bool:
     """Whether a phase takes what it does not give from the phase before it."""
     if not isinstance(body.value, dict) or body.value.get("inherit") is None:
         return True
-    return boolean(found, body.child("inherit"), "inherit")
+    return bool(FLAG.read(found, body.child("inherit"), "inherit"))
 
 
 def _repeated(value: Any, sizes: dict[int, int]) -> int:
@@ -261,7 +261,7 @@ def _environment(found: Findings, at: Located, _: dict[str, Entry], given: dict[
     uid = inner["uid"]
     if BODY_NUMBER in str(uid.value):
         found.error(uid.place, f"an environment's uid may not hold {BODY_NUMBER!r}, found {show(uid.value)}")
-    elif identifier(found, uid, "an environment's uid") is not None:
+    elif TEXT.read(found, uid, "an environment's uid") is not None:
         _give(found, given, uid, Entry(at, {**parts, **inner}), "environment uid")
 
 
@@ -273,7 +273,7 @@ def _agent(found: Findings, at: Located, inherited: dict[str, Entry], given: dic
         found.error(at.place, "an agent needs the key 'name', which is missing")
         return
     name = parts["name"]
-    if identifier(found, name, "an agent's name") is None:
+    if TEXT.read(found, name, "an agent's name") is None:
         return
     before = inherited.get(name.value)
     entry = Entry(at, parts) if before is None else Entry(before.at, {**before.parts, **parts})

@@ -12,9 +12,9 @@ from .bodies import Common, body_list, channel_list, has_bodies, origins_of
 from .brain_sources import load_section, points_before_the_first, replay_list, snapshot_section
 from .cascade import CascadedPhase, Definitions, Entry
 from .conditions import check_agent_keys, warn_of_evaluations
+from .fields import check_modules, id_list, items_of
 from .located import Findings, Located
 from .model import (
-    DEFAULT_SYNC_EVERY,
     DOCUMENT_VERSION,
     AgentSpec,
     BodySpec,
@@ -22,36 +22,23 @@ from .model import (
     EnvironmentSpec,
     PhaseSpec,
     Place,
-    Scheduler,
     SimulationSpec,
-)
-from .readers import (
-    boolean,
-    check_modules,
-    choice,
-    class_list,
-    class_name,
-    class_spec,
-    id_list,
-    identifier,
-    integer,
-    items_of,
-    lower,
-    optional_class,
-    parameters,
 )
 from .vocabulary import (
     AGENT,
     AGENT_WITH_BODIES,
-    BRIDGES,
-    CONTROLLERS,
-    MODES,
+    ENVIRONMENT,
+    ENVIRONMENT_ENTRY,
+    PHASE_CONFIG,
     RUN_CONFIG,
-    SCHEDULERS,
     SIMULATION,
+    TOP,
 )
 
 Spec = TypeVar("Spec")
+
+#: keys of an agent that are read with what stands around it
+_IN_CONTEXT = ("name", "sensors", "actuators", "load", "replay", "snapshots", "bodies")
 
 
 class ModelBuilder:
@@ -84,7 +71,8 @@ class ModelBuilder:
             for agent in agents
         )
         simulation = self._simulation(raw, (*here, "simulation"))
-        config = self._phase_config(raw.phase_config)
+        config = PHASE_CONFIG.values(self.found, raw.phase_config)
+        config |= {"mode": Mode(config["mode"]), "evaluate_every": config["evaluate_every"] or None}
         if simulation is None:
             return None
         return PhaseSpec(index, raw.name, environments, agents, simulation, **config)
@@ -110,15 +98,11 @@ class ModelBuilder:
 
     def _environment(self, entry: Entry, _: Place) -> EnvironmentSpec | None:
         parts = entry.parts
-        name = class_name(self.found, parts["name"])
-        params = parameters(self.found, parts.get("params"))
-        step_size = integer(self.found, parts.get("step_size"), "step_size (mosaik ticks)", 1)
-        reward = optional_class(self.found, parts.get("reward"), "reward")
-        transformer = optional_class(self.found, parts.get("state_transformer"), "state_transformer")
-        if name is None:
+        own, given = ENVIRONMENT.values(self.found, parts), ENVIRONMENT_ENTRY.values(self.found, parts)
+        if own["name"] is None:
             return None
-        check_modules(self.found, parts, name, params)
-        return EnvironmentSpec(parts["uid"].value, name, params, step_size, reward, transformer)
+        check_modules(self.found, parts, own["name"], own["params"])
+        return EnvironmentSpec(**own, reward=given["reward"], state_transformer=given["state_transformer"])
 
     def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec | None:
         found, parts = self.found, entry.parts
@@ -127,19 +111,16 @@ class ModelBuilder:
         incomplete = not faulty and found.missing(entry.at.place, parts, section)
         # With an environment unread, nobody can say which ids are wrong.
         environments = None if "environments" in phase.faulty else phase.environments
-        classes = {
-            key: optional_class(found, parts.get(key), key) for key in ("muscle", "brain", "objective")
-        }
+        given = section.values(found, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
         channels = channel_list if several else id_list
         ids = {key: channels(found, parts.get(key), key, environments) for key in ("sensors", "actuators")}
         load = load_section(found, parts.get("load"))
-        filters = class_list(found, parts.get("filters"), "filters")
         replay = replay_list(found, parts.get("replay"))
         snapshots = snapshot_section(found, parts.get("snapshots"))
-        muscle = classes["muscle"]
+        muscle, filters = given["muscle"], given["filters"]
         bodies: tuple[BodySpec, ...] = ()
         if several:
-            common = Common(parts, muscle, classes["objective"], ids, filters, environments, faulty)
+            common = Common(parts, muscle, given["objective"], ids, filters, environments, faulty)
             bodies = body_list(found, parts["bodies"], common)
             if bodies and muscle is None:
                 muscle = bodies[0].muscle
@@ -150,8 +131,8 @@ class ModelBuilder:
         return AgentSpec(
             parts["name"].value,
             muscle,
-            classes["brain"],
-            classes["objective"],
+            given["brain"],
+            given["objective"],
             ids["sensors"],
             ids["actuators"],
             load,
@@ -172,40 +153,26 @@ class ModelBuilder:
         for key, part in parts.items():
             self.origins[(*here, key)] = part.place
         place = next(iter(parts.values())).place[:-1]
-        conditions = class_list(found, parts.get("conditions"), "conditions")
+        given = SIMULATION.values(found, parts)
         listed = items_of(parts.get("conditions"))
         check_agent_keys(found, listed, raw.agents)
         warn_of_evaluations(found, listed)
-        params = parts.get("params")
-        for key in parameters(found, params):
+        for key in given["params"]:
             found.error(
                 (*parts["params"].place, key),
                 f"unknown parameter {key!r}: a simulation controller takes none",
             )
-        bridge = choice(found, parts.get("bridge"), "bridge", {name: name for name in BRIDGES}, "agents")
-        schedulers: dict[str, Scheduler] = {name: name for name in SCHEDULERS}
-        scheduler = choice(found, parts.get("scheduler"), "scheduler", schedulers, "direct")
         if "name" not in parts:
             if not faulty:
                 found.missing(place, parts, SIMULATION)
             return None
-        controller = choice(found, parts["name"], "the simulation controller", CONTROLLERS, "vanilla")
-        return SimulationSpec(controller, str(parts["name"].value), conditions, bridge, scheduler)
-
-    def _phase_config(self, parts: Mapping[str, Located]) -> dict[str, Any]:
-        """Return the fields of a phase that its ``phase_config`` gives."""
-        found = self.found
-        workers = integer(found, parts.get("workers"), "workers", 1)
-        every = integer(found, parts.get("evaluate_every"), "evaluate_every (episodes; 0: never)", 0)
-        sync_every = integer(found, parts.get("sync_every"), "sync_every (steps)", 1)
-        return {
-            "mode": Mode(choice(found, lower(parts.get("mode")), "mode", MODES, "train")),
-            "workers": 1 if workers is None else workers,
-            "episodes": integer(found, parts.get("episodes"), "episodes", 1),
-            "evaluate_every": every or None,
-            "sync_every": DEFAULT_SYNC_EVERY if sync_every is None else sync_every,
-            "asynchronous": boolean(found, parts.get("asynchronous"), "asynchronous"),
-        }
+        return SimulationSpec(
+            given["name"],
+            str(parts["name"].value),
+            given["conditions"],
+            given["bridge"],
+            given["scheduler"],
+        )
 
     def run_conditions(
         self, at: Located | None, agents: Collection[str], place: Place
@@ -225,7 +192,9 @@ class ModelBuilder:
         listed = parts.get("conditions")
         if listed is not None:
             self.origins["conditions",] = listed.place
-            conditions = class_list(found, listed, "conditions")
+            conditions: tuple[ClassSpec, ...] = RUN_CONFIG.keys["conditions"].read(
+                found, listed, "conditions"
+            )
             self.run_condition_items = items_of(listed)
             check_agent_keys(found, self.run_condition_items, agents)
             return conditions
@@ -233,7 +202,7 @@ class ModelBuilder:
         if single is None:
             return ()
         self.origins["conditions", 0] = single.place
-        condition = class_spec(found, single, "a condition")
+        condition = RUN_CONFIG.keys["condition"].read(found, single, "a condition")
         self.run_condition_items = [single]
         check_agent_keys(found, [single], agents)
         return (condition,) if condition is not None else ()
@@ -241,11 +210,9 @@ class ModelBuilder:
 
 def header(found: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str]:
     """Return uid, seed and version of the document (empty or 0 where they are not sound)."""
-    uid = identifier(found, parts["uid"], "uid") if "uid" in parts else None
-    seed = None
-    if "seed" in parts:
-        seed = integer(found, parts["seed"], "seed", None, nullable=False)
-    version = identifier(found, parts["version"], "version") if "version" in parts else None
+    uid, seed, version = (
+        TOP.keys[key].read(found, parts.get(key), key) for key in ("uid", "seed", "version")
+    )
     if version is not None:
         ours, theirs = DOCUMENT_VERSION.split(".")[:2], version.split(".")[:2]
         if ours != theirs:

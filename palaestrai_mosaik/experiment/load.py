@@ -14,10 +14,10 @@ from .canonical import canonical_document, digest, plain_data
 from .cascade import Definitions, cascade
 from .check import ModelBuilder, header, run_config_of
 from .conditions import check_evaluations, check_phase_averages
+from .fields import items_of
 from .hints import hint, warn_of_no_effect
 from .located import Findings, Lines, Located, show
 from .model import RunDocument
-from .readers import identifier, items_of
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
 
@@ -84,8 +84,7 @@ def _document(data: Any, found: Findings, text: str, hashed: bool = True) -> Run
     parts = found.section(root, TOP) or {}
     found.missing((), parts, TOP)
     uid, seed, version = header(found, parts)
-    named = parts.get("experiment_uid")
-    experiment = None if named is None or named.value is None else identifier(found, named, "experiment_uid")
+    experiment = TOP.keys["experiment_uid"].read(found, parts.get("experiment_uid"), "experiment_uid")
     definitions = Definitions(found, parts.get("definitions"))
     raw = cascade(found, parts["schedule"], definitions) if "schedule" in parts else []
     builder = ModelBuilder(found)

@@ -1,14 +1,14 @@
-"""Data that knows where it stands: paths, lines, and the list of what is wrong."""
+"""Data that knows where it stands: paths, lines, sections and their fields, and the list of what is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from palaestrai_mosaik.errors import Problem, did_you_mean
 
 from .model import Place, join
-from .vocabulary import Section
 
 # The line tree: a leaf is its line; a collection is (line, children), its children a
 # dict or a list of such nodes. Aliases share their children, so the tree is as small as
@@ -90,6 +90,86 @@ class Located(NamedTuple):
 
     def child(self, key: Any) -> Located:
         return Located(self.value[key], (*self.place, key))
+
+
+#: what is wrong with a value: the place below it, and what follows its name in the message
+Fault = tuple[Place, str]
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a key may hold: one statement for the check, for editors (JSON Schema) and for the reference.
+
+    ``faults`` yields everything that is wrong with a value, ``convert`` turns a sound one into what the
+    model keeps. Where it is ``nullable``, null is as good as leaving the key out: the ``default`` holds.
+    ``title`` is what messages call it, if that is not its key. ``reader`` reads what is more than one
+    value (a list of classes, for instance), and reports what is wrong by itself.
+    """
+
+    schema: Schema
+    faults: Callable[[Any], Iterator[Fault]] = lambda value: iter(())
+    convert: Callable[[Any], Any] = lambda value: value
+    nullable: bool = True
+    default: Any = None
+    title: str = ""
+    reader: Callable[[Findings, Located | None, str], Any] | None = None
+
+    def read(self, found: Findings, at: Located | None, what: str) -> Any:
+        """Return the value at ``at``, called ``what`` in messages; the default where it is not sound."""
+        if self.reader is not None:
+            return self.reader(found, at, what)
+        if at is None or (at.value is None and self.nullable):
+            return self.default
+        sound = True
+        for place, message in self.faults(at.value):
+            found.error((*at.place, *place), f"{what} {message}")
+            sound = False
+        return self.convert(at.value) if sound else self.default
+
+    def called(self, title: str, **schema: Any) -> Field:
+        """Return the field with another title, and with more in its schema."""
+        return replace(self, title=title, schema=self.schema | schema)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A mapping of a document.
+
+    ``keys``: what it may hold; ``required``: what must be there (after the cascade);
+    ``spellings``: other words for a key; ``ignored``: keys of palaestrAI that load, but
+    have no effect here, with what there is to say about them.
+    """
+
+    title: str
+    keys: Mapping[str, Field]
+    required: tuple[str, ...] = ()
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word that may stand in the document."""
+        return (*self.keys, *self.spellings, *self.ignored)
+
+    def schema(self, required: tuple[str, ...] = ()) -> Schema:
+        """Return the JSON Schema of the mapping: its keys, their spellings, the keys without effect.
+
+        A required key that has several spellings is not required, as any of them may stand.
+        """
+        words = {key: one.schema for key, one in self.keys.items()}
+        words |= {word: self.keys[key].schema for word, key in self.spellings.items()}
+        words |= {word: {"description": "of palaestrAI; no effect here"} for word in self.ignored}
+        schema: Schema = {"type": "object", "properties": words, "additionalProperties": False}
+        needed = [key for key in required if key not in self.spellings.values()]
+        return schema | {"required": needed} if needed else schema
+
+    def values(self, found: Findings, parts: Mapping[str, Located], owner: str = "") -> dict[str, Any]:
+        """Return the value of every key; ``owner`` stands before the keys in messages (``"load's "``)."""
+        return {
+            key: one.read(found, parts.get(key), f"{owner}{one.title or key}")
+            for key, one in self.keys.items()
+        }
 
 
 class Findings:

@@ -1,131 +1,32 @@
-"""The keys of a run document and their spellings: one table for checks, schema and hash."""
+"""The keys of a run document, their spellings, and what each may hold: one table for checks, schema and hash."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from .model import Bridge, Controller, Scheduler
+from .fields import (
+    A_CLASS,
+    CLASS,
+    CLASS_NAME,
+    CLASSES,
+    FLAG,
+    IDS,
+    MAYBE_CLASS,
+    MAYBE_TEXT,
+    PARAMS,
+    SPELLINGS,
+    TEXT,
+    integer,
+    maybe,
+    ref,
+    word,
+)
+from .located import Fault, Field, Section
+from .model import DEFAULT_SYNC_EVERY, MAX_BODIES, Bridge, Controller, Scheduler
 
-
-@dataclass(frozen=True)
-class Section:
-    """A mapping of the document.
-
-    ``keys``: what it may hold; ``required``: what must be there (after the cascade);
-    ``spellings``: other words for a key; ``ignored``: keys of palaestrAI that load, but
-    have no effect here, with what there is to say about them.
-    """
-
-    title: str
-    keys: tuple[str, ...]
-    required: tuple[str, ...] = ()
-    spellings: Mapping[str, str] = field(default_factory=dict)
-    ignored: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Every word that may stand in the document."""
-        return (*self.keys, *self.spellings, *self.ignored)
-
-
-_PARAMS = {"parameters": "params"}
-
-TOP = Section(
-    "the document",
-    ("uid", "experiment_uid", "seed", "version", "schedule", "run_config", "definitions"),
-    required=("uid", "seed", "version", "schedule"),
-)
-PHASE = Section("a phase", ("environments", "agents", "simulation", "phase_config", "inherit"))
-ENVIRONMENT_ENTRY = Section(
-    "an entry of environments", ("environment", "reward", "state_transformer"), required=("environment",)
-)
-ENVIRONMENT = Section(
-    "an environment", ("uid", "name", "params", "step_size"), required=("uid", "name"), spellings=_PARAMS
-)
-AGENT = Section(
-    "an agent",
-    (
-        "name",
-        "brain",
-        "muscle",
-        "objective",
-        "sensors",
-        "actuators",
-        "load",
-        "filters",
-        "replay",
-        "snapshots",
-        "bodies",
-    ),
-    required=("name", "muscle", "sensors", "actuators"),
-)
-#: an agent with ``bodies``, each of which may give the rest
-AGENT_WITH_BODIES = replace(AGENT, required=("name",))
-BODY = Section(
-    "an entry of bodies",
-    (
-        "name",
-        "count",
-        "first",
-        "environment",
-        "muscle",
-        "objective",
-        "filters",
-        "sensors",
-        "actuators",
-    ),
-)
-SIMULATION = Section(
-    "simulation",
-    ("name", "conditions", "bridge", "scheduler", "params"),
-    required=("name",),
-    spellings=_PARAMS,
-)
-PHASE_CONFIG = Section(
-    "phase_config",
-    ("mode", "workers", "episodes", "evaluate_every", "sync_every", "asynchronous"),
-    spellings={"worker": "workers"},
-    ignored={
-        "store_raw_actuators": "palaestrAI 3.5 reads it and does nothing with it, either; the set-points that "
-        "reach the environment are recorded, those that filters have not changed yet are not"
-    },
-)
-RUN_CONFIG = Section("run_config", ("condition", "conditions"))
-CLASS = Section(
-    "a class",
-    ("name", "params"),
-    required=("name",),
-    spellings=_PARAMS,
-    ignored={"uid": "palaestrAI passes over it, too; an environment's stands beside its name"},
-)
-_SOURCE = {"agent_name": "agent", "experiment_id": "experiment_run"}
-LOAD = Section(
-    "load",
-    ("agent", "experiment_run", "instance", "phase", "phase_name", "base", "snapshot"),
-    spellings=_SOURCE,
-    ignored=dict.fromkeys(
-        ("mode", "strict", "repeat", "sensors", "actuators"),
-        "it belongs to an entry of replay; palaestrAI passes over it here, too",
-    ),
-)
-REPLAY = Section(
-    "an entry of replay",
-    (
-        "agent",
-        "experiment_run",
-        "instance",
-        "phase",
-        "phase_name",
-        "mode",
-        "repeat",
-        "sensors",
-        "actuators",
-        "strict",
-    ),
-    spellings=_SOURCE,
-)
-SNAPSHOTS = Section("snapshots", ("every", "best"))
+__all__ = ["CLASS"]
 
 MODES: Mapping[str, str] = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 BRIDGES: tuple[Bridge, ...] = ("agents", "per_agent")
@@ -156,3 +57,181 @@ CONTROLLERS: Mapping[str, Controller] = _controllers()
 #: with thresholds by agent, and the one with rules by agent below ``agents``.
 AGENT_KEYED_CONDITION = "palaestrai_mosaik.simulation.conditions:AgentObjectiveTerminationCondition"
 EVALUATION_CONDITION = "palaestrai_mosaik.simulation.evaluation:AgentEvaluationObjectiveTerminationCondition"
+
+
+def _or_name(name: str) -> Field:
+    """A part of a phase; a string refers to an entry of definitions."""
+    return Field({"anyOf": [ref(name), TEXT.schema]})
+
+
+def _listed(item: Field) -> Field:
+    return Field({"type": "array", "items": item.schema})
+
+
+def _phase_faults(value: Any) -> Iterator[Fault]:
+    yield from (TEXT if isinstance(value, str) else integer(0, nullable=False)).faults(value)
+
+
+_COUNT = integer(1)
+_MODE = word(MODES, case=False)
+#: the index of a phase, or its name
+_PHASE = Field({"anyOf": [integer(0, nullable=False).schema, TEXT.schema, {"type": "null"}]}, _phase_faults)
+_SOURCE = {"agent_name": "agent", "experiment_id": "experiment_run"}
+
+ENVIRONMENT = Section(
+    "an environment",
+    {
+        "uid": TEXT,
+        "name": CLASS_NAME,
+        "params": PARAMS,
+        "step_size": _COUNT.called("step_size (mosaik ticks)"),
+    },
+    required=("uid", "name"),
+    spellings=SPELLINGS,
+)
+ENVIRONMENT_ENTRY = Section(
+    "an entry of environments",
+    {
+        "environment": Field(ENVIRONMENT.schema(ENVIRONMENT.required)),
+        "reward": MAYBE_CLASS,
+        "state_transformer": MAYBE_CLASS,
+    },
+    required=("environment",),
+)
+LOAD = Section(
+    "load",
+    {
+        "agent": MAYBE_TEXT,
+        "experiment_run": MAYBE_TEXT,
+        "instance": MAYBE_TEXT,
+        "phase": _PHASE.called("phase (an index, or a name)"),
+        "phase_name": MAYBE_TEXT,
+        "base": MAYBE_TEXT,
+        "snapshot": MAYBE_TEXT,
+    },
+    spellings=_SOURCE,
+    ignored=dict.fromkeys(
+        ("mode", "strict", "repeat", "sensors", "actuators"),
+        "it belongs to an entry of replay; palaestrAI passes over it here, too",
+    ),
+)
+_CHANNELS = Field(maybe(IDS.schema["anyOf"][0] | {"minItems": 1}), reader=IDS.reader)
+REPLAY = Section(
+    "an entry of replay",
+    {
+        "agent": MAYBE_TEXT,
+        "experiment_run": MAYBE_TEXT,
+        "instance": MAYBE_TEXT,
+        "phase": LOAD.keys["phase"],
+        "phase_name": MAYBE_TEXT,
+        "mode": replace(_MODE, schema=maybe(_MODE.schema)),
+        "repeat": replace(_COUNT, default=1),
+        "sensors": _CHANNELS,
+        "actuators": _CHANNELS,
+        "strict": FLAG,
+    },
+    spellings=_SOURCE,
+)
+SNAPSHOTS = Section("snapshots", {"every": _COUNT.called("every (a number of episodes)"), "best": FLAG})
+AGENT = Section(
+    "an agent",
+    {
+        "name": TEXT,
+        "brain": MAYBE_CLASS,
+        "muscle": MAYBE_CLASS,
+        "objective": MAYBE_CLASS,
+        "sensors": IDS,
+        "actuators": IDS,
+        "load": Field(maybe(LOAD.schema())),
+        "filters": CLASSES,
+        "replay": Field(maybe({"type": "array", "items": REPLAY.schema()})),
+        "snapshots": Field(maybe(SNAPSHOTS.schema() | {"minProperties": 1})),
+        "bodies": Field(maybe({"type": "array", "items": ref("body"), "minItems": 1})),
+    },
+    required=("name", "muscle", "sensors", "actuators"),
+)
+#: an agent with ``bodies``, each of which may give the rest
+AGENT_WITH_BODIES = replace(AGENT, required=("name",))
+#: ids in which ``{body}`` may stand, and no other braces
+_BODY_IDS = Field(
+    maybe(IDS.schema["anyOf"][0] | {"items": TEXT.schema | {"pattern": r"^(\{body\}|[^{}])*$"}})
+)
+BODY = Section(
+    "an entry of bodies",
+    {
+        "name": MAYBE_TEXT.called("a body's name", pattern=r"^(?![+-]?\d+$)"),
+        "count": replace(_COUNT, default=1).called("count (of alike bodies)", maximum=MAX_BODIES),
+        "first": integer(0, default=0).called(
+            "first (the number that '{body}' begins with)", maximum=MAX_BODIES
+        ),
+        "environment": MAYBE_TEXT.called("a body's environment"),
+        "muscle": A_CLASS,
+        "objective": MAYBE_CLASS,
+        "filters": CLASSES,
+        "sensors": _BODY_IDS,
+        "actuators": _BODY_IDS,
+    },
+)
+SIMULATION = Section(
+    "simulation",
+    {
+        "name": word(CONTROLLERS, "vanilla").called("the simulation controller"),
+        "conditions": replace(CLASSES, schema={"type": ["array", "null"], "items": ref("class")}),
+        "bridge": word(BRIDGES, "agents").called("bridge", description="no effect any more", deprecated=True),
+        "scheduler": word(SCHEDULERS, "direct"),
+        "params": replace(PARAMS, schema=PARAMS.schema | {"maxProperties": 0}),
+    },
+    required=("name",),
+    spellings=SPELLINGS,
+)
+PHASE_CONFIG = Section(
+    "phase_config",
+    {
+        "mode": replace(_MODE, default="train"),
+        "workers": replace(_COUNT, default=1),
+        "episodes": _COUNT,
+        "evaluate_every": integer(0).called("evaluate_every (episodes; 0: never)"),
+        "sync_every": replace(_COUNT, default=DEFAULT_SYNC_EVERY).called("sync_every (steps)"),
+        "asynchronous": FLAG,
+    },
+    spellings={"worker": "workers"},
+    ignored={
+        "store_raw_actuators": "palaestrAI 3.5 reads it and does nothing with it, either; the set-points that "
+        "reach the environment are recorded, those that filters have not changed yet are not"
+    },
+)
+RUN_CONFIG = Section(
+    "run_config",
+    {"condition": A_CLASS, "conditions": replace(CLASSES, schema={"type": "array", "items": ref("class")})},
+)
+PHASE = Section(
+    "a phase",
+    {
+        "environments": _listed(_or_name("environment_entry")),
+        "agents": _listed(_or_name("agent")),
+        "simulation": _or_name("simulation"),
+        "phase_config": _or_name("phase_config"),
+        "inherit": FLAG,
+    },
+)
+_PHASES = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": {"anyOf": [ref("phase"), {"type": "null"}]},
+}
+TOP = Section(
+    "the document",
+    {
+        "uid": TEXT,
+        "experiment_uid": MAYBE_TEXT,
+        "seed": integer(nullable=False),
+        "version": TEXT,
+        "schedule": Field(
+            {"anyOf": [{"type": "array", "minItems": 1, "items": _PHASES | {"maxProperties": 1}}, _PHASES]}
+        ),
+        "run_config": _or_name("run_config"),
+        # the home of anchors: anything may stand here
+        "definitions": Field({"type": ["object", "null"]}),
+    },
+    required=("uid", "seed", "version", "schedule"),
+)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from palaestrai_mosaik.design.execution import PARSL, SLURM, Key, Table
+from palaestrai_mosaik.design.execution import NESTED, PARSL, SLURM
 from palaestrai_mosaik.errors import ExecutionError, did_you_mean
+from palaestrai_mosaik.experiment.located import Section
 
 #: keys whose values are commands, or become a part of some: who gives them may execute anything
 COMMANDS = ("prologue", "directives", "python", "options")
@@ -137,7 +138,7 @@ class ParslSettings(_Section):
             )
 
 
-def keep(settings: Any, table: Table, where: str = "") -> None:
+def keep(settings: Any, table: Section, where: str = "") -> None:
     """Check the fields of the frozen ``settings`` that ``table`` knows; keep their plain form.
 
     A field may be ``None`` where that is its default. Raises :class:`ExecutionError`, ``where`` before
@@ -145,12 +146,12 @@ def keep(settings: Any, table: Table, where: str = "") -> None:
     """
     for field in fields(settings):
         key, value = table.keys.get(field.name), getattr(settings, field.name)
-        if not isinstance(key, Key) or (value is None and field.default is None):
+        if key is None or field.name in NESTED or (value is None and field.default is None):
             continue
         for place, message in key.faults(value):
             item = "".join(f"[{part!r}]" for part in place)
             raise ExecutionError(f"{where}{field.name}{item} {message}")
-        object.__setattr__(settings, field.name, key.keep(value))
+        object.__setattr__(settings, field.name, key.convert(value))
 
 
 def slurm_seconds(time: str) -> int:
