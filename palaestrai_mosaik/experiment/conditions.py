@@ -6,26 +6,22 @@ name in palaestrAI 3.5.
 
 from __future__ import annotations
 
-import math
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.types.control import Mode
 
 from .classes import canonical_name
-from .located import Findings, Located, show
-from .model import PhaseSpec, Place
+from .fields import TEXT, integer, number, word
+from .located import Fault, Findings, Located, Section, show
+from .model import PhaseSpec
 from .vocabulary import AGENT_KEYED_CONDITION, EVALUATION_CONDITION
 
 #: evaluations that a rule may count
 _MOST = 10**9
-#: what is wrong, and where below ``agents``
-Fault = tuple[Place, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +91,11 @@ def read_rules(agents: Any) -> tuple[dict[str, AgentRules], list[Fault]]:
             continue
         made = {}
         for name, rule in given.items():
-            if name not in _FIELDS:
-                near = did_you_mean(name, _FIELDS)
+            if name not in _SECTIONS:
+                near = did_you_mean(name, _SECTIONS)
                 faults.append(((agent, name), f"unknown rule {name!r}{near}; allowed: success, plateau"))
             elif rule is not None:
-                wrong = list(_faults(name, rule))
+                wrong = list(_SECTIONS[name].faults(rule))
                 faults += [((agent, name, *place), message) for place, message in wrong]
                 made[name] = None if wrong else _RULES[name](**rule)
         if not made and not any(place[:1] == (agent,) for place, _ in faults):
@@ -112,72 +108,37 @@ def read_rules(agents: Any) -> tuple[dict[str, AgentRules], list[Fault]]:
 
 def _gaps(rules: Mapping[str, AgentRules]) -> Iterator[Fault]:
     """Yield where an agent lacks a rule that another one has: the phase's end would be ambiguous."""
-    for name in _FIELDS:
+    for name in _SECTIONS:
         having = [agent for agent, of_agent in rules.items() if getattr(of_agent, name) is not None]
         for agent in rules:
             if having and agent not in having:
                 yield (agent,), f"agent {agent!r} needs the rule {name!r} too, as agent {having[0]!r} has it"
 
 
-def _faults(name: str, rule: Any) -> Iterator[Fault]:
-    fields = _FIELDS[name]
-    if not isinstance(rule, Mapping):
-        yield (), f"{name} must be a mapping, found {show(rule)}"
-        return
-    for key, value in rule.items():
-        if key not in fields:
-            near = did_you_mean(key, fields)
-            yield (key,), f"unknown key {key!r} in {name}{near}; allowed: {', '.join(fields)}"
-        else:
-            allowed = fields[key](value)
-            if allowed is not None:
-                near = did_you_mean(value, allowed.split(" or ")) if isinstance(value, str) else ""
-                yield (key,), f"{key} must be {allowed}, found {show(value)}{near}"
-    for key in fields:
-        if key not in rule:
-            yield (), f"{name} needs the key {key!r}, which is missing"
-
-
-# Each returns what is allowed if the value is not, else None.
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) and value else "a non-empty string"
-
-
-def _number(value: Any, least: float = -math.inf) -> str | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # beyond the largest float there are integers
-    if number and abs(value) <= sys.float_info.max and value >= least:
-        return None
-    return "a finite number" + ("" if least == -math.inf else f" of at least {least:g}")
-
-
-def _count(value: Any) -> str | None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        return "an integer of at least 1"
-    return None if value <= _MOST else f"an integer of at most {_MOST}"
-
-
-def _word(value: Any, words: tuple[str, ...]) -> str | None:
-    return None if isinstance(value, str) and value in words else " or ".join(words)
-
-
+_NUMBER, _COUNT = number(), integer(1, _MOST, nullable=False)
 _RULES: Mapping[str, Callable[..., Any]] = {"success": SuccessRule, "plateau": PlateauRule}
-_FIELDS: Mapping[str, Mapping[str, Callable[[Any], str | None]]] = {
-    "success": {
-        "metric": _text,
-        "threshold": _number,
-        "direction": partial(_word, words=("greater_equal", "less_equal")),
-        "consecutive": _count,
-        "min_evaluations": _count,
-    },
-    "plateau": {
-        "metric": _text,
-        "direction": partial(_word, words=("maximize", "minimize")),
-        "min_delta": partial(_number, least=0.0),
-        "patience": _count,
-        "min_evaluations": _count,
-        "window": _count,
-    },
+_SECTIONS = {
+    "success": Section(
+        "success",
+        {
+            "metric": TEXT,
+            "threshold": _NUMBER,
+            "direction": word(("greater_equal", "less_equal")),
+            "consecutive": _COUNT,
+            "min_evaluations": _COUNT,
+        },
+    ),
+    "plateau": Section(
+        "plateau",
+        {
+            "metric": TEXT,
+            "direction": word(("maximize", "minimize")),
+            "min_delta": number(0.0),
+            "patience": _COUNT,
+            "min_evaluations": _COUNT,
+            "window": _COUNT,
+        },
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -73,6 +74,20 @@ def integer(
     schema: Schema = {"type": ["integer", "null"] if nullable else "integer"}
     schema |= {name: value for name, value in limits.items() if value is not None}
     return Field(schema, faults, nullable=nullable, default=default)
+
+
+def number(minimum: float | None = None) -> Field:
+    """Return the field of a finite number."""
+    least = "" if minimum is None else f" of at least {minimum:g}"
+
+    def faults(value: Any) -> Iterator[Fault]:
+        sound = isinstance(value, int | float) and not isinstance(value, bool)
+        # beyond the largest float there are integers
+        if not sound or not abs(value) <= sys.float_info.max or (minimum is not None and value < minimum):
+            yield (), f"must be a finite number{least}, found {show(value)}"
+
+    limits = {} if minimum is None else {"minimum": minimum}
+    return Field({"type": "number"} | limits, faults, nullable=False)
 
 
 def word(table: Collection[str], default: Any = None, *, case: bool = True) -> Field:

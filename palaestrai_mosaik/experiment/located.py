@@ -164,6 +164,30 @@ class Section:
         needed = [key for key in required if key not in self.spellings.values()]
         return schema | {"required": needed} if needed else schema
 
+    def faults(self, value: Any) -> Iterator[Fault]:
+        """Yield what is wrong with a mapping that stands in no text, in which every key is needed."""
+        if not isinstance(value, Mapping):
+            yield (), f"{self.title} must be a mapping, found {show(value)}"
+            return
+        for key, one in value.items():
+            if key in self.keys:
+                for place, message in self.keys[key].faults(one):
+                    yield (key, *place), f"{key} {message}"
+            else:
+                yield (key,), self.unknown(key)
+        for key in self.keys:
+            if key not in value:
+                yield (), self.lacks(key)
+
+    def unknown(self, word: Any) -> str:
+        """Return the message for a word that is none of the section's."""
+        near, allowed = did_you_mean(word, self.words), ", ".join(self.keys)
+        return f"unknown key {word!r} in {self.title}{near}; allowed: {allowed}"
+
+    def lacks(self, key: str) -> str:
+        """Return the message for a key that is missing."""
+        return f"{self.title} needs the key {key!r}, which is missing"
+
     def values(self, found: Findings, parts: Mapping[str, Located], owner: str = "") -> dict[str, Any]:
         """Return the value of every key; ``owner`` stands before the keys in messages (``"load's "``)."""
         return {
@@ -220,11 +244,7 @@ class Findings:
             if key in section.ignored:
                 self.warn(place, f"{word!r} has no effect here: {section.ignored[key]}")
             elif key not in section.keys:
-                self.error(
-                    place,
-                    f"unknown key {word!r} in {section.title}{did_you_mean(word, section.words)}; "
-                    f"allowed: {', '.join(section.keys)}",
-                )
+                self.error(place, section.unknown(word))
             elif key in parts:
                 self.error(place, f"{word!r} and {parts[key].place[-1]!r} are the same key; keep one of them")
             else:
@@ -235,7 +255,7 @@ class Findings:
         """Report the required keys of ``section`` that ``parts`` lacks; tell whether any."""
         absent = [key for key in section.required if key not in parts]
         for key in absent:
-            self.error(place, f"{section.title} needs the key {key!r}, which is missing")
+            self.error(place, section.lacks(key))
         return bool(absent)
 
 

@@ -620,8 +620,8 @@ RULES = {
         ("success", "threshold", 10**400, "threshold must be a finite number, found the number 1000"),
         ("success", "threshold", -(10**400), "threshold must be a finite number, found the number -1000"),
         ("plateau", "min_delta", 10**400, "min_delta must be a finite number of at least 0"),
-        ("plateau", "window", 10**20, "window must be an integer of at most 1000000000"),
-        ("success", "consecutive", 10**400, "consecutive must be an integer of at most 1000000000"),
+        ("plateau", "window", 10**20, "window must be an integer of 1 to 1,000,000,000"),
+        ("success", "consecutive", 10**400, "consecutive must be an integer of 1 to 1,000,000,000"),
     ],
 )
 def test_numbers_that_are_too_large_for_a_rule_are_found(rule, key, value, said, minimal) -> None:
