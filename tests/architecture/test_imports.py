@@ -227,7 +227,7 @@ def test_a_sound_package_has_no_violation(tmp_path: Path) -> None:
             "bad.py:1 imports palaestrai_mosaik.simulation.world",
         ),
         ("agent/library/bad.py", "from ...run import execute", "imports palaestrai_mosaik.run"),
-        ("environment/bad.py", "import palaestrai_mosaik.store.run_queries", "environment may import"),
+        ("environment/bad.py", "import palaestrai_mosaik.store.query.runs", "environment may import"),
         (
             "experiment/bad.py",
             "from palaestrai_mosaik import run",

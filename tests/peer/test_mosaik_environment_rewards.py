@@ -55,10 +55,15 @@ def rewards_of(params: dict[str, Any], values: list[float]) -> list[float]:
     handle = make_handle(spec)
     assert [reward.uid for reward in handle.rewards] == ["level less valve"]
     body = Body(
-        BodyIdentity("a"), Replayed(values), None, Channels([handle], handle.sensors.uids, handle.actuators.uids)
+        BodyIdentity("a"),
+        Replayed(values),
+        None,
+        Channels([handle], handle.sensors.uids, handle.actuators.uids),
     )
     body.muscle._memory = body.memory
-    coordinator = EpisodeCoordinator([handle], [body], [EnvironmentTerminationCondition()], taking_turns=False)
+    coordinator = EpisodeCoordinator(
+        [handle], [body], [EnvironmentTerminationCondition()], taking_turns=False
+    )
     run_episodes(coordinator)
     return list(coordinator.objectives("a"))
 
