@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 
 #: where the names of this module are; none is imported before somebody asks for it
 _HOMES = {
-    "MosaikEnvironment": "environment.mosaik_environment",
+    "MosaikEnvironment": "palaestrai.mosaik_environment",
     "aec_env": "rl",
     "attach_agents": "scenario",
     "make": "rl",

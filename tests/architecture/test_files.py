@@ -97,7 +97,7 @@ JUDGED: dict[str, dict[str, str]] = {
     "run/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "simulation/world_graph.py": {".savefig": "into a file that files.writing gives"},
     "simulators/power_flow.py": {".to_json": "gives text"},
-    "store/query/trajectories.py": {
+    "store/query/export.py": {
         ".to_csv": "into a file that files.writing_text gives",
         ".to_parquet": "into a file that files.writing gives",
         "csv.CSVWriter": "into a file that files.writing gives",
