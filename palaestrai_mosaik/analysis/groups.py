@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.store.run_queries import short_ids
+from palaestrai_mosaik.store.query.runs import short_ids
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store

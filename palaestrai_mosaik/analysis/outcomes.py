@@ -19,13 +19,13 @@ import numpy.typing as npt
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 from palaestrai_mosaik.store.parts import columns_of, read_parts, whole_parts
-from palaestrai_mosaik.store.trajectories import NUMBERS, RowRange
+from palaestrai_mosaik.store.query.trajectories import NUMBERS, RowRange
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from palaestrai_mosaik.store import Store
-    from palaestrai_mosaik.store.many_runs import StreamFolder
+    from palaestrai_mosaik.store.query.many_runs import StreamFolder
 
 FloatVector = npt.NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_
 from palaestrai_mosaik.experiment import only_modules, resolve
 from palaestrai_mosaik.experiment.classes import named_modules
 from palaestrai_mosaik.store import BodyChoice
-from palaestrai_mosaik.store.trajectories import NUMBERS
+from palaestrai_mosaik.store.query.trajectories import NUMBERS
 
 if TYPE_CHECKING:
     import pandas as pd

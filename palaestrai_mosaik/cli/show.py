@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.store import BodyChoice, Store
-from palaestrai_mosaik.store.body_selection import Bodies
-from palaestrai_mosaik.store.run_queries import short_ids
+from palaestrai_mosaik.store.query.members import Bodies
+from palaestrai_mosaik.store.query.runs import short_ids
 
 from .common import FINISHED, say
 from .tables import count, duration, rows_of, shorten, table

@@ -13,7 +13,7 @@ from palaestrai_mosaik.palaestrai.results import Imported, import_results
 from palaestrai_mosaik.run.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.store.lookup import INSTANCES
+from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 

@@ -118,6 +118,25 @@ class CoSimulationPlan:
     clocks: Sequence[tuple[str, str]] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class WorldPlan(CoSimulationPlan):
+    """A plan whose simulators, entities and connections are those of a world that is built elsewhere.
+
+    Sensors and actuators name the entities by mosaik's full ids.
+    """
+
+    #: returns mosaik's world and the entities by full id, or an awaitable of both
+    build: Callable[[], Any] = field(kw_only=True)
+    #: seconds that one answer of a simulator in another process may take
+    timeout: float = field(kw_only=True)
+    #: what an agent gets of an entity's value, by (entity, attribute)
+    readings: Mapping[tuple[str, str], Callable[[Any], Any]] = field(kw_only=True)
+    #: what an entity gets of a set-point
+    setpoint: Callable[[Any], Any] = field(kw_only=True)
+    #: takes what returns the set-points in force, (n_setpoints,), NaN where there is none
+    acting: Callable[[Callable[[], FloatVector]], None] = field(kw_only=True)
+
+
 class CoSimulation(World):
     """An environment made of mosaik simulators. ``setup`` and ``plan`` are mandatory.
 

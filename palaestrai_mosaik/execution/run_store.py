@@ -19,7 +19,6 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run.checkpoint import has_checkpoints
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.store.lookup import INSTANCES
 from palaestrai_mosaik.store.merge import (
     DAMAGE_NOTE,
     StoreReader,
@@ -29,8 +28,9 @@ from palaestrai_mosaik.store.merge import (
     marked_status,
 )
 from palaestrai_mosaik.store.models import Instance, RunDocument, utc_now
+from palaestrai_mosaik.store.query.lookup import INSTANCES
+from palaestrai_mosaik.store.query.runs import Contents, executions, status_of
 from palaestrai_mosaik.store.recorder import put_marker
-from palaestrai_mosaik.store.run_queries import Contents, executions, status_of
 
 from .job import JobRecord, with_suffix
 
@@ -57,7 +57,7 @@ def _instances_of(
     store: Store, hashes: Sequence[str], contents: Contents | None
 ) -> dict[str, list[KnownInstance]]:
     with store.database.reading() as session:
-        found = executions(store, session, hashes, contents)
+        found = executions(store.lookup, session, hashes, contents)
         return {
             hash_: [KnownInstance(one.uid, status_of(one), one.hash) for one in several]
             for hash_, several in found.items()

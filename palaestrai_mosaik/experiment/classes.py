@@ -36,11 +36,17 @@ __all__ = [
 ]
 
 _ENVIRONMENT = "palaestrai_mosaik.environment.dummy"
-_MOSAIK = "palaestrai_mosaik.palaestrai.mosaik_environment:MosaikEnvironment"
+_MOSAIK = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
 _LIBRARY = "palaestrai_mosaik.agent.library"
 _FILTERS = "palaestrai_mosaik.agent.filters"
 _CONDITIONS = "palaestrai_mosaik.simulation.conditions"
 _EVALUATION = "palaestrai_mosaik.simulation.evaluation"
+
+
+#: classes that have moved since documents name them: the name that documents (and their hashes) keep, and the place
+MOVED: Mapping[str, str] = {
+    _MOSAIK: "palaestrai_mosaik.palaestrai.mosaik_environment:MosaikEnvironment",
+}
 
 
 def _palaestrai_names() -> dict[str, str]:
@@ -89,7 +95,7 @@ def _palaestrai_names() -> dict[str, str]:
     # those of the package of the same name that joins mosaik to palaestrAI
     for module in ("mosaik_environment", "mp", "mp.mosaik_environment"):
         table[f"palaestrai_mosaik.{module}:MosaikEnvironment"] = _MOSAIK
-    table["palaestrai_mosaik:MosaikEnvironment"] = _MOSAIK
+    table["palaestrai_mosaik:MosaikEnvironment"] = table[MOVED[_MOSAIK]] = _MOSAIK
     for short in ("Norm", "DeltaStep", "MergeSteps", "DeltaObs"):
         table[f"palaestrai.agent.filters:{short}"] = f"{_FILTERS}:{short}Filter"
     return table
@@ -147,7 +153,7 @@ def resolve(name: str, topic: str) -> type:
         return _resolve_short(name, topic)
     target = canonical_name(name)
     try:
-        found = load(target)
+        found = load(MOVED.get(target, target))
     except NameResolutionError as error:
         if target.startswith("palaestrai.") and not importable("palaestrai"):
             raise NameResolutionError(

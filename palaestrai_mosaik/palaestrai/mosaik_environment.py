@@ -30,7 +30,6 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
@@ -43,8 +42,8 @@ from palaestrai_mosaik import importing
 from palaestrai_mosaik.environment.cosimulation import (
     ActuatorPort,
     CoSimulation,
-    CoSimulationPlan,
     SensorPort,
+    WorldPlan,
 )
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, FloatVector
 from palaestrai_mosaik.errors import ActionError, ContractError, SpaceError, did_you_mean
@@ -270,27 +269,6 @@ def settable(value: Any) -> Any:
 
 #: accepted without effect: there is no second process to be reached any more
 _PLACES = ("arl_sync_host", "arl_sync_port")
-
-Converter = Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class WorldPlan(CoSimulationPlan):
-    """A plan whose simulators, entities and connections are those of a world that is built elsewhere.
-
-    Sensors and actuators name the entities by mosaik's full ids.
-    """
-
-    #: returns mosaik's world and the entities by full id, or an awaitable of both
-    build: Callable[[], Any] = field(kw_only=True)
-    #: seconds that one answer of a simulator in another process may take
-    timeout: float = field(kw_only=True)
-    #: what an agent gets of an entity's value, by (entity, attribute)
-    readings: Mapping[tuple[str, str], Converter] = field(kw_only=True)
-    #: what an entity gets of a set-point
-    setpoint: Converter = field(kw_only=True)
-    #: takes what returns the set-points in force, (n_setpoints,), NaN where there is none
-    acting: Callable[[Callable[[], FloatVector]], None] = field(kw_only=True)
 
 
 class MosaikEnvironment(CoSimulation):

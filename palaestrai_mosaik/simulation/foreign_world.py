@@ -3,7 +3,7 @@
 mosaik knows no worlds of several parts. What this does leans on undocumented parts of it, as
 :mod:`.mosaik_internals` does.
 
-A :class:`~palaestrai_mosaik.palaestrai.mosaik_environment.WorldPlan` says how such a world is made.
+A :class:`~palaestrai_mosaik.environment.cosimulation.WorldPlan` says how such a world is made.
 Its simulators are then scheduled by the same run of mosaik as agents and other environments, and agents are
 connected straight to its entities. Where two worlds have simulators of the same id (two
 environments of one module), those of the later one are renamed.
@@ -33,8 +33,8 @@ from mosaik.proxies import Proxy
 from mosaik.scenario import World
 from mosaik.simmanager import MosaikRemote
 
+from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
-from palaestrai_mosaik.palaestrai.mosaik_environment import WorldPlan
 
 from . import mosaik_internals as internals
 from .body import Body

@@ -21,10 +21,10 @@ from palaestrai_mosaik.environment.cosimulation import (
     CoSimulationPlan,
     EntitySpec,
     SimulatorSpec,
+    WorldPlan,
 )
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import ContractError, did_you_mean
-from palaestrai_mosaik.palaestrai.mosaik_environment import WorldPlan
 
 from . import mosaik_internals as internals
 from .batch_handle import BatchHandle

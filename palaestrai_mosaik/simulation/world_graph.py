@@ -21,10 +21,10 @@ import numpy as np
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
+from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean, harmless
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
-from palaestrai_mosaik.palaestrai.mosaik_environment import WorldPlan
 
 from . import mosaik_internals as internals
 from .batch_body import BatchBody

@@ -23,8 +23,8 @@ told by :class:`EnvironmentRecord`, :class:`AgentRecord`, :class:`BodyRecord` an
         checkpoints/<number>/                     the newest two, until the run has finished
 """
 
-from .body_selection import BodyChoice
 from .phase_recorder import PhaseRecorder
+from .query.members import BodyChoice
 from .recorder import InstanceRecorder
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
 from .store import Store

@@ -25,10 +25,10 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .database import HEAD, TIMEOUT, check_sqlite
-from .lookup import INSTANCES, inside
 from .models import Base, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
 from .phase_recorder import digests_of
+from .query.lookup import INSTANCES, inside
 from .recorder import MARKER, PENDING_MARKER
 from .store import Store, document_id, experiment_id
 from .verify import marker_damage

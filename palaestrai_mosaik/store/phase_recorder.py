@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from .streams import TRAJECTORIES, AgentStream, AnyStream, EnvironmentStream, St
 
 if TYPE_CHECKING:
     from .database import Database
-    from .recorder import InstanceRecorder
     from .stream_resume import Kept
 
 # Episodes are committed together: a commit costs about a millisecond, a short episode less.
@@ -33,8 +33,8 @@ class PhaseRecorder:
 
     def __init__(
         self,
-        instance: InstanceRecorder,
         database: Database,
+        directory: Path,
         index: int,
         environments: Sequence[EnvironmentRecord],
         agents: Sequence[AgentRecord],
@@ -44,7 +44,7 @@ class PhaseRecorder:
         self.database = database
         self._environment_records = environments
         self._agent_records = agents
-        self._directory = instance.directory
+        self._directory = directory
         self._index = index
         self._training = self._make_streams(evaluation=False)
         self._evaluation: StreamSet | None = None

@@ -119,7 +119,7 @@ class InstanceRecorder:
             "controller": controller,
             "started": utc_now(),
         }
-        phase = PhaseRecorder(self, self.database, index, environments, agents)
+        phase = PhaseRecorder(self.database, self.directory, index, environments, agents)
         phase._begin(row)
         self._phases.append(phase)
         return phase
@@ -141,7 +141,7 @@ class InstanceRecorder:
                 f"{', '.join(open_ones) or 'none'}"
             )
         row_id = self._phase_id(index)
-        phase = PhaseRecorder(self, self.database, index, environments, agents)
+        phase = PhaseRecorder(self.database, self.directory, index, environments, agents)
         phase._go_on(row_id, marked, self._kept)
         del self._marked[index]
         self._phases.append(phase)

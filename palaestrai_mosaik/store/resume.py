@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import and_, delete, false, func, not_, or_, select, update
 from sqlalchemy.orm import Session
@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
-from .lookup import inside
 from .models import (
     Agent,
     Body,
@@ -38,26 +37,24 @@ from .models import (
 )
 from .parts import part_files, part_number, wall_folder
 from .process import process_started
+from .query.lookup import Lookup, inside
+from .query.runs import status_of
 from .recorder import MARKER, PENDING_MARKER, InstanceRecorder, wait_for_others
-from .run_queries import status_of
 from .stream_resume import Kept, count_rows, read_kept
 from .streams import EVALUATION, TRAJECTORIES
 
-if TYPE_CHECKING:
-    from .store import Store
 
-
-def resume(store: Store, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
+def resume(lookup: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
     """Set the instance that ``run`` means back to ``mark``; return its recorder.
 
     Raises :class:`StoreError` if there is no such instance, the mark is of another one, it
     has finished, its process still runs, or what the mark tells is not there any more.
     """
-    uid = store.find_run(run)
+    uid = lookup.find_run(run)
     if mark["instance"] != uid:
         raise StoreError(f"this is a mark of the instance {mark['instance']}, not of {uid}")
-    directory = store.instance_directory(uid)
-    instance, hashed, kinds = store.database.repeat(lambda _: _check(store, uid, mark))
+    directory = lookup.instance_directory(uid)
+    instance, hashed, kinds = lookup.database.repeat(lambda _: _check(lookup, uid, mark))
     kept = {
         folder: _check_stream(directory, folder, kinds[folder], told)
         for phase in mark["phases"]
@@ -80,19 +77,19 @@ def resume(store: Store, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
         found = session.scalar(select(Instance.id).where(Instance.id == instance.id, *mine))
         return None if found is None else True
 
-    store.database.write(set_back, done)
+    lookup.database.write(set_back, done)
     try:
         _remove_files(directory, kinds, mark)
     except OSError as error:
         raise StoreError(f"cannot remove what came after the mark in {directory}: {error}") from error
     return InstanceRecorder(
-        *(store.database, instance.id, uid, hashed, directory), marked=mark["phases"], kept=kept
+        *(lookup.database, instance.id, uid, hashed, directory), marked=mark["phases"], kept=kept
     )
 
 
-def _check(store: Store, uid: str, mark: Mapping[str, Any]) -> tuple[Instance, str, dict[str, str]]:
+def _check(lookup: Lookup, uid: str, mark: Mapping[str, Any]) -> tuple[Instance, str, dict[str, str]]:
     """Return the instance, the hash of its document, and the kind of every stream by its folder."""
-    with store.database.reading() as session:
+    with lookup.database.reading() as session:
         instance = session.scalars(select(Instance).where(Instance.uid == uid)).one()
         _refuse_if_busy(instance)
         document = select(RunDocument.hash).where(RunDocument.id == instance.run_document_id)

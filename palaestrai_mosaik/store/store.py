@@ -1,4 +1,4 @@
-"""The store: where the results of runs are kept, and found again."""
+"""The store of results: it records runs, resumes them, and answers queries about them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 import platform
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, wraps
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 from sqlalchemy import URL, select
@@ -23,22 +23,41 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import StoreError
 
-from .body_episodes import BodyEpisodes
-from .brains import Brains
 from .database import Database, Journal
-from .many_runs import ManyRunsQueries
 from .models import Experiment, Instance, RunDocument
 from .process import process_started
+from .query.body_episodes import BodyEpisodes
+from .query.brains import BrainQueries
+from .query.export import Export
+from .query.lookup import Lookup
+from .query.many_runs import ManyRunsQueries
+from .query.members import Members
+from .query.runs import RunQueries
+from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
+from .resume import resume
 from .urls import is_database
 
-#: where results go when nothing else is said
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: where results go by default
 DEFAULT_DIRECTORY = "palaestrai-results"
 #: packages of extras that results depend on
 _OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
 
-class Store(BodyEpisodes, ManyRunsQueries, Brains):
+def _answered_by(part: str, method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Store, P], T]:
+    """Return a method of the store, with the signature and docstring of ``method``, which its ``part`` runs."""
+
+    @wraps(method)
+    def ask(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(getattr(self, part), *args, **kwargs)
+
+    return ask
+
+
+class Store:
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
     ``location`` is a directory (default ``palaestrai-results`` in the working directory;
@@ -80,6 +99,55 @@ class Store(BodyEpisodes, ManyRunsQueries, Brains):
                     raise StoreError(f"cannot make the store {self.directory}: {error}") from error
             url = URL.create("sqlite", database=str(self.directory / "store.db"))
             self.database = Database(url, create=create, journal=journal, read_only=read_only)
+        #: finds runs by name; the queries share it
+        self.lookup = Lookup(self.database, self.directory)
+        self._runs = RunQueries(self.lookup)
+        self._members = Members(self.lookup)
+        self._trajectories = Trajectories(self.lookup, self._runs, self._members)
+        self._body_episodes = BodyEpisodes(self.lookup, self._runs, self._members)
+        self._many_runs = ManyRunsQueries(self.lookup)
+        self._brains = BrainQueries(self.lookup)
+        self._export = Export(self.lookup, self._runs, self._members, self._brains)
+
+    instance_directory = _answered_by("lookup", Lookup.instance_directory)
+    find_run = _answered_by("lookup", Lookup.find_run)
+    find_instance = _answered_by("lookup", Lookup.find_instance)
+    document_of = _answered_by("lookup", Lookup.document_of)
+
+    runs = _answered_by("_runs", RunQueries.runs)
+    phases = _answered_by("_runs", RunQueries.phases)
+    outcomes = _answered_by("_runs", RunQueries.outcomes)
+    episodes = _answered_by("_runs", RunQueries.episodes)
+    errors = _answered_by("_runs", RunQueries.errors)
+    warnings = _answered_by("_runs", RunQueries.warnings)
+    document = _answered_by("_runs", RunQueries.document)
+    document_text = _answered_by("_runs", RunQueries.document_text)
+    evaluate_every = _answered_by("_runs", RunQueries.evaluate_every)
+    streams = _answered_by("_runs", RunQueries.streams)
+
+    environments = _answered_by("_members", Members.environments)
+    agents = _answered_by("_members", Members.agents)
+    channels = _answered_by("_members", Members.channels)
+    bodies = _answered_by("_members", Members.bodies)
+
+    steps = _answered_by("_trajectories", Trajectories.steps)
+    environment_states = _answered_by("_trajectories", Trajectories.environment_states)
+    statistics = _answered_by("_trajectories", Trajectories.statistics)
+    body_episodes = _answered_by("_body_episodes", BodyEpisodes.body_episodes)
+    export = _answered_by("_export", Export.export)
+
+    newest_runs = _answered_by("_many_runs", ManyRunsQueries.newest_runs)
+    agents_across = _answered_by("_many_runs", ManyRunsQueries.agents_across)
+    bodies_across = _answered_by("_many_runs", ManyRunsQueries.bodies_across)
+    episodes_across = _answered_by("_many_runs", ManyRunsQueries.episodes_across)
+    outcomes_across = _answered_by("_many_runs", ManyRunsQueries.outcomes_across)
+    reward_names_across = _answered_by("_many_runs", ManyRunsQueries.reward_names_across)
+    phases_across = _answered_by("_many_runs", ManyRunsQueries.phases_across)
+    streams_across = _answered_by("_many_runs", ManyRunsQueries.streams_across)
+
+    keep_brain = _answered_by("_brains", BrainQueries.keep_brain)
+    brain = _answered_by("_brains", BrainQueries.brain)
+    brains = _answered_by("_brains", BrainQueries.brains)
 
     def __enter__(self) -> Self:
         return self
@@ -162,9 +230,7 @@ class Store(BodyEpisodes, ManyRunsQueries, Brains):
         one, it has finished, its process still runs on this host, or parts are missing or
         damaged; nothing is changed then.
         """
-        from .resume import resume
-
-        return resume(self, run, mark)
+        return resume(self.lookup, run, mark)
 
 
 @cache

@@ -28,7 +28,6 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
-from .lookup import inside
 from .models import (
     Agent,
     Episode,
@@ -44,8 +43,9 @@ from .models import (
 )
 from .parts import UnreadableError, columns_of, read_parts, wall_folder, whole_parts, write_text
 from .phase_recorder import digests_of
+from .query.lookup import inside
+from .query.runs import status_of
 from .recorder import MARKER, put_marker, read_marker
-from .run_queries import status_of
 from .stream_resume import count_rows, read_kept
 
 if TYPE_CHECKING:

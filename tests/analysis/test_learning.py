@@ -16,7 +16,7 @@ from palaestrai_mosaik.analysis.plot import _RC, draw_panels
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import AgentRecord, BodyChoice, Store
-from palaestrai_mosaik.store.run_queries import short_ids
+from palaestrai_mosaik.store.query.runs import short_ids
 
 EVERYTHING = LearningChoice()
 

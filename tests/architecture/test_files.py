@@ -97,14 +97,14 @@ JUDGED: dict[str, dict[str, str]] = {
     "run/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "simulation/world_graph.py": {".savefig": "into a file that files.writing gives"},
     "simulators/power_flow.py": {".to_json": "gives text"},
-    "store/trajectories.py": {
+    "store/query/export.py": {
         ".to_csv": "into a file that files.writing_text gives",
         ".to_parquet": "into a file that files.writing gives",
         "csv.CSVWriter": "into a file that files.writing gives",
         "pq.ParquetWriter": "into a file that files.writing gives",
     },
     "store/parts.py": {"pq.ParquetWriter": "into memory"},
-    "store/run_queries.py": {".rename": "columns of a frame"},
+    "store/query/runs.py": {".rename": "columns of a frame"},
     "testing/filters.py": {".savez": "into memory"},
 }
 

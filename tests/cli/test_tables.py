@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestrai_mosaik.cli.tables import count, duration, number, shorten, table, text
-from palaestrai_mosaik.store.run_queries import short_ids
+from palaestrai_mosaik.store.query.runs import short_ids
 
 
 @pytest.mark.parametrize(

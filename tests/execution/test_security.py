@@ -36,7 +36,6 @@ from palaestrai_mosaik.execution.cluster.submission import Submission, Submissio
 from palaestrai_mosaik.execution.job import now
 from palaestrai_mosaik.run import checkpoint, execute
 from palaestrai_mosaik.store import Store
-from palaestrai_mosaik.store.trajectories import export_run
 from palaestrai_mosaik.store.verify import verify
 
 ROOT = Path(palaestrai_mosaik.__file__).parent
@@ -456,7 +455,7 @@ def test_a_database_from_elsewhere_leads_nowhere_else(tmp_path) -> None:
         change("streams", "folder", "../../planted")
         refused = r"the store names '\.\./\.\./planted', which is no place in"
         readers: list[Any] = [
-            lambda: export_run(store, "latest", tmp_path / "a" / "b", "parquet"),
+            lambda: store.export("latest", tmp_path / "a" / "b", "parquet"),
             lambda: store.steps("latest"),
             lambda: store.environment_states("latest"),
             lambda: store.statistics("latest"),
@@ -473,7 +472,7 @@ def test_a_database_from_elsewhere_leads_nowhere_else(tmp_path) -> None:
                 store.instance_directory(uid)
         change("instances", "uid", "../../x")
         with pytest.raises(StoreError, match=r"the store names '\.\./\.\./x', which is no place in"):
-            export_run(store, "latest", tmp_path / "c", "parquet")
+            store.export("latest", tmp_path / "c", "parquet")
     assert not list(tmp_path.rglob("planted.parquet"))
 
 

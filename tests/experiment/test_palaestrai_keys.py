@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palaestrai_mosaik.experiment import from_mapping, loads
+from palaestrai_mosaik.experiment import classes, from_mapping, loads
 
 DOCUMENT = """\
 uid: old
@@ -117,5 +117,14 @@ def test_names_of_palaestrais_mosaik_package_are_ours(module: str):
     def named(name: str) -> Any:
         return loads(DOCUMENT.replace('"w:W"', f'"{name}"')).hash
 
-    ours = "palaestrai_mosaik.palaestrai.mosaik_environment:MosaikEnvironment"
+    ours = "palaestrai_mosaik.environment.mosaik_environment:MosaikEnvironment"
+    assert classes.canonical_name(f"palaestrai_mosaik{module}:MosaikEnvironment") == ours
     assert named(f"palaestrai_mosaik{module}:MosaikEnvironment") == named(ours)
+
+
+def test_a_class_that_has_moved_keeps_the_name_that_documents_have() -> None:
+    for name, place in classes.MOVED.items():
+        assert classes.canonical_name(name) == classes.canonical_name(place) == name
+        found = classes.resolve(name, "environment")
+        assert f"{found.__module__}:{found.__qualname__}" == place
+        assert classes.resolve(place, "environment") is found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palaestrai_mosaik.store import many_runs
+from palaestrai_mosaik.store.query import many_runs
 
 
 @pytest.fixture(autouse=True)

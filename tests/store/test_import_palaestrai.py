@@ -315,7 +315,9 @@ KILLED = """
 import os, signal, sys
 from palaestrai_mosaik import files
 from palaestrai_mosaik.run.brains import keep_brain
-from palaestrai_mosaik.store import Store, palaestrai_place, palaestrai_results
+from palaestrai_mosaik.palaestrai import results
+from palaestrai_mosaik.palaestrai.results import replacement
+from palaestrai_mosaik.store import Store
 
 def dying(owner, name, calls, after):
     real, left = getattr(owner, name), [calls]
@@ -329,7 +331,7 @@ def dying(owner, name, calls, after):
 
 peer, folder = sys.argv[1:]
 for step, how in enumerate([
-    (palaestrai_place, "remove_rows", 1, True),  # nothing is committed
+    (replacement, "remove_rows", 1, True),  # nothing is committed
     (files, "move", 1, False),  # the files are as they were
     (files, "move", 1, True),  # the old ones are set aside
     (files, "move", 2, True),  # the new ones are in their place
@@ -339,7 +341,7 @@ for step, how in enumerate([
     if not child:
         dying(*how)
         with Store(f"{folder}/{step}") as store:
-            list(palaestrai_results.import_results(peer, store, keep_brain))
+            list(results.import_results(peer, store, keep_brain))
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

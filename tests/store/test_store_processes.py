@@ -21,13 +21,13 @@ PREAMBLE = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
 import conftest
-from palaestrai_mosaik.store import Store, pace
+from palaestrai_mosaik.store import Store, row_stream
 """
 
 WRITER = (
     PREAMBLE
     + """
-pace.PART_SECONDS = 0.02
+row_stream.PART_SECONDS = 0.02
 store = Store(sys.argv[1])
 run = conftest.begin(store)
 phase = conftest.begin_phase(run)

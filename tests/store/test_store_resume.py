@@ -391,8 +391,8 @@ KILLED = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
 import json, os, conftest
-from palaestrai_mosaik.store import Store, pace
-pace.PART_SECONDS = 0.02
+from palaestrai_mosaik.store import Store, row_stream
+row_stream.PART_SECONDS = 0.02
 run = conftest.begin(Store(sys.argv[1]))
 phase = conftest.begin_phase(run)
 for step in range(100_000):

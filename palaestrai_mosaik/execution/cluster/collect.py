@@ -25,7 +25,6 @@ from palaestrai_mosaik.errors import ExecutionError, StoreError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
-from palaestrai_mosaik.store.lookup import INSTANCES
 from palaestrai_mosaik.store.merge import (
     DAMAGE_NOTE,
     DamagedStore,
@@ -44,6 +43,7 @@ from palaestrai_mosaik.store.merge import (
     same_files,
 )
 from palaestrai_mosaik.store.parts import write_text
+from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.verify import marked_damaged, verify
 
 from ..job import JobRecord, Marker, now, with_suffix

@@ -21,10 +21,10 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.store.lookup import INSTANCES
 from palaestrai_mosaik.store.merge import StoreReader, copy_rows, lock, remove_rows
 from palaestrai_mosaik.store.models import Instance, Phase, Stream
 from palaestrai_mosaik.store.phase_recorder import digests_of
+from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.recorder import read_marker
 from palaestrai_mosaik.store.store import Store
 

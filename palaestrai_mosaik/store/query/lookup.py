@@ -1,4 +1,4 @@
-"""Finding what the user names: runs, phases, agents; and rows of tables as frames."""
+"""Which run and phase a name means, and rows of tables as frames: what all queries share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
 
-from .database import reads
-from .models import Agent, Environment, Instance, Phase, RunDocument
+from ..database import reads
+from ..models import Agent, Environment, Instance, Phase, RunDocument
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .database import Database
+    from ..database import Database
 
 #: the folder of a store that has a folder for each instance, named as its uid
 INSTANCES = "instances"
@@ -51,11 +51,14 @@ class StoredDocument(NamedTuple):
 
 
 class Lookup:
-    """What all queries share. Unknown names raise :class:`StoreError`."""
+    """Finds runs and phases by name, and reads tables. Unknown names raise :class:`StoreError`.
 
-    #: the folder that holds ``instances/``
-    directory: Path
-    database: Database
+    ``directory`` is the folder that holds ``instances/``.
+    """
+
+    def __init__(self, database: Database, directory: Path):
+        self.database = database
+        self.directory = directory
 
     def instance_directory(self, instance_uid: str) -> Path:
         """Return the folder of the instance with exactly this uid."""
@@ -65,7 +68,7 @@ class Lookup:
     def find_run(self, run: str) -> str:
         """Return the uid of the instance that ``run`` means."""
         with self.database.reading() as session:
-            return self._find(session, run)[1]
+            return self.find(session, run)[1]
 
     @reads
     def find_instance(self, document: str | None, instance: str | None = None) -> FoundInstance:
@@ -78,7 +81,7 @@ class Lookup:
         with self.database.reading() as session:
             all_of_them = select(*columns).join(RunDocument)
             if instance is not None:
-                found = all_of_them.where(Instance.id == self._find(session, instance)[0])
+                found = all_of_them.where(Instance.id == self.find(session, instance)[0])
                 one = FoundInstance(*session.execute(found).one())
                 if document not in (None, one.document):
                     raise StoreError(f"instance {one.uid} is one of {one.document!r}, not of {document!r}")
@@ -100,7 +103,8 @@ class Lookup:
         with self.database.reading() as session:
             return StoredDocument(*session.execute(asked).one())
 
-    def _find(self, session: Session, run: str) -> tuple[int, str]:
+    def find(self, session: Session, run: str) -> tuple[int, str]:
+        """Return the id and the uid of the instance that ``run`` means."""
         latest = select(Instance.id, Instance.uid).order_by(Instance.id.desc()).limit(1)
         choices = [latest.where(Instance.uid == run)]
         if run == "latest":
@@ -126,7 +130,8 @@ class Lookup:
         raise StoreError(f"the store {self.directory} has no run {run!r}{hint}")
 
     @staticmethod
-    def _phase_ids(session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:
+    def phase_ids(session: Session, instance: int, run: str, phase: int | str | None) -> list[int]:
+        """Return the ids of the phases that ``phase`` means, a number or name; ``None``: all."""
         phases = session.execute(
             select(Phase.id, Phase.number, Phase.name)
             .where(Phase.instance_id == instance)
@@ -140,20 +145,21 @@ class Lookup:
         return chosen
 
     @reads
-    def _check_member(self, run: str, phase: int | str | None, kind: str, name: str | None) -> None:
+    def check_member(self, run: str, phase: int | str | None, kind: str, name: str | None) -> None:
+        """Refuse a name of an ``agent`` or ``environment`` (``kind``) that does not exist."""
         if name is None:
             return
         column, table = (Agent.name, Agent) if kind == "agent" else (Environment.uid, Environment)
         with self.database.reading() as session:
-            instance, _ = self._find(session, run)
-            ids = self._phase_ids(session, instance, run, phase)
+            instance, _ = self.find(session, run)
+            ids = self.phase_ids(session, instance, run, phase)
             names = list(session.scalars(select(column).where(table.phase_id.in_(ids)).distinct()))
         if name not in names:
             place = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
             raise unknown(kind, name, names, place)
 
     @reads
-    def _table(
+    def table(
         self,
         run: str,
         columns: Mapping[str, Any],
@@ -161,9 +167,10 @@ class Lookup:
         order: Sequence[Any],
         phase: int | str | None = None,
     ) -> pd.DataFrame:
+        """Return ``columns`` of what ``joined`` adds to the phases of ``run``, by phase, then ``order``."""
         with self.database.reading() as session:
-            instance, _ = self._find(session, run)
-            ids = self._phase_ids(session, instance, run, phase)
+            instance, _ = self.find(session, run)
+            ids = self.phase_ids(session, instance, run, phase)
             labelled = [column.label(name) for name, column in columns.items()]
             statement = joined(select(*labelled).select_from(Phase)).where(Phase.id.in_(ids))
             rows = session.execute(statement.order_by(Phase.number, *order))

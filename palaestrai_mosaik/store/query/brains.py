@@ -10,16 +10,20 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 
-from .database import reads
+from ..database import reads
+from ..models import Instance, StoredBrain, utc_now
 from .lookup import Lookup, frame
-from .models import Instance, StoredBrain, utc_now
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Brains(Lookup):
-    """Keeps dumps of brains in SQL, each with its SHA-256."""
+class BrainQueries:
+    """Stores dumps of brains in SQL, each with its SHA-256."""
+
+    def __init__(self, lookup: Lookup):
+        self._lookup = lookup
+        self.database = lookup.database
 
     def keep_brain(
         self, instance: str, phase: int, agent: str, dump: bytes, *, snapshot: str = "", tag: str = ""
@@ -82,7 +86,7 @@ class Brains(Lookup):
         }
         order = (StoredBrain.phase, StoredBrain.agent, StoredBrain.snapshot, StoredBrain.tag)
         with self.database.reading() as session:
-            instance, _ = self._find(session, run)
+            instance, _ = self._lookup.find(session, run)
             statement = select(*columns.values()).where(StoredBrain.instance_id == instance)
             return frame(session.execute(statement.order_by(*order)), columns)
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .body_selection import Bodies, BodyGroup
-from .lookup import inside
-from .parts import columns_of, damage_told, open_parts, whole_parts
-from .trajectories import RowRange, Trajectories
+from ..parts import columns_of, damage_told, open_parts, whole_parts
+from .lookup import Lookup, inside
+from .members import Bodies, BodyGroup, Members
+from .runs import RunQueries
+from .trajectories import RowRange
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +31,13 @@ _AT_ONCE = 2**19
 _Ended = Mapping[tuple[int, bool, str], set[tuple[int, int, int, int]]]
 
 
-class BodyEpisodes(Trajectories):
+class BodyEpisodes:
     """Aggregates of the per-step data. Unknown names raise :class:`StoreError`."""
+
+    def __init__(self, lookup: Lookup, runs: RunQueries, members: Members):
+        self._lookup = lookup
+        self._runs = runs
+        self._members = members
 
     def body_episodes(  # noqa: PLR0913  (independent filters, all optional)
         self,
@@ -60,11 +66,12 @@ class BodyEpisodes(Trajectories):
         """
         import pandas as pd
 
-        groups = {(g.phase, g.agent, g.group): g for g in self._groups(run, phase, agent, environment, body)}
-        streams = self.streams(run, phase)
+        chosen = self._members.groups(run, phase, agent, environment, body)
+        groups = {(one.phase, one.agent, one.group): one for one in chosen}
+        streams = self._runs.streams(run, phase)
         if evaluation is not None:
             streams = streams[streams["evaluation"] == evaluation]
-        root = self.instance_directory(self.find_run(run))
+        root = self._lookup.instance_directory(self._lookup.find_run(run))
         ended = _ended(streams[streams["kind"] == "environment"], root, RowRange(worker, episode))
         frames = []
         own = streams[streams["kind"] == "agent"]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from .database import reads
+from ..database import reads
+from ..models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, Stream
 from .lookup import Lookup, frame, inside
-from .models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, Stream
-from .run_queries import Contents, Execution, duration_of, executions, status_of
+from .runs import Contents, Execution, duration_of, executions, status_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,15 +44,19 @@ class _Place(NamedTuple):
     number: int
 
 
-class ManyRunsQueries(Lookup):
-    """Queries that take one question per table, not one per run."""
+class ManyRunsQueries:
+    """Queries that need one statement per table, not one per run."""
+
+    def __init__(self, lookup: Lookup):
+        self._lookup = lookup
+        self.database = lookup.database
 
     @reads
     def newest_runs(self, hashes: Iterable[str], contents: Contents | None = None) -> pd.DataFrame:
         """Return for each hash of a run document its newest finished instance, else its newest one.
 
         With ``contents``, instances of documents with the same content count, too, where none of its own
-        has finished (:func:`~palaestrai_mosaik.store.run_queries.executions`). One row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
+        has finished (:func:`~palaestrai_mosaik.store.query.runs.executions`). One row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
         ``run`` (instance uid), ``status`` (as in :meth:`runs`), ``duration`` (seconds, NaN while
         it has not ended), ``error`` (kind and message of the first one, else ``None``).
         """
@@ -60,7 +64,7 @@ class ManyRunsQueries(Lookup):
         newest: dict[str, Execution] = {}
         errors: dict[int, str] = {}
         with self.database.reading() as session:
-            for hashed, found in executions(self, session, wanted, contents).items():
+            for hashed, found in executions(self._lookup, session, wanted, contents).items():
                 newest[hashed] = ([one for one in found if one.status == "finished"] or found)[-1]
             failed = [instance.id for instance in newest.values() if instance.status != "finished"]
             for some in _chunks(failed):
@@ -170,7 +174,7 @@ class ManyRunsQueries(Lookup):
         names = ("name", "folder", "parts")
         rows = self._rows(runs, phase, statement, Stream.phase_id, names).astype({"parts": "Int64"})
         return [
-            StreamFolder(run, name, inside(self.instance_directory(run), folder), parts)
+            StreamFolder(run, name, inside(self._lookup.instance_directory(run), folder), parts)
             for run, name, folder, parts in rows[["run", *names]].itertuples(index=False)
         ]
 

@@ -22,11 +22,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from .body_selection import Members
-from .database import reads
+from ..database import reads
+from ..models import (
+    Agent,
+    Episode,
+    Experiment,
+    Failure,
+    Instance,
+    Outcome,
+    Phase,
+    RunDocument,
+    Stream,
+    Warned,
+)
+from ..process import still_runs
 from .lookup import Lookup, frame
-from .models import Agent, Episode, Experiment, Failure, Instance, Outcome, Phase, RunDocument, Stream, Warned
-from .process import still_runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,12 +69,12 @@ _QUESTION = select(*_COLUMNS).join(RunDocument, RunDocument.id == Instance.run_d
 
 
 def executions(
-    store: Lookup, session: Session, hashes: Collection[str], contents: Contents | None = None
+    lookup: Lookup, session: Session, hashes: Collection[str], contents: Contents | None = None
 ) -> dict[str, list[Execution]]:
     """Return the instances of the documents with these hashes, by hash, the newest last.
 
     Of a document of which no instance has finished, they are also those of other documents with the same
-    content, as far as ``contents`` knows it and their files are in ``store``: a database may be shared by
+    content, as far as ``contents`` knows it and their files are in this store: a database may be shared by
     folders that keep files of their own. ``contents`` is asked only where the database has documents other
     than these.
     """
@@ -89,7 +99,7 @@ def executions(
         for one in map(Execution._make, session.execute(same)):
             assert one.content is not None
             others = [hash_ for hash_ in by_content[one.content] if hash_ != one.hash]
-            if others and store.instance_directory(one.uid).is_dir():
+            if others and lookup.instance_directory(one.uid).is_dir():
                 for hash_ in others:
                     found.setdefault(hash_, []).append(one)
     for hash_ in missing:
@@ -116,8 +126,12 @@ _KEYS = ("phase", "worker", "episode")
 _MOMENTS = ("sum", "mean", "min", "max")
 
 
-class RunQueries(Members):
+class RunQueries:
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
+
+    def __init__(self, lookup: Lookup):
+        self._lookup = lookup
+        self.database = lookup.database
 
     @reads
     def runs(self) -> pd.DataFrame:
@@ -193,7 +207,9 @@ class RunQueries(Members):
             "ended": Phase.ended,
             "reason": Phase.reason,
         }
-        result = self._table(run, columns, lambda s: s.outerjoin(done, done.c.phase_id == Phase.id), [])
+        result = self._lookup.table(
+            run, columns, lambda s: s.outerjoin(done, done.c.phase_id == Phase.id), []
+        )
         return result.astype({"episodes": "Int64"})
 
     def outcomes(
@@ -227,12 +243,12 @@ class RunQueries(Members):
             statement = statement.join(Agent, Agent.id == Outcome.agent_id)
             return statement if agent is None else statement.where(Agent.name == agent)
 
-        self._check_member(run, phase, "agent", agent)
+        self._lookup.check_member(run, phase, "agent", agent)
         order = [
             *(Outcome.evaluation, Outcome.episode, Outcome.worker),
             *(Agent.id, Outcome.kind, Outcome.name),
         ]
-        result = self._table(run, columns, joined, order, phase)
+        result = self._lookup.table(run, columns, joined, order, phase)
         return result.astype(dict.fromkeys(_KEYS, int) | dict.fromkeys(_MOMENTS, float))
 
     def episodes(
@@ -267,7 +283,7 @@ class RunQueries(Members):
         def joined(statement: Select[Any]) -> Select[Any]:
             return statement.join(Episode, _of_phase(Episode, evaluation))
 
-        result = self._table(run, columns, joined, order, phase)
+        result = self._lookup.table(run, columns, joined, order, phase)
         result = result.astype(dict.fromkeys(_KEYS, int))
         outcomes = self.outcomes(run, phase, agent, evaluation)
         episode = [*_KEYS, *_told_apart(evaluation, None)]
@@ -298,7 +314,7 @@ class RunQueries(Members):
             "time": Failure.time,
         }
         with self.database.reading() as session:
-            instance, _ = self._find(session, run)
+            instance, _ = self._lookup.find(session, run)
             statement = select(*columns.values()).select_from(Failure).outerjoin(Phase)
             rows = session.execute(statement.where(Failure.instance_id == instance).order_by(Failure.id))
             return frame(rows, columns).astype({"phase": "Int64"})
@@ -307,7 +323,7 @@ class RunQueries(Members):
     def warnings(self, run: str) -> pd.DataFrame:
         """Return the warnings of a run: ``text`` and ``time``."""
         with self.database.reading() as session:
-            instance, _ = self._find(session, run)
+            instance, _ = self._lookup.find(session, run)
             statement = select(Warned.text, Warned.time).where(Warned.instance_id == instance)
             return frame(session.execute(statement.order_by(Warned.id)), ("text", "time"))
 
@@ -345,13 +361,13 @@ class RunQueries(Members):
             "parts": Stream.parts,
             "digest": Stream.digest,
         }
-        result = self._table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
+        result = self._lookup.table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
         return result.astype({"rows": "Int64", "parts": "Int64"})
 
     @reads
     def _run_document(self, run: str) -> RunDocument:
         with self.database.reading() as session:
-            instance, _ = self._find(session, run)
+            instance, _ = self._lookup.find(session, run)
             statement = select(RunDocument).join(Instance).where(Instance.id == instance)
             document = session.scalars(statement).one()
             session.expunge(document)

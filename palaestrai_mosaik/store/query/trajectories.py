@@ -1,4 +1,4 @@
-"""Queries of the per-step data as pandas frames, and their export to plain files."""
+"""Queries of the per-step data as pandas frames."""
 
 from __future__ import annotations
 
@@ -10,109 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError, did_you_mean
-
-from .body_selection import Bodies, BodyGroup, BodySelection, is_one, numbers_of
-from .lookup import inside, unknown
-from .models import to_json
-from .parts import columns_of, open_part, read_parts, wall_folder, whole_parts, write_text
-from .run_queries import RunQueries
+from ..parts import columns_of, read_parts, wall_folder, whole_parts
+from .lookup import Lookup, inside, unknown
+from .members import Bodies, BodyGroup, Members, is_one, numbers_of
+from .runs import RunQueries
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-#: by kind, phase, name and group of a stream: the numbers of the bodies or incarnations that are meant
-Picked = Mapping[tuple[str, int, str, int], Sequence[int]]
-
-FORMATS = ("parquet", "csv")
-# The queries whose frames are written; of brains, all but the dumps.
-_TABLES = (
-    *("phases", "environments", "agents", "bodies", "channels", "streams"),
-    *("episodes", "outcomes", "brains", "errors", "warnings"),
-)
-
-
-def export_run(
-    store: Trajectories, run: str, directory: Path, format: str, picked: Picked | None = None
-) -> list[Path]:
-    """Write the tables and streams of ``run`` into ``directory``; return the files' paths.
-
-    ``picked``: the only streams, and the numbers of bodies or incarnations in them.
-
-    Raises :class:`StoreError` for an unknown run or format, a folder that is not empty,
-    and when a file cannot be written.
-    """
-    if format not in FORMATS:
-        hint = did_you_mean(format, FORMATS)
-        raise StoreError(f"cannot export as {format!r}{hint}; the formats are {', '.join(FORMATS)}")
-    uid = store.find_run(run)
-    try:
-        files.add_root(directory)
-        files.make_folder(directory, parents=True)
-        if any(directory.iterdir()):
-            raise StoreError(f"the folder {directory} is not empty: export into a new one")
-        return list(_export(store, uid, directory, format, picked))
-    except OSError as error:
-        raise StoreError(f"cannot export to {directory}: {error}") from error
-
-
-def _export(
-    store: Trajectories, uid: str, directory: Path, format: str, picked: Picked | None
-) -> Iterable[Path]:
-    runs = store.runs()
-    found = runs[runs["run"] == uid].iloc[0]
-    row = {str(key): None if missing else found[str(key)] for key, missing in found.isna().items()}
-    for name, text in (
-        ("run.json", to_json(row) + "\n"),
-        ("document.json", to_json(store.document(uid)) + "\n"),
-        ("document.yml", store.document_text(uid)),
-    ):
-        write_text(directory / name, text)
-        yield directory / name
-    both = {"evaluation": None}
-    for title in _TABLES:
-        query = getattr(store, title)
-        frame: pd.DataFrame = query(uid, **(both if title in ("episodes", "outcomes") else {}))
-        for name in ("params", "world_model", "sensors", "actuators", "rewards"):
-            if name in frame:
-                frame[name] = [None if value is None else to_json(value) for value in frame[name]]
-        path = directory / f"{title}.{format}"
-        if format == "csv":
-            with files.writing_text(path, durable=False) as table:
-                frame.to_csv(table, index=False)
-        else:
-            with files.writing(path, durable=False) as stream:
-                frame.to_parquet(stream, index=False)
-        yield path
-    root = store.instance_directory(uid)
-    streams = store.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
-    for kind, phase, name, group, folder, count in streams.itertuples(index=False):
-        # the wall-clock is that of the same rows
-        key = ("agent" if kind == "wall" else kind, phase, name, group)
-        parts = whole_parts(inside(root, folder), count)
-        if parts and (picked is None or key in picked):
-            path = inside(directory, f"{folder}.{format}")
-            _join(parts, path, format, None if picked is None else picked[key])
-            yield path
-
-
-def _join(parts: list[Path], path: Path, format: str, numbers: Sequence[int] | None) -> None:
-    """Write the rows of all ``parts`` (of bodies with these ``numbers``) to one file, a part in memory at a time."""
-    import pyarrow.parquet as pq
-    from pyarrow import csv
-
-    files.make_folder(path.parent, parents=True)
-    schema = open_part(parts[0], lambda file: file.schema_arrow)
-    with (
-        files.writing(path, durable=False) as stream,
-        csv.CSVWriter(stream, schema)
-        if format == "csv"
-        else pq.ParquetWriter(stream, schema, compression="zstd") as writer,
-    ):
-        for part in parts:
-            writer.write_table(read_parts([part], RowRange(numbers=numbers).expression).cast(schema))
 
 
 _KEYS = ("worker", "episode", "step", "time")
@@ -176,8 +80,13 @@ class StreamSelection:
     numbers: Mapping[tuple[int, str, int], Sequence[int] | None] | None = None
 
 
-class Trajectories(RunQueries, BodySelection):
+class Trajectories:
     """Queries of the Parquet files. Unknown names raise :class:`StoreError`."""
+
+    def __init__(self, lookup: Lookup, runs: RunQueries, members: Members):
+        self._lookup = lookup
+        self._runs = runs
+        self._members = members
 
     def steps(  # noqa: PLR0913  (independent filters, all optional)
         self,
@@ -215,7 +124,7 @@ class Trajectories(RunQueries, BodySelection):
         """
         import pandas as pd
 
-        groups = self._groups(run, phase, agent, environment, body)
+        groups = self._members.groups(run, phase, agent, environment, body)
         picked = {(one.phase, one.agent, one.group): one for one in groups}
         numbers = {key: None if one.numbers == one.whole else one.numbers for key, one in picked.items()}
         source = StreamSelection("agent", agent, evaluation, numbers)
@@ -262,8 +171,8 @@ class Trajectories(RunQueries, BodySelection):
         """
         import pandas as pd
 
-        self._check_member(run, phase, "environment", environment)
-        table = self.environments(run, phase)
+        self._lookup.check_member(run, phase, "environment", environment)
+        table = self._members.environments(run, phase)
         counts = {
             (int(number), str(uid), 0): int(count)
             for number, uid, count in table[["phase", "environment", "incarnations"]].itertuples(index=False)
@@ -271,8 +180,8 @@ class Trajectories(RunQueries, BodySelection):
         }
         wanted: dict[tuple[int, str, int], Sequence[int] | None] = dict.fromkeys(counts)
         if agent is not None or body is not None:
-            groups = self._groups(run, phase, agent, environment, body)
-            wanted = {key: _sat_in(groups, key) for key in counts}
+            groups = self._members.groups(run, phase, agent, environment, body)
+            wanted = {key: _incarnations_around(groups, key) for key in counts}
         if incarnation is not None:
             picked = numbers_of(incarnation, max(counts.values(), default=1), "incarnation")
             wanted = {
@@ -307,7 +216,7 @@ class Trajectories(RunQueries, BodySelection):
         Columns: ``phase`` (unless picked), ``agent``, ``worker``, ``episode``, ``step``,
         ``key``, ``value``. ``evaluation`` as for :meth:`steps`.
         """
-        self._check_member(run, phase, "agent", agent)
+        self._lookup.check_member(run, phase, "agent", agent)
         result = self._frames(
             run, phase, StreamSelection("statistics", "", evaluation), RowRange(worker, episode), None
         )
@@ -323,34 +232,6 @@ class Trajectories(RunQueries, BodySelection):
                 result = result[result[name] == wanted]
         return result.reset_index(drop=True)
 
-    def export(
-        self,
-        run: str,
-        directory: str | Path,
-        format: str = "parquet",
-        *,
-        environment: str | None = None,
-        body: Bodies | None = None,
-    ) -> list[Path]:
-        """Write all of a run as files into a new or empty folder; return their paths.
-
-        ``format`` is ``"parquet"`` or ``"csv"``. Every table becomes a file, and so does
-        every stream of steps, whose parts are joined. With ``environment`` or ``body``, of the
-        streams only those rows of agents that :meth:`steps` would give, and the states around
-        these bodies.
-        """
-
-        picked = None
-        if environment is not None or body is not None:
-            groups = self._groups(run, None, None, environment, body)
-            picked = {("agent", g.phase, g.agent, g.group): tuple(g.numbers) for g in groups}
-            for group in groups:
-                for uid in group.places:
-                    if environment in (None, uid):
-                        key = ("environment", group.phase, uid, 0)
-                        picked[key] = (*picked.get(key, ()), *group.incarnations(uid))
-        return export_run(self, run, Path(directory), format, picked)
-
     def _frames(
         self,
         run: str,
@@ -362,13 +243,13 @@ class Trajectories(RunQueries, BodySelection):
         import pandas as pd
 
         kind, name = source.kind, source.name
-        streams = self.streams(run, phase)
+        streams = self._runs.streams(run, phase)
         streams = streams[streams["kind"] == kind]
         if name is not None:
             streams = streams[streams["name"] == name]
         if source.evaluation is not None:
             streams = streams[streams["evaluation"] == source.evaluation]
-        root = self.instance_directory(self.find_run(run))
+        root = self._lookup.instance_directory(self._lookup.find_run(run))
         found = [
             (number, owner, group, flag, inside(root, folder), whole_parts(inside(root, folder), parts))
             for number, owner, group, flag, folder, parts in streams[_STREAM].itertuples(index=False)
@@ -407,7 +288,7 @@ def _picks_one(wanted: Any) -> bool:
     return wanted is not None and not isinstance(wanted, str) and is_one(wanted)
 
 
-def _sat_in(groups: Iterable[BodyGroup], key: tuple[int, str, int]) -> tuple[int, ...]:
+def _incarnations_around(groups: Iterable[BodyGroup], key: tuple[int, str, int]) -> tuple[int, ...]:
     phase, environment, _ = key
     return tuple(sorted({k for one in groups if one.phase == phase for k in one.incarnations(environment)}))
 

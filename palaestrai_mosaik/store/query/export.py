@@ -1,0 +1,147 @@
+"""Everything about one run, written as plain files: its tables, its documents and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from palaestrai_mosaik import files
+from palaestrai_mosaik.errors import StoreError, did_you_mean
+
+from ..models import to_json
+from ..parts import open_part, read_parts, whole_parts, write_text
+from .brains import BrainQueries
+from .lookup import Lookup, inside
+from .members import Bodies, Members
+from .runs import RunQueries
+from .trajectories import RowRange
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: by kind, phase, name and group of a stream: the numbers of the chosen bodies or incarnations
+_Chosen = dict[tuple[str, int, str, int], Sequence[int]]
+
+FORMATS = ("parquet", "csv")
+
+
+class Export:
+    """Writes a run as files. Unknown names raise :class:`StoreError`."""
+
+    def __init__(self, lookup: Lookup, runs: RunQueries, members: Members, brains: BrainQueries):
+        self._lookup = lookup
+        self._runs = runs
+        self._members = members
+        # the queries that become a file each; of brains, all but the dumps
+        self._tables: dict[str, Callable[[str], pd.DataFrame]] = {
+            "phases": runs.phases,
+            "environments": members.environments,
+            "agents": members.agents,
+            "bodies": members.bodies,
+            "channels": members.channels,
+            "streams": runs.streams,
+            "episodes": lambda uid: runs.episodes(uid, evaluation=None),
+            "outcomes": lambda uid: runs.outcomes(uid, evaluation=None),
+            "brains": brains.brains,
+            "errors": runs.errors,
+            "warnings": runs.warnings,
+        }
+
+    def export(
+        self,
+        run: str,
+        directory: str | Path,
+        format: str = "parquet",
+        *,
+        environment: str | None = None,
+        body: Bodies | None = None,
+    ) -> list[Path]:
+        """Write all of a run as files into a new or empty folder; return their paths.
+
+        ``format`` is ``"parquet"`` or ``"csv"``. Every table becomes a file, and so does
+        every stream of steps, whose parts are joined. With ``environment`` or ``body``, of the
+        streams only those rows of agents that :meth:`steps` would give, and the states around
+        these bodies.
+
+        Raises :class:`StoreError` for an unknown run or format, a folder that is not empty,
+        and when a file cannot be written.
+        """
+        chosen = None
+        if environment is not None or body is not None:
+            chosen = self._chosen(run, environment, body)
+        if format not in FORMATS:
+            hint = did_you_mean(format, FORMATS)
+            raise StoreError(f"cannot export as {format!r}{hint}; the formats are {', '.join(FORMATS)}")
+        uid = self._lookup.find_run(run)
+        target = Path(directory)
+        try:
+            files.add_root(target)
+            files.make_folder(target, parents=True)
+            if any(target.iterdir()):
+                raise StoreError(f"the folder {target} is not empty: export into a new one")
+            return list(self._write(uid, target, format, chosen))
+        except OSError as error:
+            raise StoreError(f"cannot export to {target}: {error}") from error
+
+    def _chosen(self, run: str, environment: str | None, body: Bodies | None) -> _Chosen:
+        groups = self._members.groups(run, None, None, environment, body)
+        chosen: _Chosen = {("agent", g.phase, g.agent, g.group): tuple(g.numbers) for g in groups}
+        for group in groups:
+            for uid in group.places:
+                if environment in (None, uid):
+                    key = ("environment", group.phase, uid, 0)
+                    chosen[key] = (*chosen.get(key, ()), *group.incarnations(uid))
+        return chosen
+
+    def _write(self, uid: str, directory: Path, format: str, chosen: _Chosen | None) -> Iterable[Path]:
+        runs = self._runs.runs()
+        found = runs[runs["run"] == uid].iloc[0]
+        row = {str(key): None if missing else found[str(key)] for key, missing in found.isna().items()}
+        for name, text in (
+            ("run.json", to_json(row) + "\n"),
+            ("document.json", to_json(self._runs.document(uid)) + "\n"),
+            ("document.yml", self._runs.document_text(uid)),
+        ):
+            write_text(directory / name, text)
+            yield directory / name
+        for title, query in self._tables.items():
+            frame = query(uid)
+            for name in ("params", "world_model", "sensors", "actuators", "rewards"):
+                if name in frame:
+                    frame[name] = [None if value is None else to_json(value) for value in frame[name]]
+            path = directory / f"{title}.{format}"
+            if format == "csv":
+                with files.writing_text(path, durable=False) as table:
+                    frame.to_csv(table, index=False)
+            else:
+                with files.writing(path, durable=False) as stream:
+                    frame.to_parquet(stream, index=False)
+            yield path
+        root = self._lookup.instance_directory(uid)
+        streams = self._runs.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
+        for kind, phase, name, group, folder, count in streams.itertuples(index=False):
+            # the wall-clock is that of the same rows
+            key = ("agent" if kind == "wall" else kind, phase, name, group)
+            parts = whole_parts(inside(root, folder), count)
+            if parts and (chosen is None or key in chosen):
+                path = inside(directory, f"{folder}.{format}")
+                _join(parts, path, format, None if chosen is None else chosen[key])
+                yield path
+
+
+def _join(parts: list[Path], path: Path, format: str, numbers: Sequence[int] | None) -> None:
+    """Write the rows of all ``parts`` (of bodies with these ``numbers``) to one file, a part in memory at a time."""
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    files.make_folder(path.parent, parents=True)
+    schema = open_part(parts[0], lambda file: file.schema_arrow)
+    with (
+        files.writing(path, durable=False) as stream,
+        csv.CSVWriter(stream, schema)
+        if format == "csv"
+        else pq.ParquetWriter(stream, schema, compression="zstd") as writer,
+    ):
+        for part in parts:
+            writer.write_table(read_parts([part], RowRange(numbers=numbers).expression).cast(schema))
