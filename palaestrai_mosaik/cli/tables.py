@@ -9,8 +9,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.errors import harmless
 from palaestrai_mosaik.execution import RunStatus
 

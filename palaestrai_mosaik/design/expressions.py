@@ -21,7 +21,7 @@ from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 
-from .model import Factor
+from .model import INACTIVE, Factor
 
 #: Longer texts, and numbers of more bits than this, are refused.
 MAX_TEXT = 1000
@@ -327,8 +327,6 @@ def _dotted(node: ast.AST) -> str | None:
 
 
 def _active(values: Values, name: str) -> Any:
-    from .decode import INACTIVE
-
     value = values[name]
     if value is INACTIVE:
         raise _Open

@@ -12,8 +12,8 @@ from typing import Any
 from palaestrai_mosaik.errors import DocumentError, Problem, listed
 
 from .decode import decode, keep
-from .expansion import INACTIVE, Expansion, Row, RowName, Values
-from .model import DesignSpec
+from .expansion import Expansion, Row, RowName, Values
+from .model import INACTIVE, DesignSpec
 from .sample import FloatArray, Sample
 from .samplers import sample
 

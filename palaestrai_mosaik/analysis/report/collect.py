@@ -12,7 +12,7 @@ from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
-from palaestrai_mosaik.design.decode import INACTIVE
+from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 
 from ..missing_runs import lost_runs, told_executed

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.design.decode import INACTIVE
-from palaestrai_mosaik.design.model import Factor
+from palaestrai_mosaik.design.model import INACTIVE, Factor
 
 from ..missing_runs import lost_runs, told_executed
 from .bars import Mark, bars
