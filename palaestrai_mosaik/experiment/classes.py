@@ -16,9 +16,9 @@ from palaestrai_mosaik.importing import (
     check_origin,
     importable,
     load,
+    load_entry_point,
     only_modules,
     refusal,
-    traceback_of,
 )
 
 from .located import show
@@ -173,15 +173,7 @@ def _resolve_short(name: str, topic: str) -> type:
             f"{did_you_mean(name, registered)}{known}; or write 'package.module:Class'"
         )
     entry = registered[name]
-    fault = refusal(entry.module)
-    if fault is not None:
-        raise NameResolutionError(f"{name!r} stands for {entry.value!r}: {fault}")
-    try:
-        found = entry.load()
-    except (Exception, SystemExit) as error:
-        raise NameResolutionError(
-            f"{name!r}: loading {entry.value!r} raised\n{traceback_of(error)}"
-        ) from error
+    found = load_entry_point(entry)
     check_origin(found, entry.value)
     return _as_class(found, name)
 
