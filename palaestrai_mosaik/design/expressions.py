@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.text import shorten
 
 from .model import INACTIVE, Factor
 
@@ -98,8 +99,7 @@ class Expression:
 
 
 def _fault(text: str, message: str) -> DocumentError:
-    shown = text if len(text) <= 80 else text[:77] + "..."
-    return DocumentError([Problem(f"the expression {shown!r} {message}")])
+    return DocumentError([Problem(f"the expression {shorten(text, 80)!r} {message}")])
 
 
 class _Parser:

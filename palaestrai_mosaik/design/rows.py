@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from palaestrai_mosaik.errors import DocumentError, Problem, listed
+from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.text import listed
 
 from .decode import decode, keep
 from .expansion import Expansion, Row, RowName, Values

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import Problem, listed
+from palaestrai_mosaik.errors import Problem
 from palaestrai_mosaik.experiment import dumps
+from palaestrai_mosaik.text import listed
 
 from . import folder
 from .expansion import Expansion

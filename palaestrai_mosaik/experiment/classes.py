@@ -20,6 +20,7 @@ from palaestrai_mosaik.importing import (
     only_modules,
     refusal,
 )
+from palaestrai_mosaik.text import listed
 
 from .located import show
 from .model import ClassSpec, Place, RunDocument
@@ -206,7 +207,7 @@ def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
         if full_id[:end] in uids and end + 1 < len(full_id):
             return full_id[:end], full_id[end + 1 :]
         end = full_id.rfind(".", 0, end)
-    allowed = ", ".join(repr(uid) for uid in sorted(uids)[:5]) + (", ..." if len(uids) > 5 else "")
+    allowed = listed([repr(uid) for uid in sorted(uids)], 5)
     if full_id in uids:
         raise NameResolutionError(
             f"{full_id!r} is an environment; name one of its sensors or actuators: '{full_id}.<id>'"
