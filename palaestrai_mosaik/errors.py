@@ -24,14 +24,9 @@ stop the run, are recorded with their traceback, and reach the caller as they ar
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-
-# What a terminal would obey, or show in another order: control characters but tabs and line ends,
-# marks of direction that change the order of what follows, single surrogates.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class PalaestraiMosaikError(Exception):
@@ -117,16 +112,6 @@ class SchedulerError(ExecutionError):
 
 class RunInterrupted(PalaestraiMosaikError):
     """The user ended the run; what was recorded until then is kept."""
-
-
-def harmless(text: str) -> str:
-    """Return ``text`` as it may be printed: what a terminal would obey is written out (``\\x1b``)."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
-def listed(names: Sequence[object], most: int) -> str:
-    """Return ``"a, b, c"`` of at most ``most`` names, with ``", ..."`` where there are more."""
-    return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
 
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:

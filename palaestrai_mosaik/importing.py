@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
@@ -169,6 +170,22 @@ def import_module(module_name: str, *, ours: bool = True) -> Any:
         ) from error
     except (Exception, SystemExit) as error:
         raise NameResolutionError(f"importing {module_name!r} raised\n{traceback_of(error)}") from error
+
+
+def load_entry_point(entry: EntryPoint) -> Any:
+    """Import what an installed distribution has registered, if its module is allowed (see :func:`only_modules`).
+
+    Raises :class:`NameResolutionError`; where the import itself raised, its traceback is in the message.
+    """
+    fault = refusal(entry.module)
+    if fault is not None:
+        raise NameResolutionError(f"{entry.name!r} stands for {entry.value!r}: {fault}")
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:
+        raise NameResolutionError(
+            f"{entry.name!r}: loading {entry.value!r} raised\n{traceback_of(error)}"
+        ) from error
 
 
 def importable(package: str) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import BrainDumpError, did_you_mean
+from palaestrai_mosaik.text import listed
 
 #: file systems allow 255 bytes; a prefix and an ending are added
 _LONGEST = 180
@@ -264,5 +265,4 @@ def _instead(name: str, names: list[str]) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(repr(name) if name else "one without a tag" for name in sorted(names)[:10]) or "none"
-    return shown + (", ..." if len(names) > 10 else "")
+    return listed([repr(name) if name else "one without a tag" for name in sorted(names)], 10) or "none"

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.design.model import OutcomeSpec
-from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
+from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.store.parts import columns_of, read_parts, whole_parts
 from palaestrai_mosaik.store.query.trajectories import NUMBERS, RowRange
+from palaestrai_mosaik.text import listed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean, harmless
+from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
 from palaestrai_mosaik.store import BodyChoice
+from palaestrai_mosaik.text import harmless
 
 from .curves import means, means_of, span_of, thinned
 from .groups import find_groups, learning_title

@@ -12,9 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
-from palaestrai_mosaik.design.model import DesignSpec, Factor, OutcomeSpec
+from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation

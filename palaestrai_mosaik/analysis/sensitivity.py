@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from palaestrai_mosaik.design.methods import METHODS, Index, Method, Refused, Repetitions, Study
 from palaestrai_mosaik.design.rules import check_sampler, default_methods
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.seeding import integer_seed
 
-from .methods import ANALYSERS, Index, Method, Refused, Repetitions, Study
 from .missing_runs import UsedRuns, keep
 from .results import Results, labels
 
@@ -64,7 +64,7 @@ def sensitivity(
     """
     names = choose_outcomes(results, outcomes)
     chosen = choose_methods(results, methods)
-    return tuple(_analyse(results, outcome, name, ANALYSERS[name]) for outcome in names for name in chosen)
+    return tuple(_analyse(results, outcome, METHODS[name]) for outcome in names for name in chosen)
 
 
 def choose_methods(results: Results, methods: Sequence[str] | None) -> tuple[str, ...]:
@@ -101,8 +101,8 @@ def tidy(results: Sequence[SensitivityResult]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS))
 
 
-def _analyse(results: Results, outcome: str, name: str, method: Method) -> SensitivityResult:
-    shown = _shown(results, outcome, name, method)
+def _analyse(results: Results, outcome: str, method: Method) -> SensitivityResult:
+    shown = _shown(results, outcome, method)
     study, kept = shown.study, shown.kept
     notes = list(kept.notes)
     refused = kept.refused
@@ -120,8 +120,8 @@ def _analyse(results: Results, outcome: str, name: str, method: Method) -> Sensi
         players = study.players if method.groups else study.names
         rows = [Index(index, player, float("nan")) for index in method.indices for player in players]
     counts = (kept.used, kept.lost, shown.executed)
-    frame = _frame(outcome, name, rows, counts)
-    return SensitivityResult(outcome, name, frame, *counts, tuple(notes), refused)
+    frame = _frame(outcome, method.name, rows, counts)
+    return SensitivityResult(outcome, method.name, frame, *counts, tuple(notes), refused)
 
 
 def _constant(study: Study) -> str:
@@ -153,18 +153,20 @@ class _Shown:
     executed: int
 
 
-def _shown(results: Results, outcome: str, name: str, method: Method) -> _Shown:
+def _shown(results: Results, outcome: str, method: Method) -> _Shown:
     spec, sample = results.spec, results.folder.sample
     wanted = np.ones(len(sample.unit), dtype=bool)
     notes: tuple[str, ...] = ()
-    if spec.sampler.name == "sobol" and method.loses == "row":
+    if spec.sampler.name == "sobol" and method.drops == "row":
         # between the first and the last row of a block are those that repeat their coordinates
         block = sample.block
         wanted = np.append(True, block[1:] != block[:-1]) | np.append(block[1:] != block[:-1], True)
-        notes = (f"of each Saltelli block, {name} uses the two rows that are independent of each other",)
+        notes = (
+            f"of each Saltelli block, {method.name} uses the two rows that are independent of each other",
+        )
     every, run = _by_repetition(results, outcome)
     levels = None
-    if method.runs == "observations":
+    if method.shared_runs == "observations":
         levels = _levels(results, run[:, 0])
         first = np.zeros(len(run), dtype=bool)
         first[np.unique(run[:, 0], return_index=True)[1]] = True
@@ -173,10 +175,10 @@ def _shown(results: Results, outcome: str, name: str, method: Method) -> _Shown:
         wanted &= first
     y = every[wanted]
     common = spec.seed_policy == "common"
-    kept = keep(y, sample.block[wanted], method.loses, common)
+    kept = keep(y, sample.block[wanted], method.drops, common)
     mask = np.flatnonzero(wanted)[kept.rows]
-    notes += kept.notes if kept.refused else (*kept.notes, *_lost_levels(results, name, wanted, mask))
-    if method.runs == "points":
+    notes += kept.notes if kept.refused else (*kept.notes, *_lost_levels(results, method, wanted, mask))
+    if method.shared_runs == "points":
         notes += tuple(_shared(run[mask, 0], sample.block[mask]))
     analysis = spec.analysis
     row, repetition = np.nonzero(kept.runs[kept.rows])
@@ -190,7 +192,7 @@ def _shown(results: Results, outcome: str, name: str, method: Method) -> _Shown:
         sample.arguments,
         analysis.confidence,
         analysis.resamples,
-        integer_seed(spec.seed, "analysis", outcome, name) or 1,
+        integer_seed(spec.seed, "analysis", outcome, method.name) or 1,
         Repetitions(row, repetition, y[kept.runs], common) if spec.repetitions > 1 else None,
         _numbered(run[mask, 0]),
         None if levels is None else levels[mask],
@@ -255,14 +257,14 @@ def _levels(results: Results, run: npt.NDArray[np.int64]) -> npt.NDArray[np.int6
 
 
 def _lost_levels(
-    results: Results, method: str, wanted: npt.NDArray[np.bool_], left: npt.NDArray[np.intp]
+    results: Results, method: Method, wanted: npt.NDArray[np.bool_], left: npt.NDArray[np.intp]
 ) -> Iterator[str]:
-    """Tell which levels no row is left of; for ANOVA, all that a factor takes are its levels."""
+    """Tell which levels no row is left of; for tests of single runs (ANOVA), all that a factor takes are its levels."""
     unit = results.folder.sample.unit
     for number, axis in enumerate(results.spec.axes):
         column = unit[:, number]
         lost = wanted & ~np.isin(column, column[left])
-        if lost.any() and (axis.levels is not None or method == "anova"):
+        if lost.any() and (axis.levels is not None or method.shared_runs == "observations"):
             told = labels(axis.factors, [results.folder.values()[row] for row in np.flatnonzero(lost)])
             levels = ", ".join(dict.fromkeys(f"{axis.name}={label}" for label in told if label is not None))
             yield f"no run of {levels or axis.name} is left: nothing is said of it"

@@ -12,15 +12,9 @@ from pathlib import Path
 
 from palaestrai_mosaik import __version__, collector
 from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
-from palaestrai_mosaik.errors import (
-    DocumentError,
-    NameResolutionError,
-    PalaestraiMosaikError,
-    Problem,
-    harmless,
-    listed,
-)
+from palaestrai_mosaik.errors import DocumentError, NameResolutionError, PalaestraiMosaikError, Problem
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
+from palaestrai_mosaik.text import harmless, listed
 
 #: exit codes
 FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130

@@ -15,11 +15,12 @@ from palaestrai_mosaik.design.folder import JOBS, DesignFolder
 from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.design.schema import design_schema
-from palaestrai_mosaik.errors import DocumentError, ExecutionError, listed
+from palaestrai_mosaik.errors import DocumentError, ExecutionError
+from palaestrai_mosaik.text import count, listed
 
 from .common import FINISHED, say
 from .progress import CountProgress
-from .tables import byte_size, count, duration, number, shorten, table
+from .tables import byte_size, duration, first_line, number, table
 
 #: how much of a list of levels and of a path is shown
 _WIDTH = 60
@@ -153,7 +154,7 @@ def _kind(factor: Factor) -> str:
 
 def _range(factor: Factor) -> str:
     if factor.kind == "levels":
-        return shorten(f"{len(factor.labels)}: {', '.join(factor.labels)}", _WIDTH)
+        return first_line(f"{len(factor.labels)}: {', '.join(factor.labels)}", _WIDTH)
     low = "-inf" if factor.low is None else number(factor.low)
     high = "inf" if factor.high is None else number(factor.high)
     params = "".join(f", {name} {number(value)}" for name, value in factor.params.items())

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
+from palaestrai_mosaik.text import count
 
 from .common import FINISHED, say
-from .tables import count, duration, rows_of, shorten, table
+from .tables import duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,14 +41,14 @@ def list_runs(location: StoreLocation) -> int:
     rows = [
         (
             ids[run.run],
-            shorten(run.document, 40),
+            first_line(run.document, 40),
             run.status,
             run.started.to_pydatetime(),
             duration(run.duration),
             run.phases,
             run.episodes,
             run.steps,
-            shorten(run.error, 60) if isinstance(run.error, str) else None,
+            first_line(run.error, 60) if isinstance(run.error, str) else None,
         )
         for run in rows_of(runs)
     ]

@@ -17,6 +17,7 @@ from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.run import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.run.scalars import check_sinks
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.text import count
 
 from .common import (
     DEFAULT_STORE,
@@ -29,7 +30,7 @@ from .common import (
     say,
     store_option,
 )
-from .tables import count, duration, number, table
+from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
 _PACKAGE = Path(__file__).parents[1]

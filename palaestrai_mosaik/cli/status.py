@@ -23,9 +23,10 @@ from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.submission import Submissions
 from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
+from palaestrai_mosaik.text import count
 
 from .common import FINISHED, find_folder, say, store_option
-from .tables import count, duration, factors_of, list_runs, short_path, table
+from .tables import duration, factors_of, list_runs, short_path, table
 
 #: what ``resume`` executes again because of what it did
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)

@@ -9,10 +9,10 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import harmless
+from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.execution import RunStatus
+from palaestrai_mosaik.text import count, harmless, shorten
 
 from .common import say
 
@@ -82,11 +82,6 @@ def duration(seconds: float | None) -> str:
     return f"{days} d {hours:02d} h"
 
 
-def count(how_many: int, noun: str) -> str:
-    """Return ``1 step``, ``2,000 steps``."""
-    return f"{how_many:,} {noun}" + ("" if how_many == 1 else "s")
-
-
 def byte_size(size: float) -> str:
     """Return a size: ``512 bytes``, ``12 MB``, ``1.25 GB``."""
     for unit in ("bytes", "kB", "MB"):
@@ -96,10 +91,9 @@ def byte_size(size: float) -> str:
     return f"{number(size)} GB"
 
 
-def shorten(value: str, width: int) -> str:
+def first_line(value: str, width: int) -> str:
     """Return the first line of ``value``, cut to ``width`` characters."""
-    line = value.strip().split("\n")[0]
-    return line if len(line) <= width else line[: width - 3].rstrip() + "..."
+    return shorten(value.strip().split("\n")[0], width)
 
 
 def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
@@ -149,7 +143,7 @@ def list_runs(items: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    return shorten(value, _WIDTH) if isinstance(value, str) and "\n" in value else value
+    return first_line(value, _WIDTH) if isinstance(value, str) and "\n" in value else value
 
 
 def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
@@ -164,7 +158,7 @@ def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
             # (True equals 1, but is another level)
             value = next(label for level, label in levels if type(level) is type(value) and level == value)
         told.append(f"{factor.name}={number(value) if isinstance(value, float) else value}")
-    return shorten(" ".join(told), _WIDTH)
+    return first_line(" ".join(told), _WIDTH)
 
 
 def short_path(path: Path) -> str:

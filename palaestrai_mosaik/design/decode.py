@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from . import distributions
 from .expressions import Expression
-from .model import Axis, DesignSpec, Factor
+from .model import INACTIVE, Axis, DesignSpec, Factor
 from .sample import FloatArray
 
 #: Digits that are kept of a number, counted from the factor's largest value.
 _DIGITS = 15
-
-
-class _Inactive(Enum):
-    INACTIVE = "inactive"
-
-    def __repr__(self) -> str:
-        return "INACTIVE"
-
-
-#: The value of a factor in a row in which its ``when`` is false: it sets nothing.
-INACTIVE: Final = _Inactive.INACTIVE
 
 
 def decode(spec: DesignSpec, unit: FloatArray) -> list[dict[str, Any]]:

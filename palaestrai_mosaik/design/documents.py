@@ -10,8 +10,7 @@ from palaestrai_mosaik.experiment.located import Findings, Lines, Located
 from palaestrai_mosaik.experiment.vocabulary import PHASE_CONFIG
 
 from .arsenai_form import BY_AGENT, Definitions, Phase, Reader, SlotKey, chosen_names, read_definitions
-from .decode import INACTIVE
-from .model import DesignSpec, Factor
+from .model import INACTIVE, DesignSpec, Factor
 from .paths import Changes, Keys, Path
 
 

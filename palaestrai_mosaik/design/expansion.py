@@ -20,9 +20,8 @@ from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import RunDocument, canonical_json, dumps, from_mapping
 from palaestrai_mosaik.seeding import integer_seed
 
-from .decode import INACTIVE
 from .documents import DocumentBuilder
-from .model import DesignSpec
+from .model import INACTIVE, DesignSpec
 from .run_names import run_file, run_uid
 from .templates import Template, is_scalar, json_scalar, yaml_scalar, yaml_text
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.text import shorten
 
-from .model import Factor
+from .model import INACTIVE, Factor
 
 #: Longer texts, and numbers of more bits than this, are refused.
 MAX_TEXT = 1000
@@ -98,8 +99,7 @@ class Expression:
 
 
 def _fault(text: str, message: str) -> DocumentError:
-    shown = text if len(text) <= 80 else text[:77] + "..."
-    return DocumentError([Problem(f"the expression {shown!r} {message}")])
+    return DocumentError([Problem(f"the expression {shorten(text, 80)!r} {message}")])
 
 
 class _Parser:
@@ -327,8 +327,6 @@ def _dotted(node: ast.AST) -> str | None:
 
 
 def _active(values: Values, name: str) -> Any:
-    from .decode import INACTIVE
-
     value = values[name]
     if value is INACTIVE:
         raise _Open

@@ -229,7 +229,7 @@ class DesignFolder:
     def values(self) -> list[dict[str, Any]]:
         """Return what the factors are in each row, by name: level values, labels of choices.
 
-        Where a factor is inactive, its value is :data:`~palaestrai_mosaik.design.decode.INACTIVE`.
+        Where a factor is inactive, its value is :data:`~palaestrai_mosaik.design.model.INACTIVE`.
         """
         from .decode import decode
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import Enum
+from typing import Any, Final, Literal
 
 from palaestrai_mosaik.errors import Problem
 from palaestrai_mosaik.experiment.model import Place, join
@@ -18,6 +19,17 @@ Distribution = Literal["uniform", "loguniform", "triangular", "normal", "lognorm
 SeedPolicy = Literal["common", "independent"]
 Fold = Literal["mean", "median", "sum", "min", "max", "first", "last"]
 Topic = Literal["environments", "agents", "simulation", "phase_config", "sensors", "actuators"]
+
+
+class _Inactive(Enum):
+    INACTIVE = "inactive"
+
+    def __repr__(self) -> str:
+        return "INACTIVE"
+
+
+#: The value of a factor in a row in which its ``when`` is false: it sets nothing.
+INACTIVE: Final = _Inactive.INACTIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from palaestrai_mosaik.errors import DocumentError, Problem, listed
+from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.text import listed
 
 from .decode import decode, keep
-from .expansion import INACTIVE, Expansion, Row, RowName, Values
-from .model import DesignSpec
+from .expansion import Expansion, Row, RowName, Values
+from .model import INACTIVE, DesignSpec
 from .sample import FloatArray, Sample
 from .samplers import sample
 

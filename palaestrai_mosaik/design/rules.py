@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
 from palaestrai_mosaik.experiment.located import show
 from palaestrai_mosaik.experiment.model import Place
 
 from .distributions import bounded
-from .methods import METHODS, Method, shapley_misses
-from .methods import default_methods as fitting_methods
+from .methods import METHODS, Method
 from .model import DesignSpec, Factor
+from .registry import Registry, T
 from .samplers import MOST_NUMBERS, SAMPLERS, Sampler, units
-
-__all__ = ["METHODS", "Method", "check_sampler", "default_methods"]
 
 Found = tuple[Place, str]
 
@@ -23,9 +21,6 @@ Found = tuple[Place, str]
 _THINNED = "factorial"
 #: Weights differ where they differ by more than this.
 _ALIKE = 1e-9
-#: DELTA is misleading on fewer rows. Measured on the Ishigami function: with 128 rows its second
-#: factor, the most important one, has 0.005 [-0.05, 0.06].
-_DELTA_ROWS = 2000
 
 
 def check_sampler(spec: DesignSpec) -> list[Found]:
@@ -33,29 +28,39 @@ def check_sampler(spec: DesignSpec) -> list[Found]:
 
     ``spec`` is a complete design, whose factors are sound each for itself.
     """
-    sampler = SAMPLERS.get(spec.sampler.name)
-    if sampler is None:
-        names = ", ".join(SAMPLERS)
-        near = did_you_mean(spec.sampler.name, SAMPLERS)
-        message = f"no sampler is called {spec.sampler.name!r}{near}; allowed: {names}"
-        return [(("sampler",), message), *_methods(spec)]
+    sampler = _look_up(SAMPLERS, "sampler", spec.sampler.name)
+    if isinstance(sampler, str):
+        return [(("sampler",), sampler), *_methods(spec, None)]
     found = [*_options(spec, sampler), *_size(spec, sampler)]
     if not found:
         found = [*_axes(spec, sampler), *_groups(spec, sampler), *sampler.check(spec)]
     if not found:
         found = [*_cap(spec, sampler), *_numbers(spec, sampler)]
-    return [*found, *_constraints(spec, sampler), *_methods(spec)]
+    return [*found, *_constraints(spec, sampler), *_methods(spec, sampler)]
 
 
 def default_methods(spec: DesignSpec) -> tuple[str, ...]:
     """Return the methods that fit the sampler, the factors and the number of rows.
 
-    ``spec`` names none itself. DELTA is left out below 2,000 rows; it can be asked for.
+    ``spec`` names none itself. Given points may stand for anything, so none is chosen for them.
     """
-    methods = fitting_methods(spec)
-    if "delta" in methods and SAMPLERS[spec.sampler.name].rows(spec) < _DELTA_ROWS:
-        return tuple(name for name in methods if name != "delta")
-    return methods
+    if not spec.axes:
+        return ()
+    sampler = SAMPLERS[spec.sampler.name]
+    return tuple(name for name in sampler.methods if _is_default(spec, sampler, METHODS[name]))
+
+
+def _is_default(spec: DesignSpec, sampler: Sampler, method: Method) -> bool:
+    return (
+        not any(method.refuses(factor) for factor in spec.factors)
+        and method.check(spec) is None
+        and (not method.default_rows or sampler.rows(spec) >= method.default_rows)
+    )
+
+
+def fits(method: Method, sampler: Sampler) -> bool:
+    """Whether the samples of ``sampler`` fit ``method``: one of the two names the other."""
+    return sampler.name in method.samplers or method.name in sampler.methods
 
 
 def _options(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
@@ -200,36 +205,48 @@ def _numbers(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
         yield ("max_runs",) if sampler.name == _THINNED else ("sampler",), message
 
 
-def _methods(spec: DesignSpec) -> Iterator[Found]:
+def _look_up(registry: Registry[T], what: str, name: str) -> T | str:
+    """Return what has the name, or what is wrong with it."""
+    try:
+        return registry[name]
+    except KeyError:
+        near = did_you_mean(name, registry)
+        return f"no {what} is called {name!r}{near}; allowed: {', '.join(registry)}"
+    except NameResolutionError as error:
+        return str(error)
+
+
+def _methods(spec: DesignSpec, sampler: Sampler | None) -> Iterator[Found]:
     for index, name in enumerate(spec.analysis.methods):
-        place: Place = ("analysis", "methods", index)
-        method = METHODS.get(name)
-        if method is None:
-            near = did_you_mean(name, METHODS)
-            yield place, f"no method is called {name!r}{near}; allowed: {', '.join(METHODS)}"
-        elif spec.sampler.name in SAMPLERS:
-            yield from ((place, message) for message in _misfits(spec, name, method))
+        method = _look_up(METHODS, "method", name)
+        messages: Iterable[str] = ()
+        if isinstance(method, str):
+            messages = [method]
+        elif sampler is not None:
+            messages = _misfits(spec, method, sampler)
+        yield from ((("analysis", "methods", index), message) for message in messages)
 
 
-def _misfits(spec: DesignSpec, name: str, method: Method) -> Iterator[str]:
-    sampler = spec.sampler.name
-    if sampler not in method.samplers:
-        fitting = [one for one, other in METHODS.items() if sampler in other.samplers]
+def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str]:
+    if not fits(method, sampler):
+        theirs = dict.fromkeys(
+            [*method.samplers, *(one.name for one in SAMPLERS.values() if fits(method, one))]
+        )
+        fitting = [one.name for one in METHODS.values() if fits(one, sampler)]
         yield (
-            f"{name} does not fit the sampler {sampler}: {method.why} ({', '.join(method.samplers)}); "
-            f"methods that fit {sampler}: {', '.join(fitting)}"
+            f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(theirs)}); "
+            f"methods that fit {sampler.name}: {', '.join(fitting)}"
         )
         return
     refused = [factor.name for factor in spec.factors if method.refuses(factor)]
-    if refused and SAMPLERS[sampler].serves != name:
-        yield f"{name} does not hold for {_list(refused)}: {method.reason}; pawn and delta do"
+    if refused and sampler.serves != method.name:
+        yield f"{method.name} does not hold for {_list(refused)}: {method.reason}; pawn and delta do"
     if spec.groups and not method.groups:
-        able = [one for one, other in METHODS.items() if other.groups and sampler in other.samplers]
-        yield f"{name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
-    if name == "shapley":
-        missing = shapley_misses(spec)
-        if missing is not None:
-            yield f"shapley cannot be computed: {missing}"
+        able = [one.name for one in METHODS.values() if one.groups and fits(one, sampler)]
+        yield f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
+    missing = method.check(spec)
+    if missing is not None:
+        yield f"{method.name} cannot be computed: {missing}"
 
 
 def _list(names: list[str]) -> str:

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.seeding import generator
 
-from .decode import INACTIVE, decode, keep
-from .model import DesignSpec
+from .decode import decode, keep
+from .model import INACTIVE, DesignSpec
 from .sample import FloatArray, Sample
 
 Codes = npt.NDArray[np.int64]

@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import Problem, listed
+from palaestrai_mosaik.errors import Problem
 from palaestrai_mosaik.experiment import dumps
+from palaestrai_mosaik.text import listed
 
 from . import folder
-from .expansion import INACTIVE, Expansion
+from .expansion import Expansion
 from .folder import (
     GENERATED,
     REPLACED,
@@ -41,7 +42,7 @@ from .folder import (
     refuse,
 )
 from .lock import FileLock, execution_lock
-from .model import DesignSpec, Factor
+from .model import INACTIVE, DesignSpec, Factor
 from .rows import ExpandedRow, SampledRows, draw_rows, expand
 from .run_names import run_file, run_uid
 from .sample import Sample

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ContractError, listed
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Discrete, Space
 
 from .batch import Arrays, BatchEnvironment, BoolVector, IntVector

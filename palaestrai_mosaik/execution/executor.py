@@ -21,12 +21,14 @@ Rules for all of them:
 from __future__ import annotations
 
 import os
+import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.experiment.classes import canonical_name
 from palaestrai_mosaik.run import Interrupt, Progress
 
 from .job import Job, JobRecord
@@ -34,6 +36,9 @@ from .task import open_log, perform
 
 #: module, class and parameters of a part of this package that runs are made of
 OwnClass = tuple[str, str, dict[str, Any]]
+_OURS = re.compile(r"(palaestrai_mosaik\.(?:environment|agent)\.[\w.]+):(\w+)")
+#: modules that import what takes seconds and starts threads
+_LEFT_OUT = re.compile(r"palaestrai_mosaik\.agent\.library\.sb3")
 
 
 class Executor(ABC):
@@ -95,3 +100,27 @@ class InlineExecutor(Executor):
             if record.status == "interrupted":
                 self.cancel()
             yield record
+
+
+def own_classes(design: Mapping[str, Any]) -> list[OwnClass]:
+    """Return the classes of this package that a design names, with their parameters, each once.
+
+    Those are left out that import torch; users' classes always are.
+    """
+    found: dict[str, OwnClass] = {}
+    for entry in _mappings(design):
+        match = _OURS.fullmatch(canonical_name(str(entry.get("name"))))
+        if match and not _LEFT_OUT.match(match[1]):
+            params = entry.get("params")
+            params = dict(params) if isinstance(params, Mapping) else {}
+            found.setdefault(f"{match[0]} {params!r}", (match[1], match[2], params))
+    return [found[key] for key in sorted(found)]
+
+
+def _mappings(value: Any) -> Iterator[Mapping[Any, Any]]:
+    if isinstance(value, Mapping):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _mappings(part)

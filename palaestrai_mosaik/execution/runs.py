@@ -25,9 +25,9 @@ from palaestrai_mosaik.store.location import StoreLocation
 
 from .claim import wait_for_dying
 from .cluster.submission import Submission, Submissions, TaskRun, own_store
-from .executor import Executor
-from .executors import CLUSTER, make_executor
+from .executor import Executor, InlineExecutor, own_classes
 from .job import Job, JobRecord
+from .local import LocalExecutor
 from .progress import FolderProgress
 from .run_selection import Which, choose, select_runs
 from .run_store import resumable, stray_stores
@@ -37,6 +37,11 @@ from .task import GRACE
 
 if TYPE_CHECKING:
     from .cluster.collect import Collected
+
+logger = logging.getLogger(__name__)
+
+#: executors that give each run a store of its own
+_OWN_STORES = ("slurm", "parsl")
 
 
 class FolderLock:
@@ -65,9 +70,6 @@ class FolderLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lock.__exit__(kind, error, trace)
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -158,7 +160,7 @@ def run_folder(
             executor = make_executor(settings, folder)
             jobs = (
                 replace(
-                    _job(folder, state, location, own=settings.executor in CLUSTER),
+                    _job(folder, state, location, own=settings.executor in _OWN_STORES),
                     resume=going_on[state.planned.uid],
                     checkpoint_every=settings.checkpoint_every,
                     allow_modules=settings.allow_modules,
@@ -327,3 +329,23 @@ def task_run(state: RunState) -> TaskRun:
     """Return the run of ``state`` for a task, as its next attempt."""
     planned = state.planned
     return TaskRun(planned.uid, planned.hash, planned.file, state.attempts + 1)
+
+
+def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
+    """Return the executor of ``settings`` for the runs of ``folder``."""
+    if settings.executor == "inline":
+        return InlineExecutor()
+    if settings.executor == "slurm":
+        from .cluster.slurm_executor import SlurmExecutor
+
+        return SlurmExecutor(folder, settings)
+    if settings.executor == "parsl":
+        from .cluster.parsl_executor import ParslExecutor
+
+        return ParslExecutor(folder, settings)
+    return LocalExecutor(
+        settings.jobs,
+        timeout=settings.timeout or None,
+        runs_per_process=settings.runs_per_process,
+        preload=own_classes(folder.spec.resolved),
+    )

@@ -33,6 +33,7 @@ from palaestrai_mosaik.run import Interrupt, Progress, execute, make_progress
 from palaestrai_mosaik.run.checkpoint import as_begun
 from palaestrai_mosaik.run.worker_process import read_frame
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.text import shorten
 
 from .claim import Heartbeat, claim, has_lost
 from .job import Job, JobRecord, Marker, RecordStatus, now
@@ -159,7 +160,7 @@ def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt
 def _told(error: BaseException) -> str:
     own = isinstance(error, PalaestraiMosaikError)
     text = str(error) if own else f"{type(error).__name__}: {error}"
-    return text if len(text) <= _ERROR_LENGTH else text[: _ERROR_LENGTH - 3] + "..."
+    return shorten(text, _ERROR_LENGTH)
 
 
 def work(jobs: Sequence[Job], lifeline: int) -> int:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from palaestrai_mosaik.errors import NameResolutionError, did_you_mean, listed
+from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
+from palaestrai_mosaik.text import listed
 
 from .canonical import size_of
 from .classes import split_id

@@ -16,10 +16,11 @@ from palaestrai_mosaik.importing import (
     check_origin,
     importable,
     load,
+    load_entry_point,
     only_modules,
     refusal,
-    traceback_of,
 )
+from palaestrai_mosaik.text import listed
 
 from .located import show
 from .model import ClassSpec, Place, RunDocument
@@ -179,15 +180,7 @@ def _resolve_short(name: str, topic: str) -> type:
             f"{did_you_mean(name, registered)}{known}; or write 'package.module:Class'"
         )
     entry = registered[name]
-    fault = refusal(entry.module)
-    if fault is not None:
-        raise NameResolutionError(f"{name!r} stands for {entry.value!r}: {fault}")
-    try:
-        found = entry.load()
-    except (Exception, SystemExit) as error:
-        raise NameResolutionError(
-            f"{name!r}: loading {entry.value!r} raised\n{traceback_of(error)}"
-        ) from error
+    found = load_entry_point(entry)
     check_origin(found, entry.value)
     return _as_class(found, name)
 
@@ -220,7 +213,7 @@ def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
         if full_id[:end] in uids and end + 1 < len(full_id):
             return full_id[:end], full_id[end + 1 :]
         end = full_id.rfind(".", 0, end)
-    allowed = ", ".join(repr(uid) for uid in sorted(uids)[:5]) + (", ..." if len(uids) > 5 else "")
+    allowed = listed([repr(uid) for uid in sorted(uids)], 5)
     if full_id in uids:
         raise NameResolutionError(
             f"{full_id!r} is an environment; name one of its sensors or actuators: '{full_id}.<id>'"

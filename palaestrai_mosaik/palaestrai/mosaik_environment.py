@@ -47,6 +47,7 @@ from palaestrai_mosaik.environment.cosimulation import (
 )
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, FloatVector
 from palaestrai_mosaik.errors import ActionError, ContractError, SpaceError, did_you_mean
+from palaestrai_mosaik.text import shorten
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Space, Tuple
 from palaestrai_mosaik.types.vectors import Layout
 
@@ -82,10 +83,9 @@ def read_ticks(found: Any, name: str) -> int:
             raise ValueError
         return int(value)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
-        shown = repr(found)
         raise ContractError(
             f"{name} must be a number of ticks, or a product or sum of numbers such as '15*60*96', found "
-            + (shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
+            + shorten(repr(found), _SHOWN)
         ) from None
 
 

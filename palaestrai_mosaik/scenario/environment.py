@@ -19,7 +19,8 @@ from palaestrai_mosaik.environment.environment import (
     FloatVector,
     Reward,
 )
-from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean, listed
+from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean
+from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,

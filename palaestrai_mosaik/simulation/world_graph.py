@@ -23,8 +23,9 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.environment.environment import World
-from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean, harmless
+from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
+from palaestrai_mosaik.text import count, harmless, shorten
 
 from . import mosaik_internals as internals
 from .batch_body import BatchBody
@@ -104,8 +105,8 @@ def graph_text(graph: nx.MultiDiGraph) -> str:
     picture = summary(graph)
     lines = [
         graph.graph["title"],
-        f"{_count(len(picture.boxes), 'simulator')}, {_count(graph.number_of_nodes(), 'entity', 'entities')}, "
-        f"{_count(graph.number_of_edges(), 'connection')}",
+        f"{count(len(picture.boxes), 'simulator')}, {count(graph.number_of_nodes(), 'entity', 'entities')}, "
+        f"{count(graph.number_of_edges(), 'connection')}",
     ]
     for box in picture.boxes:
         lines += ["", f"{box.simulator}: {box.what}"]
@@ -208,9 +209,9 @@ def _label(connections: list[dict[str, Any]]) -> str:
     text = ", ".join(names) if len(names) <= _NAMED_ATTRIBUTES else f"{len(names)} attributes"
     values = [data["values"] for data in connections if data["values"] is not None]
     if sum(values) > len(names):
-        return f"{text} ({_count(sum(values), 'value')})"
+        return f"{text} ({count(sum(values), 'value')})"
     if len(connections) > len(names):
-        return f"{text} ({_count(len(connections), 'connection')})"
+        return f"{text} ({count(len(connections), 'connection')})"
     return text
 
 
@@ -318,10 +319,6 @@ def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
         sid: f"agent {agent.name!r}, {agent.muscle.name}"
         for sid, agent in zip(started, spec.agents, strict=True)
     }
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -444,8 +441,7 @@ def _titles(box: Box) -> list[str]:
 
 
 def _cut(text: str) -> str:
-    text = harmless(text)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+    return shorten(harmless(text), _WIDEST)
 
 
 def _draw_box(axes: Axes, box: Box, places: dict[str, _Place]) -> None:

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import SpaceError, did_you_mean
+from palaestrai_mosaik.text import shorten
 
 FloatVector = npt.NDArray[np.float64]
 
@@ -653,7 +654,7 @@ class _Reader:
         self.text = text
 
     def error(self, message: str, node: ast.AST | None = None) -> SpaceError:
-        shown = self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "..."
+        shown = shorten(self.text, _SHOWN)
         place = ""
         if isinstance(node, ast.expr | ast.keyword):
             line = f"line {node.lineno}, " if node.lineno > 1 else ""

@@ -10,12 +10,12 @@ import pytest
 from support.noise import DESIGNS, Noise, alarms
 from support.reports import made_up
 
-from palaestrai_mosaik.analysis.methods import ANALYSERS, Refused, Study
-from palaestrai_mosaik.analysis.methods.study import rows_of, worth
 from palaestrai_mosaik.analysis.report import render
 from palaestrai_mosaik.analysis.report.bars import Mark, intervals
 from palaestrai_mosaik.analysis.report.scatter import _running_mean
 from palaestrai_mosaik.analysis.sensitivity import sensitivity
+from palaestrai_mosaik.design.methods import METHODS, Refused, Study
+from palaestrai_mosaik.design.methods.method import rows_of, worth
 
 ALGORITHMS = "one of two algorithms has a parameter"
 _PPO = 'algo == "ppo"'
@@ -186,7 +186,7 @@ def test_rows_that_repeat_all_others_add_no_certainty(name):
         return Study(*rows, block, names, names, seed=5, resamples=60, run=run)
 
     def width(given):
-        rows = ANALYSERS[name].analyse(given).rows
+        rows = METHODS[name].analyse(given).rows
         if name == "pawn":
             return next(row.value for row in rows if row.factor == "(irrelevant)")
         return float(np.mean([row.high - row.value for row in rows]))
@@ -212,7 +212,7 @@ def test_the_reason_names_what_to_do():
     run = np.repeat(np.arange(3), 10)
     unit = random().random((30, 1))
     with pytest.raises(Refused, match="30 rows share 3 executed runs and are worth 3 independent ones"):
-        ANALYSERS["pawn"].analyse(Study(unit, unit[:, 0], run, ("x",), ("x",), run=run))
+        METHODS["pawn"].analyse(Study(unit, unit[:, 0], run, ("x",), ("x",), run=run))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_an_interval_of_what_cannot_be_negative_ends_at_zero(name, index):
     y = unit[:, 0] + np.where(unit[:, 1] > 0.9, {"sobol": 4.0}.get(name, 30.0) * (unit[:, 1] - 0.9), 0.0)
     size = {"morris": 3, "sobol": 4, "dgsm": 3}[name]
     block = np.arange(len(y)) // size
-    rows = ANALYSERS[name].analyse(Study(unit, y, block, ("x1", "x2"), ("x1", "x2"), seed=1)).rows
+    rows = METHODS[name].analyse(Study(unit, y, block, ("x1", "x2"), ("x1", "x2"), seed=1)).rows
     found = next(row for row in rows if (row.index, row.factor) == (index, "x2"))
     assert found.high - found.value > found.value > 0  # to either side, it would hold values below 0
     assert found.low == 0.0

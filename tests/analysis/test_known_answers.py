@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 import yaml
 from sqlalchemy import text
-from support.documents import ENVIRONMENT_ENDS, VANILLA_RUN, environment, named
+from support.factors import function_design as design
 
-from palaestrai_mosaik.analysis.methods import ANALYSERS, Study
 from palaestrai_mosaik.analysis.missing_runs import keep
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import sensitivity, tidy
@@ -26,45 +25,17 @@ from palaestrai_mosaik.design import from_mapping
 from palaestrai_mosaik.design.decode import decode
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.methods import METHODS, Study
 from palaestrai_mosaik.design.samplers import sample
 from palaestrai_mosaik.environment.functions import FUNCTIONS
 from palaestrai_mosaik.execution import Settings, run_folder
 from palaestrai_mosaik.seeding import integer_seed
 from palaestrai_mosaik.store import Store
 
-DUMMY = "palaestrai_mosaik.agent.library.dummy"
-FUNCTION = "palaestrai_mosaik.environment.functions:FunctionEnvironment"
 ISHIGAMI = {f"x{i}": {"low": -math.pi, "high": math.pi} for i in (1, 2, 3)}
 SOBOL_G = {f"x{i}": {"low": 0.0, "high": 1.0} for i in range(1, 9)}
 LINEAR = {f"x{i}": {"low": 0.0, "high": 1.0} for i in range(1, 5)}
 ADDITIVE = {"x1": {"levels": [0, 1, 3]}, "x2": {"levels": [0, 2]}}
-
-
-def design(function, factors, sampler, *, uid="known", params=None, **keys):
-    """A design over the parameters of a function; it is made of the shortest run there is."""
-    start = {name: told.get("low", 0) for name, told in factors.items()}
-    function_environment = environment("f", FUNCTION, function=function, **start, **(params or {}))
-    agent = {
-        **{
-            "name": "a",
-            "muscle": named(f"{DUMMY}:DummyMuscle"),
-            "objective": named(f"{DUMMY}:DummyObjective"),
-        },
-        **{"sensors": ["f.y"], "actuators": ["f.idle"]},
-    }
-    phase = {
-        "environments": [function_environment],
-        "agents": [agent],
-        "simulation": {"name": "vanilla", "conditions": [named(ENVIRONMENT_ENDS)]},
-        "phase_config": {"mode": "test", "episodes": 1},
-    }
-    base = {"version": "3.5", "schedule": [{"p": phase}], "run_config": {"condition": named(VANILLA_RUN)}}
-    path = "schedule.p.environments.f.environment.params"
-    placed = {name: {"path": f"{path}.{name}", **told} for name, told in factors.items()}
-    return {
-        **{"uid": uid, "seed": 3, "version": "3.5", "base": base, "factors": placed, "sampler": sampler},
-        **keys,
-    }
 
 
 def evaluated(function, factors, sampler, *, method, coefficients=None, **keys):
@@ -73,7 +44,7 @@ def evaluated(function, factors, sampler, *, method, coefficients=None, **keys):
     drawn = sample(spec)
     constants = [] if coefficients is None else [coefficients]
     y = [FUNCTIONS[function](list(values.values()), *constants) for values in decode(spec, drawn.unit)]
-    return by_name(ANALYSERS[method].analyse(study(spec, drawn, y, method)).rows)
+    return by_name(METHODS[method].analyse(study(spec, drawn, y, method)).rows)
 
 
 def study(spec, drawn, y, method):
@@ -115,7 +86,7 @@ def test_ishigami_without_5_percent_of_its_runs():
     kept = keep(np.where(finite, y, np.nan)[:, None], drawn.block, "block")
     assert 0.3 < kept.lost / len(y) < 0.4
     left = replace(drawn, unit=drawn.unit[kept.rows], block=drawn.block[kept.rows])
-    found = by_name(ANALYSERS["sobol"].analyse(study(spec, left, kept.y[kept.rows], "sobol")).rows)
+    found = by_name(METHODS["sobol"].analyse(study(spec, left, kept.y[kept.rows], "sobol")).rows)
     close(found, "S1", [0.3139, 0.4424, 0.0], 0.05)
     close(found, "ST", [0.5576, 0.4424, 0.2437], 0.05)
 
@@ -214,7 +185,7 @@ def chain(tmp_path_factory) -> DesignFolder:
 def expected(folder, method, y, **changed):
     """Return the values of a method on outcomes ``y`` that never saw a run document."""
     drawn = replace(folder.sample, **changed)
-    return by_name(ANALYSERS[method].analyse(study(folder.spec, drawn, y, method)).rows)
+    return by_name(METHODS[method].analyse(study(folder.spec, drawn, y, method)).rows)
 
 
 def formula(folder):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.analysis.methods import ANALYSERS, Refused, Repetitions, Study
-from palaestrai_mosaik.analysis.methods.delta import classes
-from palaestrai_mosaik.analysis.methods.study import ranks
+from palaestrai_mosaik.design.methods import METHODS, Refused, Repetitions, Study
+from palaestrai_mosaik.design.methods.delta import classes
+from palaestrai_mosaik.design.methods.method import ranks
 from palaestrai_mosaik.environment.functions import ishigami, sobol_g
 from palaestrai_mosaik.seeding import global_state_digest
 
@@ -34,7 +34,7 @@ def ishigami_at(unit):
 
 
 def values(name, given_study, index):
-    rows = ANALYSERS[name].analyse(given_study).rows
+    rows = METHODS[name].analyse(given_study).rows
     return np.array([row.value for row in rows if row.index == index and not row.factor.startswith("(")])
 
 
@@ -69,11 +69,11 @@ def test_sobol_is_salib_and_repeats_itself(saltelli):
     from SALib.analyze import sobol
 
     theirs = sobol.analyze(problem(3), saltelli.y, num_resamples=50, seed=5)
-    found = {(row.index, row.factor, row.factor2): row for row in ANALYSERS["sobol"].analyse(saltelli).rows}
+    found = {(row.index, row.factor, row.factor2): row for row in METHODS["sobol"].analyse(saltelli).rows}
     assert found["S1", "x2", ""].value == theirs["S1"][1]
     assert found["ST", "x3", ""].high == theirs["ST"][2] + theirs["ST_conf"][2]
     assert found["S2", "x1", "x3"].low == theirs["S2"][0, 2] - theirs["S2_conf"][0, 2]
-    assert ANALYSERS["sobol"].analyse(saltelli) == ANALYSERS["sobol"].analyse(saltelli)
+    assert METHODS["sobol"].analyse(saltelli) == METHODS["sobol"].analyse(saltelli)
 
 
 def exact_shapley(a):
@@ -119,7 +119,7 @@ def test_shapley_effects_of_what_only_acts_together_are_shared(size, together, s
 
 
 def test_intervals_of_shapley_effects_hold_the_answer(saltelli):
-    rows = ANALYSERS["shapley"].analyse(replace(saltelli, resamples=300)).rows
+    rows = METHODS["shapley"].analyse(replace(saltelli, resamples=300)).rows
     for row, wanted in zip(rows, [0.3139 + 0.2437 / 2, 0.4424, 0.2437 / 2], strict=True):
         assert row.low < wanted < row.high
         assert row.low < row.value < row.high
@@ -137,7 +137,7 @@ def test_pawn_is_salib_where_slices_are_alike():
 def test_pawn_tells_what_a_factor_without_influence_has(scattered):
     unit = np.column_stack([scattered.unit, random(9).random(300)])
     rows = {
-        (row.index, row.factor): row.value for row in ANALYSERS["pawn"].analyse(study(unit, scattered.y)).rows
+        (row.index, row.factor): row.value for row in METHODS["pawn"].analyse(study(unit, scattered.y)).rows
     }
     assert rows["median", "x4"] < rows["median", "(irrelevant)"] < rows["median", "x2"]
 
@@ -169,13 +169,13 @@ def test_delta_tells_how_little_it_can_see():
     """Four classes of sin^2 over two periods are alike; and half of these classes are constant."""
     unit = np.column_stack([(random(i).permutation(100) + 0.5) / 100 for i in range(2)])
     y = np.where(unit[:, 0] < 0.5, 0.0, np.sin(2 * np.pi * unit[:, 1]) ** 2)
-    found = ANALYSERS["delta"].analyse(study(unit, y))
+    found = METHODS["delta"].analyse(study(unit, y))
     assert "into 4 classes for 100 rows" in found.notes[0]
     assert "leaves out 2 of 8 classes" in found.notes[1]
 
 
 def test_dgsm_scales_its_intervals_too(slopes):
-    rows = ANALYSERS["dgsm"].analyse(slopes).rows
+    rows = METHODS["dgsm"].analyse(slopes).rows
     bound, slope = rows[0], rows[3]
     assert (bound.index, slope.index, bound.factor, slope.factor) == ("dgsm", "vi", "x1", "x1")
     np.testing.assert_allclose(bound.high / bound.value, slope.high / slope.value, rtol=1e-12)
@@ -201,7 +201,7 @@ def test_anova_takes_shared_seeds_as_blocks():
     y = np.array([[0.0, 6.0], [4.0, 8.0]])  # rows x repetitions; grand mean 4.5
     runs = Repetitions(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), y.ravel(), common=True)
     found = study(np.array([[0.25], [0.75]]), y.mean(axis=1), sampler="factorial", repetitions=runs)
-    shares = {row.factor: row.value for row in ANALYSERS["anova"].analyse(found).rows if row.index == "eta2"}
+    shares = {row.factor: row.value for row in METHODS["anova"].analyse(found).rows if row.index == "eta2"}
     # sums of squares: rows 2 (3 - 4.5)^2 + 2 (6 - 4.5)^2 = 9, seeds 2 (2 - 4.5)^2 + 2 (7 - 4.5)^2 = 25, all 35
     assert shares == pytest.approx({"x1": 9 / 35, "(repetition)": 25 / 35, "(error)": 1 / 35})
 
@@ -212,7 +212,7 @@ def test_anova_of_as_many_runs_that_are_of_unequal_seeds():
     y = np.array([1.0, 4.0, 5.0, 9.0, 3.0, 8.0])
     runs = Repetitions(row, number, y, common=True)
     means = np.bincount(row, y) / 2
-    found = ANALYSERS["anova"].analyse(
+    found = METHODS["anova"].analyse(
         study(np.array([[0.2], [0.5], [0.8]]), means, sampler="factorial", repetitions=runs)
     )
     rows = {(one.index, one.factor): one.value for one in found.rows}
@@ -232,7 +232,7 @@ def test_what_explains_nothing_but_rounding_is_zero(missing):
     grid = np.array(list(itertools.product(range(2), range(3), range(3))))
     grid = grid[: len(grid) - missing]
     y = grid[:, 0] * 0.1 + grid[:, 1] * 0.3
-    found = ANALYSERS["anova"].analyse(study((grid + 0.5) / (2, 3, 3), y, sampler="factorial"))
+    found = METHODS["anova"].analyse(study((grid + 0.5) / (2, 3, 3), y, sampler="factorial"))
     shares = {(one.factor, one.factor2): one.value for one in found.rows if one.index in ("eta2", "omega2")}
     assert {name for name, share in shares.items() if share == 0.0} == shares.keys() - {
         ("x1", ""),
@@ -247,10 +247,10 @@ def test_shares_of_a_full_factorial_add_up_and_ignore_the_order_of_rows(levels, 
     unit = (grid + 0.5) / levels
     y = random(seed).normal(size=len(grid)) * 3 + 100
     order = random(seed + 1).permutation(len(grid))
-    found = ANALYSERS["anova"].analyse(study(unit, y, sampler="factorial")).rows
+    found = METHODS["anova"].analyse(study(unit, y, sampler="factorial")).rows
     shares = [row.value for row in found if row.index == "eta2"]
     assert sum(shares) == pytest.approx(1.0, abs=1e-9)
-    again = ANALYSERS["anova"].analyse(study(unit[order], y[order], sampler="factorial")).rows
+    again = METHODS["anova"].analyse(study(unit[order], y[order], sampler="factorial")).rows
     np.testing.assert_allclose(
         [row.value for row in again], [row.value for row in found], rtol=1e-8, atol=1e-10
     )
@@ -259,7 +259,7 @@ def test_shares_of_a_full_factorial_add_up_and_ignore_the_order_of_rows(levels, 
 def test_anova_with_gaps_says_so_and_keeps_to_what_it_can_tell():
     grid = np.array(list(itertools.product(range(3), range(3))))[:-1]
     y = grid[:, 0] * 1.0 + grid[:, 1] ** 2
-    found = ANALYSERS["anova"].analyse(study((grid + 0.5) / 3, y, sampler="factorial"))
+    found = METHODS["anova"].analyse(study((grid + 0.5) / 3, y, sampler="factorial"))
     rows = {(row.index, row.factor, row.factor2): row.value for row in found.rows}
     assert "type II" in found.notes[0]
     assert "confounded" in found.notes[1]
@@ -279,7 +279,7 @@ def test_anova_with_gaps_says_so_and_keeps_to_what_it_can_tell():
 def test_anova_of_a_saturated_design_gives_the_squares_of_its_contrasts():
     """Four runs for three factors of two levels: nothing is left for an error."""
     signs = np.array([[-1, -1, 1], [1, -1, -1], [-1, 1, -1], [1, 1, 1]])
-    found = ANALYSERS["anova"].analyse(
+    found = METHODS["anova"].analyse(
         study((signs + 2) / 4, signs @ [1.0, 2.0, 4.0], sampler="plackett_burman")
     )
     rows = {(row.index, row.factor): row.value for row in found.rows}
@@ -298,12 +298,12 @@ def test_anova_of_a_saturated_design_gives_the_squares_of_its_contrasts():
         sampler="plackett_burman",
         repetitions=Repetitions(row, number, y, common=True),
     )
-    assert not any("for an error" in note for note in ANALYSERS["anova"].analyse(repeated).notes)
+    assert not any("for an error" in note for note in METHODS["anova"].analyse(repeated).notes)
 
 
 def test_a_factor_of_which_one_level_is_left_explains_nothing_that_is_known():
     unit = np.array([[0.25, 0.25], [0.25, 0.75], [0.25, 0.25], [0.25, 0.75]])
-    found = ANALYSERS["anova"].analyse(study(unit, [1.0, 2.0, 1.5, 2.5], sampler="factorial"))
+    found = METHODS["anova"].analyse(study(unit, [1.0, 2.0, 1.5, 2.5], sampler="factorial"))
     shares = {(row.factor, row.factor2): row.value for row in found.rows if row.index == "eta2"}
     assert np.isnan(shares["x1", ""]) and np.isnan(shares["x1", "x2"])
     assert shares["x2", ""] == pytest.approx(0.8)
@@ -317,7 +317,7 @@ def test_pairs_of_a_fraction_are_told_where_nothing_else_is_in_them(resolution, 
     y = 3.0 * signs[:, 0] + signs[:, 1] * signs[:, 4]
     arguments = {"resolution": resolution}
     given_study = study((signs + 2) / 4, y, sampler="fractional_factorial", arguments=arguments)
-    found = ANALYSERS["anova"].analyse(given_study)
+    found = METHODS["anova"].analyse(given_study)
     shares = {(row.factor, row.factor2): row.value for row in found.rows if row.index == "eta2"}
     assert shares["x1", ""] == pytest.approx(0.9)
     assert (("x2", "x5") in shares) == told
@@ -336,13 +336,13 @@ def test_ties_are_broken_evenly_and_reproducibly():
     np.testing.assert_array_equal(found, ranks(levels, 3))
 
 
-@pytest.mark.parametrize("name", sorted(ANALYSERS))
+@pytest.mark.parametrize("name", sorted(METHODS))
 def test_too_few_rows_are_refused_or_analysed_but_never_an_accident(name):
     for rows in (2, 3, 5, 7):
         unit = random().random((rows, 3))
         given_study = study(unit, ishigami_at(unit), np.zeros(rows, dtype=int), sampler="factorial")
         try:
-            found = ANALYSERS[name].analyse(given_study).rows
+            found = METHODS[name].analyse(given_study).rows
         except Refused as reason:
             assert str(reason)
         else:
@@ -353,7 +353,7 @@ def test_too_few_rows_are_refused_or_analysed_but_never_an_accident(name):
 def test_the_global_generators_are_left_alone(name, saltelli, scattered, slopes):
     before = global_state_digest()
     given_study = {"sobol": saltelli, "shapley": saltelli, "dgsm": slopes}.get(name, scattered)
-    first = ANALYSERS[name].analyse(given_study)
+    first = METHODS[name].analyse(given_study)
     assert global_state_digest() == before
     np.random.random(3)  # noqa: NPY002  (somebody else draws; it must not matter)
-    assert ANALYSERS[name].analyse(given_study) == first
+    assert METHODS[name].analyse(given_study) == first

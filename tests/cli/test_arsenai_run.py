@@ -12,7 +12,7 @@ from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.execution import EXECUTION
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import Settings
-from palaestrai_mosaik.execution.executors import own_classes
+from palaestrai_mosaik.execution.executor import own_classes
 
 INLINE = ("--executor", "inline", "--quiet")
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.cli.tables import count, duration, number, shorten, table, text
+from palaestrai_mosaik.cli.tables import duration, first_line, number, table, text
 from palaestrai_mosaik.store.query.runs import short_ids
+from palaestrai_mosaik.text import count
 
 
 @pytest.mark.parametrize(
@@ -73,8 +74,8 @@ def test_tables_align_numbers_right_and_text_left_and_drop_empty_columns():
 
 
 def test_text_is_cut_to_one_short_line():
-    assert shorten("ValueError: no\nmore", 60) == "ValueError: no"
-    assert shorten("abcdefghij", 8) == "abcde..."
+    assert first_line("ValueError: no\nmore", 60) == "ValueError: no"
+    assert first_line("abcdefghij", 8) == "abcde..."
 
 
 def test_counts_have_their_plural():

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.expressions import Expression
-from palaestrai_mosaik.design.model import Choice, Factor
+from palaestrai_mosaik.design.model import INACTIVE, Choice, Factor
 from palaestrai_mosaik.errors import DocumentError
 
 PPO = {"name": "ppo:Brain"}

@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 
-from palaestrai_mosaik.design.decode import INACTIVE
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.expansion import Expansion
 from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.design.templates import yaml_text
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping, load, loads

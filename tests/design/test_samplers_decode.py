@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.factors import design, levels, number
 
-from palaestrai_mosaik.design.decode import INACTIVE, decode, keep
+from palaestrai_mosaik.design.decode import decode, keep
 from palaestrai_mosaik.design.distributions import position
-from palaestrai_mosaik.design.model import Axis, Choice, Factor
+from palaestrai_mosaik.design.model import INACTIVE, Axis, Choice, Factor
 from palaestrai_mosaik.errors import DocumentError
 
 

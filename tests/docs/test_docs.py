@@ -38,7 +38,6 @@ from execution.slurm_cluster import VARIABLE as SLURM_VARIABLE
 from execution.slurm_cluster import slurm_jobs  # noqa: F401
 
 from palaestrai_mosaik import design
-from palaestrai_mosaik.analysis.methods import ANALYSERS
 from palaestrai_mosaik.analysis.outcomes import SOURCES
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.design import folder as design_folder
@@ -318,7 +317,7 @@ def _design_words() -> Iterator[str]:
     for sampler in SAMPLERS.values():
         yield from (sampler.name, *(option.name for option in sampler.options))
     yield from METHODS
-    yield from (index for method in ANALYSERS.values() for index in method.indices)
+    yield from (index for method in METHODS.values() for index in method.indices)
     yield from (*design_folder.COLUMNS, *design_folder.GENERATED)
     for table in (EXECUTION, SLURM, PARSL):
         yield from table.keys

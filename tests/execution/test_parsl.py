@@ -29,8 +29,8 @@ from palaestrai_mosaik.execution import (
 )
 from palaestrai_mosaik.execution.cluster.settings import ParslSettings
 from palaestrai_mosaik.execution.cluster.submission import Submissions
-from palaestrai_mosaik.execution.executors import make_executor
 from palaestrai_mosaik.execution.job import Marker
+from palaestrai_mosaik.execution.runs import make_executor
 
 pytest.importorskip("parsl")
 zmq = pytest.importorskip("zmq")

@@ -30,13 +30,14 @@ from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.run_names import slug
-from palaestrai_mosaik.errors import CheckpointError, DocumentError, ExecutionError, StoreError, harmless
+from palaestrai_mosaik.errors import CheckpointError, DocumentError, ExecutionError, StoreError
 from palaestrai_mosaik.execution import Settings, job_records, run_folder
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
 from palaestrai_mosaik.execution.job import now
 from palaestrai_mosaik.run import checkpoint, execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
+from palaestrai_mosaik.text import harmless
 
 ROOT = Path(palaestrai_mosaik.__file__).parent
 PAGE = ROOT.parent / "docs" / "security.md"

@@ -1,9 +1,11 @@
-"""Designs made of nothing but factors, for what needs no run document."""
+"""Designs made of nothing but factors, for what needs no run document; and designs over functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from support.documents import ENVIRONMENT_ENDS, VANILLA_RUN, environment, named
 
 from palaestrai_mosaik.design.model import AnalysisSpec, Axis, DesignSpec, Factor, SamplerSpec
 
@@ -50,3 +52,34 @@ def design(
         resolved={},
         **more,
     )
+
+
+_DUMMY = "palaestrai_mosaik.agent.library.dummy"
+_FUNCTION = "palaestrai_mosaik.environment.functions:FunctionEnvironment"
+
+
+def function_design(function, factors, sampler, *, uid="known", params=None, **keys):
+    """A design over the parameters of a function; it is made of the shortest run there is."""
+    start = {name: told.get("low", 0) for name, told in factors.items()}
+    function_environment = environment("f", _FUNCTION, function=function, **start, **(params or {}))
+    agent = {
+        **{
+            "name": "a",
+            "muscle": named(f"{_DUMMY}:DummyMuscle"),
+            "objective": named(f"{_DUMMY}:DummyObjective"),
+        },
+        **{"sensors": ["f.y"], "actuators": ["f.idle"]},
+    }
+    phase = {
+        "environments": [function_environment],
+        "agents": [agent],
+        "simulation": {"name": "vanilla", "conditions": [named(ENVIRONMENT_ENDS)]},
+        "phase_config": {"mode": "test", "episodes": 1},
+    }
+    base = {"version": "3.5", "schedule": [{"p": phase}], "run_config": {"condition": named(VANILLA_RUN)}}
+    path = "schedule.p.environments.f.environment.params"
+    placed = {name: {"path": f"{path}.{name}", **told} for name, told in factors.items()}
+    return {
+        **{"uid": uid, "seed": 3, "version": "3.5", "base": base, "factors": placed, "sampler": sampler},
+        **keys,
+    }

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from palaestrai_mosaik.text import count, listed
+
 from .aggregates import FloatArray, spread
 from .hypothesis_tests import ONE_PAIR, ONE_ROW, ONE_SEED, holm
 from .options import ComparisonOptions
@@ -136,7 +138,7 @@ def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) ->
     if seeds < FEW_SEEDS and len(varied):
         what = "repetition" if runs.crossed else "run"
         found.append(
-            f"only {seeds} {what}{'' if seeds == 1 else 's'} of a level{' in a setting' * runs.crossed} "
+            f"only {count(seeds, what)} of a level{' in a setting' * runs.crossed} "
             f"({FEW_SEEDS} or more are advised): intervals are rough, and only large differences are found"
         )
     alone = [
@@ -159,7 +161,7 @@ def _few(levels: pd.DataFrame, pairs: pd.DataFrame, runs: Runs, paired: bool) ->
         worst = tested.iloc[int(least.argmax())]
         what = "seed" if paired else "run" if runs.crossed else "row"
         found.append(
-            f"with {int(worst['units'])} {what}{'' if worst['units'] == 1 else 's'}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"
+            f"with {count(int(worst['units']), what)}, p_holm cannot fall below {min(1.0, smallest):.2g}, whatever the difference"
         )
     return found
 
@@ -188,10 +190,9 @@ def _unmatched(runs: Runs) -> str:
         name: every - sum(name not in names for names in part) for name in runs.levels if name in levels
     }
     told = [f"{name} {count}" for name, count in counts.items()]
-    more = ", ..." if len(told) > _MOST_NAMED else ""
     return (
         f"unequal settings: {len(part)} of {every} settings lack a level (settings with runs: "
-        f"{', '.join(told[:_MOST_NAMED])}{more}). Two levels are compared in the settings that both have, but "
+        f"{listed(told, _MOST_NAMED)}). Two levels are compared in the settings that both have, but "
         "each level's mean, IQM and profile are over all of its own, and do not compare"
     )
 

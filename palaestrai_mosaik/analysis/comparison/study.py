@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.analysis.results import Results, labels
-from palaestrai_mosaik.design.decode import INACTIVE
-from palaestrai_mosaik.design.model import Axis, DesignSpec, Factor
+from palaestrai_mosaik.design.model import INACTIVE, Axis, DesignSpec, Factor
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
 
 from .compare import Comparison, compare

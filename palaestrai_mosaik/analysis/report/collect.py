@@ -12,13 +12,14 @@ from palaestrai_mosaik.analysis.comparison import compare_design
 from palaestrai_mosaik.analysis.comparison.aggregates import iqm
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
-from palaestrai_mosaik.design.decode import INACTIVE
+from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.text import count
 
 from ..missing_runs import lost_runs, told_executed
 from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData
-from .markup import cell, count, number
+from .markup import cell, number
 from .svg import COLOURS, DASHES
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE
+from palaestrai_mosaik.text import count
 
 from .bars import MOST_DOTS, intervals
 from .compared import TITLES, Compared
 from .data import Table
 from .lines import line_panel
-from .markup import Safe, count, number, slug, tag
+from .markup import Safe, number, slug, tag
 from .sections import MOST_BARS, POINTWISE, Part, figure, notices, remarks
 from .svg import legend
 from .verdict import mark_of

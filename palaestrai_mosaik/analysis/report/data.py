@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik.design.model import DesignSpec
+from palaestrai_mosaik.text import count
 
 from ..missing_runs import told_executed
 from .compared import Compared, count_seeds
-from .markup import Safe, cell, count, tag
+from .markup import Safe, cell, tag
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -122,11 +122,6 @@ def percent(share: float) -> str:
     return "0" if shown == "-0" else shown
 
 
-def count(how_many: int, noun: str) -> str:
-    """Return ``1 run``, ``2,000 runs``."""
-    return f"{how_many:,} {noun}" + ("" if how_many == 1 else "s")
-
-
 def listed(names: Sequence[str]) -> Sentence:
     """Return ``a, b and c`` as parts of a sentence."""
     parts: list[str] = []

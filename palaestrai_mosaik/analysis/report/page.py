@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import __version__, files
-from palaestrai_mosaik.design.decode import INACTIVE
-from palaestrai_mosaik.design.model import Factor
+from palaestrai_mosaik.design.model import INACTIVE, Factor
 from palaestrai_mosaik.errors import StoreError
 
 from .compared import count_seeds

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.design.decode import INACTIVE
-from palaestrai_mosaik.design.model import Factor
+from palaestrai_mosaik.design.model import INACTIVE, Factor
+from palaestrai_mosaik.text import count
 
 from ..missing_runs import lost_runs, told_executed
 from .bars import Mark, bars
 from .data import LearningData, ReportData, Table
 from .indices import MethodDisplay, marks, method_of, pair_marks, pairs, players, ranked, singles
 from .lines import MOST_PLACES, histogram, line_panel
-from .markup import Safe, count, slug, tag
+from .markup import Safe, slug, tag
 from .plane import MOST_CELLS, heat_map, morris_plane
 from .scatter import MOST_LEVELS, MOST_POINTS, HorizontalAxis, scatter
 from .svg import COLOURS, FloatArray, legend

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.analysis.comparison.cautions import ALONE, ALONE_ROW, IDENTICAL
 from palaestrai_mosaik.analysis.comparison.hypothesis_tests import NO_DIFFERENCE, ONE_ROW
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
+from palaestrai_mosaik.text import count
 
 from .bars import Mark
 from .compared import TITLES, Compared
 from .data import ReportData
-from .markup import Caution, Name, Sentence, count, listed, number, percent
+from .markup import Caution, Name, Sentence, listed, number, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,10 +1,16 @@
-"""The ways to choose the points of a design, one a file."""
+"""The ways to choose the points of a design, one a file.
+
+:mod:`~palaestrai_mosaik.design.registry` says how to add one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import numpy as np
+
+from palaestrai_mosaik.errors import ContractError
 
 from ..model import DesignSpec
+from ..registry import Registry
 from ..sample import Sample
 from ..subset import capped
 from .factorial import FACTORIAL
@@ -13,16 +19,30 @@ from .finite_differences import FINITE_DIFFERENCES
 from .fractional_factorial import FRACTIONAL_FACTORIAL
 from .lhs import LHS
 from .morris import MORRIS
-from .option import MOST_NUMBERS, Option, Sampler, problem, units
+from .option import (
+    MOST_NUMBERS,
+    Option,
+    Sampler,
+    flag,
+    one_of,
+    problem,
+    random_of,
+    single_rows,
+    size_of,
+    units,
+    whole,
+)
 from .plackett_burman import PLACKETT_BURMAN
 from .points import POINTS
 from .random import RANDOM
 from .sobol import SOBOL
 
 #: Every sampler by its name.
-SAMPLERS: Mapping[str, Sampler] = {
-    sampler.name: sampler
-    for sampler in (
+SAMPLERS: Registry[Sampler] = Registry(
+    Sampler,
+    "sampler",
+    "palaestrai_mosaik.samplers",
+    (
         FACTORIAL,
         FRACTIONAL_FACTORIAL,
         PLACKETT_BURMAN,
@@ -33,8 +53,8 @@ SAMPLERS: Mapping[str, Sampler] = {
         FINITE_DIFFERENCES,
         RANDOM,
         POINTS,
-    )
-}
+    ),
+)
 
 
 def sample(spec: DesignSpec) -> Sample:
@@ -46,9 +66,39 @@ def sample(spec: DesignSpec) -> Sample:
     """
     sampler = SAMPLERS[spec.sampler.name]
     drawn = sampler.draw(spec)
+    _check(spec, sampler, drawn)
     if spec.max_runs is None or (len(drawn.unit) <= spec.max_runs and sampler.rows(spec) <= spec.max_runs):
         return drawn
     return capped(spec, drawn, spec.max_runs)
 
 
-__all__ = ["MOST_NUMBERS", "SAMPLERS", "Option", "Sampler", "problem", "sample", "units"]
+def _check(spec: DesignSpec, sampler: Sampler, drawn: Sample) -> None:
+    """Raise :class:`ContractError` where a sampler, which may be somebody else's, broke its contract."""
+    rows, unit, block = sampler.rows(spec), drawn.unit, drawn.block
+    wrong = None
+    if unit.shape != (rows, len(spec.axes)):
+        wrong = f"the shape {unit.shape}, not {(rows, len(spec.axes))}"
+    elif not bool(((unit >= 0) & (unit <= 1)).all()):
+        wrong = "coordinates outside of [0, 1]"
+    elif block.shape != (rows,) or bool((np.diff(block) < 0).any()):
+        wrong = f"blocks that are not {rows} whole numbers in ascending order"
+    if wrong is not None:
+        raise ContractError(f"the sample of the sampler {sampler.name!r} has {wrong}")
+
+
+__all__ = [
+    "MOST_NUMBERS",
+    "SAMPLERS",
+    "Option",
+    "Sample",
+    "Sampler",
+    "flag",
+    "one_of",
+    "problem",
+    "random_of",
+    "sample",
+    "single_rows",
+    "size_of",
+    "units",
+    "whole",
+]

@@ -122,4 +122,5 @@ FACTORIAL: Sampler = Sampler(
     ends=lambda spec: True,
     weighs=False,
     check=_check,
+    methods=("anova",),
 )

@@ -38,4 +38,5 @@ FAST: Sampler = Sampler(
     options=(Option("M", 4, whole(1), "harmonics that are summed"),),
     ends=lambda spec: True,
     serves="fast",
+    methods=("fast",),
 )

@@ -42,4 +42,5 @@ FINITE_DIFFERENCES: Sampler = Sampler(
     unit="points",
     options=(Option("delta", 0.01, _delta, "length of a step, as a share of the coordinate"),),
     serves="dgsm",
+    methods=("dgsm",),
 )

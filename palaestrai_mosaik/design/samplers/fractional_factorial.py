@@ -278,4 +278,5 @@ FRACTIONAL_FACTORIAL: Sampler = Sampler(
     two_level=True,
     knob=lambda spec: None,
     check=_check,
+    methods=("anova",),
 )

@@ -109,4 +109,5 @@ LHS: Sampler = Sampler(
     ),
     rejects=True,
     check=_check,
+    methods=("rbd_fast", "pawn", "delta"),
 )

@@ -134,4 +134,5 @@ MORRIS: Sampler = Sampler(
     alias="trajectories",
     knob=_knob,
     check=_check,
+    methods=("morris",),
 )

@@ -44,8 +44,9 @@ class Sampler:
     whether ``n`` must, may or must not be given; ``unit`` says what ``n`` counts, ``size_check``
     returns what is wrong with a value of it. ``groups``: knows groups. ``rejects``: rows may be
     rejected by constraints. ``ends``: coordinates may be exactly 0 or 1. ``two_level``: every axis
-    has two levels, or two ends. ``weighs``: levels come by their weights. ``serves``: the one method that the sample is made for, if it is made
-    for one. ``inner``: a sampler to take where ends do not exist. ``alias``: an option that is another
+    has two levels, or two ends. ``weighs``: levels come by their weights. ``methods`` of sensitivity analysis fit
+    the sample, and are used where the design names none and its factors allow them. ``serves``: the one
+    method that the sample is made for, if it is made for one. ``inner``: a sampler to take where ends do not exist. ``alias``: an option that is another
     word for ``n``. ``knob``: the option that the number of rows is proportional to, and its value.
     ``check`` finds what is wrong beyond the options one by one.
     """
@@ -63,6 +64,7 @@ class Sampler:
     ends: Callable[[DesignSpec], bool] = field(default=lambda spec: False)
     two_level: bool = False
     weighs: bool = True
+    methods: tuple[str, ...] = ()
     serves: str | None = None
     inner: str = "lhs"
     alias: str | None = None

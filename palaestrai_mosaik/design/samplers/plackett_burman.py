@@ -129,4 +129,5 @@ PLACKETT_BURMAN: Sampler = Sampler(
         if len(spec.axes) < LARGEST
         else [(("sampler",), f"Plackett-Burman designs have fewer than {LARGEST} factors")]
     ),
+    methods=("anova",),
 )

@@ -14,9 +14,9 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.located import show
 
-from ..decode import INACTIVE, decode, resolution
+from ..decode import decode, resolution
 from ..distributions import INSIDE, bounded, middles, position, reach
-from ..model import Axis, DesignSpec, Factor
+from ..model import INACTIVE, Axis, DesignSpec, Factor
 from ..sample import FloatArray, Sample
 from .option import Found, Option, Sampler, flag, single_rows
 

@@ -13,4 +13,11 @@ def draw(spec: DesignSpec) -> Sample:
     return single_rows(random_of(spec).random((n, len(spec.axes))), {"n": n})
 
 
-RANDOM: Sampler = Sampler("random", "random points", draw, size_of, rejects=True)
+RANDOM: Sampler = Sampler(
+    "random",
+    "random points",
+    draw,
+    size_of,
+    rejects=True,
+    methods=("rbd_fast", "pawn", "delta"),
+)

@@ -62,4 +62,5 @@ SOBOL: Sampler = Sampler(
     serves="sobol",
     inner="sobol with scramble: true",
     ends=lambda spec: SOBOL.option(spec, "scramble") is False,
+    methods=("sobol", "shapley"),
 )

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import ContractError, listed
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.text import listed
 
 from .sequences import declared_memories, final_column
 from .sessions import NUMBERS, Array, Sessions, Signature, offsets_of

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean, listed
+from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean
+from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Space
 
 Array = npt.NDArray[Any]

@@ -14,7 +14,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
-from palaestrai_mosaik.errors import ContractError, did_you_mean, listed
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Space
 
 from .pool import SessionPool

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from palaestrai_mosaik.design.folder import SCRIPT
 from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.text import count
 
 from ..job import write_file
 from ..processes import THREADS
@@ -95,8 +96,8 @@ def script(folder: Path, submission: Submission) -> str:
     output = Submissions(folder).output(submission.number)
     beginning = _BEGINNING.format(
         number=submission.number,
-        runs=_count(submission.runs, "run"),
-        tasks=_count(submission.tasks, "task"),
+        runs=count(submission.runs, "run"),
+        tasks=count(submission.tasks, "task"),
         last=submission.tasks - 1,
         throttle=f"%{settings.throttle}" if settings.throttle else "",
         script=SCRIPT,
@@ -113,10 +114,6 @@ def script(folder: Path, submission: Submission) -> str:
         number=submission.number,
     )
     return f"{beginning}\n{rest}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _directives(submission: Submission, settings: SlurmSettings, output: Path) -> list[str]:

@@ -20,7 +20,7 @@ from palaestrai_mosaik.design.run_names import slug
 from palaestrai_mosaik.errors import SchedulerError
 from palaestrai_mosaik.experiment import load, modules_of
 
-from ..executors import own_classes
+from ..executor import own_classes
 from ..job import now
 from ..settings import Settings
 from .scheduler import TaskState

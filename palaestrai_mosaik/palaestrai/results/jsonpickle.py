@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.text import shorten
 
 _OBJECT, _STATE, _ID, _TUPLE = "py/object", "py/state", "py/id", "py/tuple"
 #: how long what cannot be read is shown
@@ -231,4 +232,4 @@ class _Objects:
 def _unreadable(data: Any, why: str) -> StoreError:
     # (not the whole of it, which may be large, or too deep to be written)
     shown = data if isinstance(data, str) else reprlib.repr(data)
-    return StoreError(f"cannot read {shown[:_SHOWN]}{'...' if len(shown) > _SHOWN else ''}: {why}")
+    return StoreError(f"cannot read {shorten(shown, _SHOWN)}: {why}")

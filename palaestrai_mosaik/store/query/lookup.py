@@ -10,7 +10,8 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import StoreError, did_you_mean, listed
+from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.text import listed
 
 from ..database import reads
 from ..models import Agent, Environment, Instance, Phase, RunDocument

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlalchemy import Select
 
-from palaestrai_mosaik.errors import StoreError, listed
+from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
+from palaestrai_mosaik.text import listed
 
 from ..models import Agent, Body, Channel, Environment, Phase
 from .lookup import Lookup, unknown

@@ -24,9 +24,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..model import DesignSpec
+from ..samplers import units
+from ..samplers.sobol import SOBOL as SALTELLI
+from .method import NEEDS_SALTELLI, FloatArray, Index, Indices, Method, MethodDisplay, Study
 from .sobol import blocks, outputs
-from .study import FloatArray, Index, Indices, Study
 
+#: Shapley effects follow from a Saltelli sample with second order up to this number of axes: the
+#: closed indices of all subsets are then among its pairs of rows.
+_MOST_FACTORS = 5
 # Resamples that are taken together: bounds the memory.
 _AT_ONCE = 100
 
@@ -51,7 +57,7 @@ def shapley(study: Study) -> Indices:
         Index("Sh", player, float(values[i]), float(low[i]), float(high[i]))
         for i, player in enumerate(players)
     ]
-    known = 5 if second else 4
+    known = _MOST_FACTORS if second else _MOST_FACTORS - 1
     if len(players) <= known:
         return Indices(rows)
     note = (
@@ -125,3 +131,33 @@ def _weights(nodes: list[int], size: int) -> dict[int, float]:
                 basis *= (wanted - other) / (node - other)
         result[node] = float(basis.sum())
     return result
+
+
+def _check(spec: DesignSpec) -> str | None:
+    """Return what a Saltelli sample lacks for Shapley effects, ``None`` where it has all."""
+    if not SALTELLI.option(spec, "second_order"):
+        return "it needs second_order: true"
+    count = len(units(spec))
+    if count > _MOST_FACTORS:
+        return f"a Saltelli sample holds them for up to {_MOST_FACTORS} factors or groups, here are {count}"
+    return None
+
+
+SHAPLEY = Method(
+    "shapley",
+    shapley,
+    indices=("Sh",),
+    samplers=("sobol",),
+    why=NEEDS_SALTELLI,
+    groups=True,
+    check=_check,
+    drops="block",
+    display=MethodDisplay(
+        "Shapley effects",
+        ("Sh",),
+        "Sh",
+        True,
+        "Each factor's share of the variance; what factors explain together is parted equally among them, "
+        "so that the shares sum to 1.",
+    ),
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import floor
 
-from .study import Index, Indices, Refused, Study
+from .method import NEEDS_SMOOTH_FACTORS, Index, Indices, Method, MethodDisplay, Refused, Study
 
 #: harmonics that are summed where the sampler was not told
 HARMONICS = 4
@@ -35,3 +35,23 @@ def fast(study: Study) -> Indices:
         first, total = compute_orders(curve, points, harmonics, frequency)
         rows += [Index("S1", name, float(first)), Index("ST", name, float(total))]
     return Indices(sorted(rows, key=lambda row: row.index), (NO_INTERVAL,))
+
+
+FAST = Method(
+    "fast",
+    fast,
+    indices=("S1", "ST"),
+    samplers=("fast",),
+    why="it needs the search curves of eFAST",
+    factors="smooth",
+    reason=NEEDS_SMOOTH_FACTORS,
+    drops="nothing",
+    display=MethodDisplay(
+        "Extended Fourier amplitude test (eFAST)",
+        ("S1", "ST"),
+        "ST",
+        True,
+        "S1 is the share of the variance that a factor explains on its own, ST the share with all of its "
+        "interactions.",
+    ),
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .study import FloatArray, Index, Indices, Refused, Study, above_zero
+from .method import FloatArray, Index, Indices, Method, MethodDisplay, Refused, Study, above_zero
 
 #: levels of the grid where the sampler was not told
 LEVELS = 4
@@ -46,3 +46,26 @@ def morris(study: Study) -> Indices:
         rows.append(above_zero("mu_star", player, values["mu_star"][i], values["mu_star_conf"][i]))
         rows.append(Index("sigma", player, float(values["sigma"][i])))
     return Indices(rows)
+
+
+MORRIS = Method(
+    "morris",
+    morris,
+    indices=("mu", "mu_star", "sigma"),
+    samplers=("morris",),
+    why="it needs trajectories in which one factor moves at a time",
+    factors="ordered",
+    reason="an elementary effect is a step along an order of the levels, so that its size would depend on "
+    "the order in which they happen to stand",
+    groups=True,
+    drops="block",
+    display=MethodDisplay(
+        "Morris screening",
+        ("mu_star",),
+        "mu_star",
+        False,
+        "mu* is the mean size of the effect of moving a factor across its range, sigma how much that effect "
+        "varies: far below the line sigma = 0.1 mu* effects are almost linear, above sigma = mu* they change "
+        "their sign or depend on other factors. It ranks factors; it parts no variance.",
+    ),
+)

@@ -10,7 +10,18 @@ from itertools import combinations
 
 import numpy as np
 
-from .study import FloatArray, Index, Indices, Refused, Study, above_zero, around
+from .method import (
+    NEEDS_SALTELLI,
+    FloatArray,
+    Index,
+    Indices,
+    Method,
+    MethodDisplay,
+    Refused,
+    Study,
+    above_zero,
+    around,
+)
 
 #: an interval of a total index wider than this to either side tells little
 _WIDE = 0.1
@@ -81,3 +92,23 @@ def outputs(study: Study, second: bool) -> tuple[FloatArray, FloatArray, FloatAr
     y = (study.y - study.y.mean()) / study.y.std()
     y = y.reshape(-1, 2 * players + 2 if second else players + 2)
     return y[:, 0], y[:, -1], y[:, 1 : players + 1], y[:, players + 1 : -1] if second else None
+
+
+SOBOL = Method(
+    "sobol",
+    sobol,
+    indices=("S1", "ST"),
+    samplers=("sobol",),
+    why=NEEDS_SALTELLI,
+    groups=True,
+    drops="block",
+    display=MethodDisplay(
+        "Sobol indices",
+        ("S1", "ST"),
+        "ST",
+        True,
+        "S1 is the share of the variance that a factor explains on its own, ST the share with all of its "
+        "interactions. Estimates carry sampling error: they can lie a little below 0 or above 1.",
+        "S2",
+    ),
+)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .study import (
+from .method import (
+    NEEDS_INDEPENDENT_ROWS,
+    NEEDS_SMOOTH_FACTORS,
     FloatArray,
     Indices,
     IntArray,
+    Method,
+    MethodDisplay,
     Refused,
     Study,
     around,
@@ -57,3 +61,22 @@ def _estimate(columns: FloatArray, y: FloatArray, run: IntArray) -> FloatArray:
 
     raw = [compute_first_order(permute_outputs(column, y), HARMONICS) for column in columns.T]
     return np.array([unskew_S1(value, HARMONICS, worth(run)) for value in raw])
+
+
+RBD_FAST = Method(
+    "rbd_fast",
+    rbd_fast,
+    indices=("S1",),
+    samplers=("lhs", "random", "points"),
+    why=NEEDS_INDEPENDENT_ROWS,
+    factors="smooth",
+    reason=NEEDS_SMOOTH_FACTORS,
+    shared_runs="sample",
+    display=MethodDisplay(
+        "Random balance designs (RBD-FAST)",
+        ("S1",),
+        "S1",
+        True,
+        "S1 is the share of the variance that a factor explains on its own; interactions are not seen.",
+    ),
+)

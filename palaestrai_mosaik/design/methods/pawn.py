@@ -12,7 +12,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .study import FloatArray, Index, Indices, IntArray, Refused, Study, few, ranks
+from .method import (
+    NEEDS_INDEPENDENT_ROWS,
+    FloatArray,
+    Index,
+    Indices,
+    IntArray,
+    Method,
+    MethodDisplay,
+    Refused,
+    Study,
+    few,
+    ranks,
+)
 
 #: slices of a factor, fewest points in one
 SLICES, FEWEST = 10, 10
@@ -80,3 +92,22 @@ def _distances(column: FloatArray, place: IntArray, ends: IntArray, slices: int)
     sliced = np.cumsum(inside, axis=1)
     overall = np.arange(1, count + 1) / count
     return np.asarray(np.abs(sliced / sliced[:, -1:] - overall)[:, ends].max(axis=1))
+
+
+PAWN = Method(
+    "pawn",
+    pawn,
+    indices=("median", "maximum"),
+    samplers=("lhs", "random", "points", "sobol"),
+    why=NEEDS_INDEPENDENT_ROWS,
+    shared_runs="sample",
+    display=MethodDisplay(
+        "PAWN",
+        ("median",),
+        "median",
+        False,
+        "The median of the Kolmogorov-Smirnov distances between the outcome's distribution and that where "
+        "the factor is fixed: 0 no effect, at most 1. (irrelevant) is what a factor without any effect "
+        "would seldom exceed in a sample of this size.",
+    ),
+)

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from .study import Index, Indices, Refused, Study, above_zero, global_generator_untouched
+from .method import (
+    Index,
+    Indices,
+    Method,
+    MethodDisplay,
+    Refused,
+    Study,
+    above_zero,
+    global_generator_untouched,
+)
 
 
 def dgsm(study: Study) -> Indices:
@@ -42,3 +51,23 @@ def dgsm(study: Study) -> Indices:
         rows.append(above_zero("dgsm", name, found["dgsm"][i], found["dgsm_conf"][i] / scale))
         rows.append(above_zero("vi", name, found["vi"][i], found["dgsm_conf"][i]))
     return Indices(sorted(rows, key=lambda row: row.index))
+
+
+DGSM = Method(
+    "dgsm",
+    dgsm,
+    indices=("dgsm", "vi"),
+    samplers=("finite_differences",),
+    why="it needs small steps from every point",
+    factors="float",
+    reason="there is no derivative by levels or whole numbers",
+    drops="block",
+    display=MethodDisplay(
+        "Derivative-based measures (DGSM)",
+        ("dgsm",),
+        "dgsm",
+        False,
+        "An upper bound for ST from the mean square of the derivative: small values say that a factor does "
+        "not matter, large ones do not say how much it does.",
+    ),
+)

@@ -21,7 +21,7 @@ from math import prod
 
 import numpy as np
 
-from .study import FloatArray, Index, Indices, IntArray, Refused, Study
+from .method import FloatArray, Index, Indices, IntArray, Method, MethodDisplay, Refused, Study
 
 #: names of what is no factor
 ERROR, HIGHER, REPETITION = "(error)", "(higher interactions)", "(repetition)"
@@ -301,3 +301,23 @@ def _unexplained(parts: Sequence[FloatArray], y: FloatArray) -> tuple[float, int
     matrix = np.column_stack(parts)
     solution, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=None)
     return float(((y - matrix @ solution) ** 2).sum()), int(rank)
+
+
+ANOVA = Method(
+    "anova",
+    anova,
+    indices=("eta2",),
+    samplers=("factorial", "fractional_factorial", "plackett_burman"),
+    why="it needs every factor on a few levels, in balance with the others",
+    drops="run",
+    shared_runs="observations",
+    display=MethodDisplay(
+        "Analysis of variance",
+        ("eta2",),
+        "eta2",
+        True,
+        "eta2 (eta squared) is the share of the sum of squares that a factor explains on its own; F and p "
+        "test it against the spread of repetitions, without a correction for several factors.",
+        "eta2",
+    ),
+)

@@ -1,0 +1,95 @@
+"""Samplers and sensitivity methods by name: those of this package, and those of installed distributions.
+
+To add one to this package:
+
+1. Write one module: ``design/samplers/NAME.py`` with ``NAME = Sampler(...)``, or
+   ``design/methods/NAME.py`` with ``NAME = Method(...)``. Import scipy and SALib inside functions:
+   this package is imported by every command.
+2. Add ``NAME`` to the registry, which is one line: ``SAMPLERS`` in ``design/samplers/__init__.py``, or
+   ``METHODS`` in ``design/methods/__init__.py``.
+
+To add one from a distribution of your own, declare it as an entry point, whose name is that of the
+sampler or method. It is used as soon as the distribution is installed::
+
+    [project.entry-points."palaestrai_mosaik.samplers"]
+    halton = "my_package.halton:HALTON"
+
+    [project.entry-points."palaestrai_mosaik.analysis_methods"]
+    correlation = "my_package.correlation:CORRELATION"
+
+What goes with what is said once. A method lists the ``samplers`` that it fits; a sampler lists in
+``methods`` those that analyse its points by default, which then fit it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Protocol, TypeVar
+
+from palaestrai_mosaik.errors import NameResolutionError
+from palaestrai_mosaik.importing import load_entry_point
+
+
+class Named(Protocol):
+    """What a registry holds: it has a name."""
+
+    @property
+    def name(self) -> str:
+        """The name by which designs refer to it."""
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(Mapping[str, T]):
+    """Objects of the class ``kind`` by name: ``own``, then the entry points of ``group``.
+
+    Entry points are read where a name is none of ``own``, or where all names are asked for; a name of
+    ``own`` cannot be replaced. A lookup raises :class:`~palaestrai_mosaik.errors.NameResolutionError`,
+    which names the distribution, where an entry point cannot be used.
+    """
+
+    def __init__(self, kind: type[T], label: str, group: str, own: Iterable[T]):
+        self._kind, self._label, self._group = kind, label, group
+        self._own = {one.name: one for one in own}
+        self._loaded: dict[EntryPoint, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name in self._own:
+            return self._own[name]
+        found = list(entry_points(group=self._group, name=name))
+        if not found:
+            raise KeyError(name)
+        if len(found) > 1:
+            sources = ", ".join(sorted(_distribution(entry) for entry in found))
+            raise NameResolutionError(
+                f"several distributions bring a {self._label} {name!r}: {sources}; keep one of them"
+            )
+        if found[0] not in self._loaded:
+            self._loaded[found[0]] = self._load(found[0])
+        return self._loaded[found[0]]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from sorted({entry.name for entry in entry_points(group=self._group)} - self._own.keys())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _load(self, entry: EntryPoint) -> T:
+        source = f"the {self._label} {entry.name!r} of the distribution {_distribution(entry)}"
+        try:
+            found = load_entry_point(entry)
+        except NameResolutionError as error:
+            raise NameResolutionError(f"{source} cannot be loaded: {error}") from error.__cause__
+        if not isinstance(found, self._kind):
+            kind = f"{self._kind.__module__}:{self._kind.__qualname__}"
+            raise NameResolutionError(f"{source} must be a {kind}, found {type(found).__qualname__}")
+        if found.name != entry.name:
+            raise NameResolutionError(f"{source} calls itself {found.name!r}: the two names must be equal")
+        return found
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else f"that has {entry.value}"
