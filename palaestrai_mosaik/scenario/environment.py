@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from palaestrai_mosaik.types import (
 )
 from palaestrai_mosaik.types.spaces import parse_space
 
-from .agent import Agent, Sensors
+if TYPE_CHECKING:
+    from .agent import Agent, Sensors
 
 
 def whole(what: str, given: Any, least: int | None = None) -> int:

@@ -23,6 +23,7 @@ import doctest
 import importlib.util
 import io
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -271,7 +272,7 @@ def anchors_of(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md"])
 def test_links_lead_somewhere(name: str) -> None:
     page = ROOT / name
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
@@ -288,6 +289,23 @@ def test_links_lead_somewhere(name: str) -> None:
 def test_the_index_lists_every_page() -> None:
     listed = set(_LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     assert {page.name for page in PAGES[1:]} - {"index.md"} <= listed
+
+
+_DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>\w+):: (?P<name>[\w.]+)", re.M)
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "reference").glob("*.rst")), ids=lambda page: page.stem
+)
+def test_the_reference_names_what_is_there(page: Path) -> None:
+    """A renamed class would else be missed until the site is built."""
+    for found in _DIRECTIVE.finditer(page.read_text(encoding="utf-8")):
+        try:
+            pkgutil.resolve_name(found["name"])
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("palaestrai_mosaik"):
+                raise
+            pytest.skip(f"{found['name']} needs {error.name}")
 
 
 def _commands() -> Iterator[str]:
