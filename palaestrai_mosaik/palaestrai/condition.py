@@ -20,14 +20,15 @@ from palaestrai.types import Mode as TheirMode
 from palaestrai.types import SimulationFlowControl as TheirFlow
 
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.simulation.body import Learner
+from palaestrai_mosaik.simulation.batch_body import AnyBody
 from palaestrai_mosaik.simulation.conditions import (
     EpisodeView,
     EvaluationView,
     PhaseView,
     TerminationCondition,
 )
-from palaestrai_mosaik.simulation.coordinator import AnyBody, EpisodeCoordinator
+from palaestrai_mosaik.simulation.coordinator import EpisodeCoordinator
+from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .random_streams import Streams

@@ -33,9 +33,9 @@ from palaestrai_mosaik.run.recorded_sessions import StoredSessions
 from palaestrai_mosaik.run.replay import ReplayContext
 from palaestrai_mosaik.run.worker import EpisodeTask, Worker
 from palaestrai_mosaik.run.worker_pool import deliver
-from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.simulation.external_control import ExternalControl
+from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Mode
 
 if TYPE_CHECKING:

@@ -19,11 +19,12 @@ from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, 
 from palaestrai_mosaik.palaestrai import adapted, is_adapted
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.simulation.batch_handle import open_handle
-from palaestrai_mosaik.simulation.body import Body, BodyIdentity, ExperienceSink
+from palaestrai_mosaik.simulation.body import Body, BodyIdentity
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
+from palaestrai_mosaik.simulation.learner import ExperienceSink
 from palaestrai_mosaik.types import Mode
 
 from .brains import BrainKeeper, Dumpers

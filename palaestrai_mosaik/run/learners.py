@@ -14,9 +14,9 @@ from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.palaestrai import is_adapted
-from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.body_placement import BodyGroup
 from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .brains import BrainKeeper, Dumpers, find_source

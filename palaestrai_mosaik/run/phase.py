@@ -18,11 +18,11 @@ from palaestrai_mosaik.agent import Brain, Muscle
 from palaestrai_mosaik.errors import ContractError, RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.palaestrai import is_adapted
-from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.coordinator import ask
 from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
+from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .brains import BrainKeeper, Dumpers, brain_keeper

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.simulation.body import ExperienceSink
+from palaestrai_mosaik.simulation.batch_body import AnyBody
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
-from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, AnyBody, EpisodeCoordinator
+from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, EpisodeCoordinator
 from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
-from palaestrai_mosaik.simulation.episode import Episode
-from palaestrai_mosaik.simulation.world import WorldBuilder
+from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
+from palaestrai_mosaik.simulation.learner import ExperienceSink
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .factory import WorkerPlan, all_of, make_bodies

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.errors import CheckpointError, ContractError, RunInterrupted, SimulationError
 from palaestrai_mosaik.importing import limit
-from palaestrai_mosaik.simulation.body import Learner
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
+from palaestrai_mosaik.simulation.learner import Learner
 
 from .context import RunContext
 from .factory import WorkerPlan, make_handles, muscle_uids

@@ -24,16 +24,18 @@ from palaestrai_mosaik.run.learners import make_learner, store_model
 from palaestrai_mosaik.run.replay import ReplayContext
 from palaestrai_mosaik.run.worker import EpisodeReport, EpisodeTask, Recording, Worker
 from palaestrai_mosaik.run.worker_pool import deliver
-from palaestrai_mosaik.simulation.body import Body, Learner
+from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
 from palaestrai_mosaik.simulation.event_loop import clean_up
+from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.simulation.scheduler import run_method
 from palaestrai_mosaik.store.records import BodyRecord, EnvironmentRecord, channel_columns
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 
-from .agent import PHASE, Agent, Sensors, describe
+from .agent import Agent, Sensors
+from .document import PHASE, describe
 from .environment import Readings, RewardFunction, Rewards, Scenario, check_wanted, found_in, whole
 from .episode import Run, run_episode
 

@@ -14,9 +14,8 @@ from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import BridgeSimulator, guarded
 from palaestrai_mosaik.simulation.connections import MosaikConnection
-from palaestrai_mosaik.simulation.episode import Episode
+from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
 from palaestrai_mosaik.simulation.sim_config import new_sid
-from palaestrai_mosaik.simulation.world import WorldBuilder
 
 from .environment import Scenario
 

@@ -22,9 +22,10 @@ from palaestrai_mosaik.types.rows import AgentRows
 from palaestrai_mosaik.types.vectors import Layout
 
 from .batch_handle import BatchHandle
-from .body import BodyIdentity, ExperienceSink, check_statistics
+from .body import Body, BodyIdentity
 from .connections import STATES, EnvironmentPlans, MosaikConnection, places
 from .environment_handle import AgentStream, EnvironmentHandle
+from .learner import ExperienceSink, check_statistics
 
 FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
@@ -468,3 +469,6 @@ class BatchBody:
     def history(self) -> FloatMatrix:
         """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
         return self._history[: self._filled]
+
+
+AnyBody = Body | BatchBody

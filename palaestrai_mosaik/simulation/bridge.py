@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -24,10 +24,12 @@ from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import SimulationError
 
+from .batch_body import AnyBody
 from .batch_handle import BatchHandle
 from .connections import STATES
-from .coordinator import AnyBody, EpisodeCoordinator
+from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
+from .scheduler import only_questions
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -296,6 +298,21 @@ class CoordinatorSimulator(BridgeSimulator):
             self.stop(time)
             return None
         return coordinator.following
+
+
+class ExternalControlSimulator(CoordinatorSimulator):
+    """The coordinator of a world in which somebody outside decides for some bodies."""
+
+    @only_questions
+    def step(  # type: ignore[override]  # generators are run, and what they yield is awaited
+        self, time: int, inputs: Mapping[str, Mapping[str, Mapping[str, Any]]], max_advance: int
+    ) -> Generator[Any, Any, int | None]:
+        coordinator, outside = self.coordinator, self.coordinator.outside
+        assert outside is not None
+        following = super().step(time, inputs, max_advance)
+        if not coordinator.over and outside.concerned(self.acting, coordinator.some_done):
+            yield outside.ask()
+        return following
 
 
 class AgentSimulator(BridgeSimulator):

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,18 +34,14 @@ from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import SimulationFlowControl
 
-from .batch_body import BatchBody
+from .batch_body import AnyBody
 from .body import Body
 from .conditions import TerminationCondition
 from .connections import InputWire, read
 from .environment_handle import EnvironmentHandle
-
-if TYPE_CHECKING:
-    from .external_control import ExternalControl
+from .external_control import ExternalControl
 
 FloatVector = npt.NDArray[np.float64]
-
-AnyBody = Body | BatchBody
 
 _FLAG = (bool, np.bool_)
 

@@ -1,4 +1,8 @@
-"""Runs one episode in its world, and shuts the world down.
+"""One episode: builds its mosaik world, runs the episode in it, and shuts the world down.
+
+The only owner of ``mosaik.AsyncWorld``. An episode is one run of a world: simulators
+start afresh, the domain objects (environments, muscles, brains) live on. A world of our own simulators alone
+is built once, and rewound for the next episode.
 
 By default the package's own schedule (:mod:`.scheduler`) decides when each simulator steps. Where all simulators
 are in this process, it needs no event loop but for building the world; where some are not, it runs in one. With
@@ -8,22 +12,415 @@ are in this process, it needs no event loop but for building the world; where so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import networkx
 import numpy as np
+from mosaik.async_scenario import AsyncWorld
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.environment.batch import BatchEnvironment
+from palaestrai_mosaik.environment.cosimulation import (
+    CoSimulation,
+    CoSimulationPlan,
+    EntitySpec,
+    SimulatorSpec,
+    WorldPlan,
+)
+from palaestrai_mosaik.environment.environment import Environment
+from palaestrai_mosaik.errors import ContractError, did_you_mean
 
 from . import mosaik_internals as internals
-from .bridge import ordinary
+from .batch_handle import BatchHandle
+from .bridge import (
+    CLOCK,
+    COORDINATOR,
+    AgentSimulator,
+    BatchSimulator,
+    BridgeSimulator,
+    CoordinatorSimulator,
+    EnvironmentSimulator,
+    ExternalControlSimulator,
+    guarded,
+    ordinary,
+)
+from .connections import (
+    STATES,
+    EnvironmentPlans,
+    InputWire,
+    MosaikConnection,
+    plans_of,
+    shared_actuators,
+    wire_sensors,
+)
 from .coordinator import EpisodeCoordinator
 from .event_loop import complete
 from .external_control import turns
-from .scheduler import Schedule
-from .sim_config import LEAST_START
-from .world import WorldBuilder
+from .foreign_world import adopt, chain, conversion, setpoints_of
+from .scheduler import GeneralSchedule, Schedule, schedule
+from .sim_config import LEAST_START, new_sid, starter
+
+_OURS = "ours"
+
+
+class WorldBuilder:
+    """A mosaik world under construction for one episode.
+
+    Also draws itself: :func:`palaestrai_mosaik.simulation.world_graph.world_graph` builds a
+    world without running it.
+    """
+
+    def __init__(self, episode: Episode):
+        self.episode = episode
+        self.handles = episode.coordinator.handles
+        self.plans: Sequence[CoSimulationPlan | None] = ()
+        self.world: AsyncWorld
+        #: the processes that were started for simulators
+        self.children: set[Any] = set()
+        #: seconds that an answer may take, for mosaik's ids of remote simulators
+        self.timeouts: dict[str, float] = {}
+        #: what users' code raised in our own simulators
+        self.failures: list[BaseException] = []
+        #: (environment index, simulator uid) -> mosaik's id; "" is the environment itself
+        self.sids: dict[tuple[int, str], str] = {}
+        #: (environment index, entity uid) -> mosaik entity; "" is the environment itself
+        self.entities: dict[tuple[int, str], Any] = {}
+        self.connections: list[tuple[str, str, str, str, bool]] = []
+        #: mosaik's factories of all simulators by id, the id of the coordinator's, and those of agents of their own
+        self.factories: dict[str, Any] = {}
+        self.lead = ""
+        self.agents: list[str] = []
+        #: whether some simulator has to be kept from running ahead
+        self.lazy = False
+        #: for each environment, the inputs of the coordinator
+        self.watched: list[Sequence[InputWire]] = []
+        #: our own simulators
+        self.shells: list[BridgeSimulator] = []
+        #: who decides when each simulator steps; none where it is mosaik's scheduler
+        self.schedule: Schedule | GeneralSchedule | None = None
+
+    async def build(self) -> None:
+        """Start all simulators, create all entities and connect them."""
+        links, watching = guarded(self._prepare, "an environment or a muscle")
+        config: dict[str, Any] = {_OURS: internals.HANDED_OVER}
+        for e, plan in enumerate(self.plans):
+            for spec in plan.simulators if plan else ():
+                sid = self.sids[e, spec.uid]
+                config[sid] = starter(sid, spec)
+                if spec.cmd or spec.connect:
+                    self.timeouts[sid] = spec.timeout
+        self.world = AsyncWorld(
+            config,
+            mosaik_config={"start_timeout": max([LEAST_START, *self.timeouts.values()])},
+            configure_logging=False,
+            skip_greetings=True,
+        )
+        for e, plan in enumerate(self.plans):
+            if plan is None:
+                await self._build_environment(e)
+            elif isinstance(plan, WorldPlan):
+                await self._adopt(e, plan)
+            else:
+                await self._build_cosimulation(e, plan)
+        await self._build_agents(links, watching)
+        distant = bool(self.timeouts)
+        if distant or self.episode.scheduler == "mosaik":
+            self.lazy = internals.keep_in_step(self.world, self.lead, self.agents)
+        if self.episode.scheduler == "mosaik":
+            internals.wait_for_agents(self.world, self.lead, self.agents)
+        else:
+            internals.compile_world(self.world)
+            self.schedule = schedule(self.world, internals.FOREVER, lazy_stepping=self.lazy)
+        if self.rewinds:
+            internals.needs_no_shutdown(self.world)
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether the world can be used for another episode: there is nobody in it but our own simulators."""
+        return isinstance(self.schedule, Schedule) and len(self.shells) == len(self.schedule.runners)
+
+    def rewind(self, episode: Episode) -> None:
+        """Begin another episode of the same world."""
+        assert isinstance(self.schedule, Schedule)
+        self.episode = episode
+        guarded(self._begin, "an environment or a muscle")
+        for shell in self.shells:
+            shell.begin()
+        self.schedule.until = internals.FOREVER
+        self.schedule.rewind()
+
+    def _stop(self, time: int) -> None:
+        """End the world after all steps at ``time``."""
+        if self.schedule is None:
+            internals.stop(self.world, time)
+        else:
+            self.schedule.until = time + 1
+
+    def _prepare(self) -> tuple[list[list[MosaikConnection]], list[MosaikConnection]]:
+        """Begin the episode in all objects of ours; return the agents' and coordinator's links."""
+        coordinator = self.episode.coordinator
+        self._begin_environments()
+        self.plans = plans_of(self.handles)
+        for problem in shared_actuators(
+            self.handles, [(repr(b.name), b.actuators.uids) for b in coordinator.bodies]
+        ):
+            raise ContractError(problem[1])
+        sockets = EnvironmentPlans(self.handles, self.plans)
+        links = [body.wire(sockets) for body in coordinator.bodies]
+        self.watched, watching = self._coordinator_wires()
+        self._begin_agents()
+        for e, plan in enumerate(self.plans):
+            for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
+                self.sids[e, uid] = new_sid(f"{e}-{self.handles[e].uid}", uid, self.sids.values())
+        return links, watching
+
+    def _begin(self) -> None:
+        """Begin an episode in all objects of ours, which are wired already."""
+        self._begin_environments()
+        self._begin_agents()
+
+    def _begin_environments(self) -> None:
+        episode = self.episode
+        for handle in self.handles:
+            handle.begin()
+            handle.domain.worker, handle.domain.episode = episode.worker, episode.number
+            handle.domain.rng = episode.generator("environment", handle.uid)
+            if isinstance(handle.domain, CoSimulation):
+                handle.domain.reset()
+            elif isinstance(handle.domain, BatchEnvironment):
+                first = handle.domain.first
+                handle.domain.rngs = [
+                    episode.generator("environment", handle.uid, first + k)
+                    for k in range(handle.domain.batch)
+                ]
+
+    def _begin_agents(self) -> None:
+        episode = self.episode
+        for body in episode.coordinator.bodies:
+            rng = partial(episode.generator, "agent", body.agent)
+            body.begin(episode.worker, episode.number, rng)
+        episode.coordinator.begin(episode.worker, episode.number, self.watched)
+
+    def _coordinator_wires(self) -> tuple[list[Sequence[InputWire]], list[MosaikConnection]]:
+        wires: list[Sequence[InputWire]] = []
+        links: list[MosaikConnection] = []
+        for e, handle in enumerate(self.handles):
+            if self.plans[e] is None:
+                everything = slice(0, len(handle.vector))
+                source = "states" if isinstance(handle.domain, BatchEnvironment) else "state"
+                wires.append([InputWire(f"{handle.uid}.{source}", everything, everything)])
+                links.append(MosaikConnection(e, "", source, f"{handle.uid}.{source}"))
+            else:
+                laid, wanted = wire_sensors(
+                    EnvironmentPlans(self.handles, self.plans), [handle], handle.sensors.uids
+                )
+                wires.append(laid)
+                links += wanted
+        return wires, links
+
+    def _own_sid(self, name: str) -> str:
+        """Return mosaik's id for a simulator of agents, or the coordinator."""
+        return name
+
+    async def _start_ours(self, sid: str, shell: BridgeSimulator) -> Any:
+        """Start one of our own simulators; return mosaik's factory."""
+        shell.failures = self.failures
+        self.shells.append(shell)
+        internals.hand_over(shell)
+        factory = self.factories[sid] = await self.world.start(_OURS, sim_id=sid)
+        return factory
+
+    async def _start_theirs(self, sid: str, spec: SimulatorSpec) -> Any:
+        """Start a simulator of a co-simulation; return mosaik's factory."""
+        if spec.factory is not None:
+            internals.hand_over(guarded(spec.factory, f"the factory of simulator {sid!r}"))
+            return await self.world.start(_OURS, sim_id=sid, **spec.params)
+        # only these are ended with the world, not what environments start for themselves
+        before = internals.children_of_this_process() if spec.cmd else set()
+        request = self.world.start(sid, sim_id=sid, **spec.params)
+        try:
+            if sid not in self.timeouts:
+                return await request
+            limit = max(LEAST_START, spec.timeout)
+            self.world.config["start_timeout"] = limit
+            # a little more, because mosaik closes the connection where it finds out itself
+            return await internals.answer(
+                request, sid, "while it started", limit=limit + 5.0, wants_end=self.episode.wants_end
+            )
+        except internals.StopRequested:
+            raise
+        except (Exception, SystemExit) as error:
+            raise internals.describe_start_failure(sid, error) from error
+        finally:
+            if spec.cmd:
+                self.children |= internals.children_of_this_process() - before
+
+    async def _create(self, sid: str, entity: EntitySpec) -> Any:
+        request = getattr(self.factories[sid], entity.model)(**entity.params)
+        limit = self.timeouts.get(sid)
+        if limit is None:
+            return await request
+        during = f"in create of entity {entity.uid!r}"
+        return await internals.answer(request, sid, during, limit=limit, wants_end=self.episode.wants_end)
+
+    async def _build_environment(self, e: int) -> None:
+        handle = self.handles[e]
+        coordinator = self.episode.coordinator
+        if isinstance(handle, BatchHandle):
+            factory = await self._start_ours(self.sids[e, ""], BatchSimulator(handle, coordinator))
+            whole = self.entities[e, ""] = await factory.Batch(eid=handle.uid)
+            for seat, child in zip(handle.parts, whole.children, strict=True):
+                self.entities[e, seat.entity] = child
+            return
+        assert isinstance(handle.domain, Environment)
+        shell = EnvironmentSimulator(handle, handle.domain, coordinator)
+        factory = await self._start_ours(self.sids[e, ""], shell)
+        self.entities[e, ""] = await factory.Environment(eid=handle.uid)
+
+    async def _build_cosimulation(self, e: int, plan: CoSimulationPlan) -> None:
+        for loop in loops_of(plan):
+            # mosaik wants those that repeat within one time in a group
+            with self.world.group() if len(loop) > 1 else nullcontext():
+                for spec in loop:
+                    sid = self.sids[e, spec.uid]
+                    self.factories[sid] = await self._start_theirs(sid, spec)
+        for entity in plan.entities:
+            if entity.parent is not None:
+                children = {child.eid: child for child in self.entities[e, entity.parent].children}
+                if entity.eid not in children:
+                    raise ContractError(
+                        f"environment {self.handles[e].uid!r}: entity {entity.parent!r} has no child {entity.eid!r}; "
+                        f"it has {', '.join(sorted(children)) or 'none'}"
+                        + did_you_mean(str(entity.eid), children)
+                    )
+                self.entities[e, entity.uid] = children[entity.eid]
+            else:
+                self.entities[e, entity.uid] = await self._create(self.sids[e, entity.simulator], entity)
+        for connection in plan.connections:
+            for source, target in connection.attributes:
+                self._connect(
+                    self.entities[e, connection.source],
+                    self.entities[e, connection.target],
+                    (source, target),
+                    connection.time_shifted,
+                    connection.initial.get(source),
+                    weak=connection.weak,
+                )
+            if connection.async_requests:
+                ends = (self.entities[e, name].sid for name in (connection.source, connection.target))
+                internals.allow_requests(self.world, *(self.factories[sid] for sid in ends))
+
+    async def _adopt(self, e: int, plan: WorldPlan) -> None:
+        """Let a function of the user build the world of an environment."""
+        handle = self.handles[e]
+        plan.acting(setpoints_of(handle, self.episode.coordinator.bodies))
+        beside = [other.uid for other, p in zip(self.handles, self.plans, strict=True) if p and p.simulators]
+        taken = self.sids.values()
+        wants_end = self.episode.wants_end
+        guests, entities = await adopt(self.world, handle, plan, taken, self.children, beside, wants_end)
+        self.sids |= {(e, uid): sid for uid, sid in guests.sids.items()}
+        self.factories |= guests.factories
+        self.timeouts |= dict.fromkeys(guests.remote, plan.timeout)
+        self.entities |= {(e, uid): entity for uid, entity in entities.items()}
+
+    async def _build_agents(
+        self, links: Sequence[Sequence[MosaikConnection]], watching: Sequence[MosaikConnection]
+    ) -> None:
+        """Start the coordinator's and the agents' simulators; ``links``: for each body, those of its set-points."""
+        coordinator = self.episode.coordinator
+        agents: list[tuple[Any, Any]] = []
+        targets = sorted({link.target for link in watching})
+        sources = sorted({link.source for outward in links for link in outward})
+
+        kind = CoordinatorSimulator if coordinator.outside is None else ExternalControlSimulator
+        self.lead = self._own_sid("coordinator")
+        shell = kind(coordinator, self._stop, targets)
+        factory = await self._start_ours(self.lead, shell)
+        lead = await factory.EpisodeCoordinator(eid=COORDINATOR)
+        for i, (name, bodies) in enumerate(coordinator.agents.items()):
+            sid = self._own_sid(f"agent-{i}")
+            self.agents.append(sid)
+            agent = AgentSimulator(coordinator, name, sources)
+            factory = await self._start_ours(sid, agent)
+            for body in bodies:
+                agents.append((body, await factory.Agent(eid=body.name)))
+        for link in watching:
+            self._plug(link, lead)
+        for e, plan in enumerate(self.plans):
+            for name, attribute in plan.clocks if plan is not None else ():
+                shell.clocked = True
+                self._connect(lead, self.entities[e, name], (CLOCK, attribute), 1, -1)
+        for (body, entity), outward in zip(agents, links, strict=True):
+            self._connect(lead, entity, (body.name, STATES), 0)
+            for link in outward:
+                self._plug(link, entity, outward=True)
+
+    def _plug(self, link: MosaikConnection, agent: Any, outward: bool = False) -> None:
+        """Connect an agent, or the coordinator, with what it sees or sets."""
+        there, plan = self.entities[link.environment, link.entity], self.plans[link.environment]
+        initial, convert = link.initial, None
+        if isinstance(plan, WorldPlan):
+            initial, convert = conversion(plan, link, there, outward)
+        ends = (agent, there) if outward else (there, agent)
+        self._connect(*ends, (link.source, link.target), int(outward), initial, convert)
+
+    def _connect(
+        self,
+        source: Any,
+        target: Any,
+        attributes: tuple[str, str],
+        shift: int,
+        initial: Any = None,
+        convert: Callable[[Any], Any] | None = None,
+        *,
+        weak: bool = False,
+    ) -> None:
+        # attribute by attribute: mosaik puts several into a set, whose order depends on
+        # the hash seed
+        arguments: dict[str, Any] = {}
+        if target.sid in self.timeouts:
+            # what goes to another process is written as JSON
+            convert = chain(convert, internals.plain)
+            initial = internals.plain(initial)
+        if convert is not None:
+            arguments["transform"] = convert
+        if weak:
+            arguments["weak"] = True
+        if shift:
+            arguments["time_shifted"] = shift
+        missing = initial is None and attributes[1] in target.model_mock.measurement_inputs
+        if (shift or weak) and missing:
+            raise ContractError(
+                f"the {'time-shifted' if shift else 'weak'} connection from {source.full_id}.{attributes[0]} to "
+                f"{target.full_id}.{attributes[1]} needs an initial value"
+            )
+        if initial is not None:
+            arguments["initial_data"] = initial
+        internals.connect(self.world, source, target, attributes, arguments)
+        self.connections.append((source.full_id, target.full_id, *attributes, bool(shift)))
+
+
+def loops_of(plan: CoSimulationPlan) -> Iterator[list[SimulatorSpec]]:
+    """Yield the simulators of a plan in its order, those together that weak connections join."""
+    simulator_of = {entity.uid: entity.simulator for entity in plan.entities}
+    for entity in plan.entities:
+        if entity.parent is not None:
+            simulator_of[entity.uid] = simulator_of[entity.parent]
+    joined: networkx.Graph[str] = networkx.Graph()
+    joined.add_nodes_from(spec.uid for spec in plan.simulators)
+    joined.add_edges_from(
+        (simulator_of[one.source], simulator_of[one.target]) for one in plan.connections if one.weak
+    )
+    started: set[str] = set()
+    for spec in plan.simulators:
+        if spec.uid not in started:
+            loop = networkx.node_connected_component(joined, spec.uid)
+            started |= loop
+            yield [one for one in plan.simulators if one.uid in loop]
 
 
 @dataclass

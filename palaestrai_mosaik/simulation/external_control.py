@@ -9,13 +9,12 @@ world share a thread, and an exception of either reaches the other as it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Iterator, Sequence
 from typing import Any
 
-from .bridge import CoordinatorSimulator
-from .coordinator import AnyBody
+from .batch_body import AnyBody
 from .event_loop import away, clean_up, complete
-from .scheduler import Question, only_questions
+from .scheduler import Question
 
 
 class ExternalControl:
@@ -65,21 +64,6 @@ class ExternalControl:
         decision, self._decision = self._decision, None
         assert decision is not None
         decision.set_result(None)
-
-
-class ExternalControlSimulator(CoordinatorSimulator):
-    """The coordinator of a world in which somebody outside decides for some bodies."""
-
-    @only_questions
-    def step(  # type: ignore[override]  # generators are run, and what they yield is awaited
-        self, time: int, inputs: Mapping[str, Mapping[str, Mapping[str, Any]]], max_advance: int
-    ) -> Generator[Any, Any, int | None]:
-        coordinator, outside = self.coordinator, self.coordinator.outside
-        assert outside is not None
-        following = super().step(time, inputs, max_advance)
-        if not coordinator.over and outside.concerned(self.acting, coordinator.some_done):
-            yield outside.ask()
-        return following
 
 
 def turns(

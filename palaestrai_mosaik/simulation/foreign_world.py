@@ -37,10 +37,10 @@ from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
 
 from . import mosaik_internals as internals
+from .batch_body import AnyBody
 from .body import Body
 from .bridge import ordinary
 from .connections import MosaikConnection
-from .coordinator import AnyBody
 from .environment_handle import EnvironmentHandle
 from .event_loop import in_thread
 from .mosaik_internals import base_proxy

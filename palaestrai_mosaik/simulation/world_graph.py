@@ -28,16 +28,15 @@ from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, 
 from palaestrai_mosaik.text import count, harmless, shorten
 
 from . import mosaik_internals as internals
-from .batch_body import BatchBody
+from .batch_body import AnyBody, BatchBody
 from .batch_handle import open_handle
 from .body import Body
 from .body_placement import place_bodies
 from .connections import STATES
-from .coordinator import AnyBody, EpisodeCoordinator
+from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
-from .episode import Episode
+from .episode import Episode, WorldBuilder
 from .event_loop import complete
-from .world import WorldBuilder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -30,7 +30,7 @@ from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError, 
 from palaestrai_mosaik.rl.driver import Options
 from palaestrai_mosaik.rl.session import Session
 from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.simulation.world import WorldBuilder
+from palaestrai_mosaik.simulation.episode import WorldBuilder
 from palaestrai_mosaik.store import Store
 
 SIMULATORS = Path(__file__).parents[1] / "simulators"

@@ -19,7 +19,7 @@ from palaestrai_mosaik.run import checkpoint, execute
 from palaestrai_mosaik.run.brains import Dumpers, brain_keeper
 from palaestrai_mosaik.run.factory import FILTERS, learned, load_filters
 from palaestrai_mosaik.run.learners import check_sources, store_model
-from palaestrai_mosaik.simulation.body import Learner
+from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box
 from palaestrai_mosaik.types.vectors import Layout
