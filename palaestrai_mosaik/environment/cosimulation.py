@@ -15,8 +15,9 @@ import networkx as nx
 
 from palaestrai_mosaik.errors import Problem, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .environment import EnvironmentState, FloatVector, World
+from .environment import EnvironmentState, World
 
 
 @dataclass(frozen=True, slots=True)

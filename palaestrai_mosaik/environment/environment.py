@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
 #: something of several environments: a list, or an array with a row for each
 Rows = Sequence[Any] | npt.NDArray[Any]
 

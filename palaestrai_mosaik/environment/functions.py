@@ -13,8 +13,9 @@ import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, SimulationError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
+from .environment import Environment, EnvironmentBaseline, EnvironmentState
 
 
 def ishigami(x: Sequence[float], coefficients: Sequence[float] = (7.0, 0.1)) -> float:

@@ -21,8 +21,9 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import check_origin, import_module, limit, misfit, needed, raised_at, refusal
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
+from .environment import Environment, EnvironmentBaseline, EnvironmentState
 from .farama_spaces import (
     Action,
     Part,

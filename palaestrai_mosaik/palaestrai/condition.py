@@ -30,8 +30,8 @@ from palaestrai_mosaik.simulation.conditions import (
 from palaestrai_mosaik.simulation.coordinator import AnyBody, EpisodeCoordinator
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
-from .random_streams import Streams
-from .state import PalaestraiStates
+from .base import GlobalGenerators
+from .environment import PalaestraiStates
 from .translate import their_simtime
 
 #: rows of earlier episodes that a brain's memory still has, as far as conditions see it
@@ -57,7 +57,7 @@ class AdaptedCondition(TerminationCondition):
 
     def __init__(self, **params: Any):
         self.params = params
-        self._streams = Streams(0)
+        self._generators = GlobalGenerators(0)
         #: its place among those of the run or of the phase
         self._place = 0
         #: the object of palaestrAI's class that is asked about environments and phases
@@ -73,7 +73,7 @@ class AdaptedCondition(TerminationCondition):
         self._place = place
 
     def _make(self) -> Any:
-        with self._streams:
+        with self._generators:
             return self.theirs(**deepcopy(self.params))
 
     @property
@@ -91,10 +91,10 @@ class AdaptedCondition(TerminationCondition):
         assert isinstance(view, EpisodeCoordinator)
         flow, brains, messages = _CONTINUE, self._has("brain_flow_control"), self._has("check_termination")
         whose = "run" if self.of_run else "phase"
-        self._streams.renew(view.handles[0].domain.rng, "condition", whose, self._place)
+        self._generators.renew(view.handles[0].domain.rng, "condition", whose, self._place)
         if not (brains or messages):
             return flow
-        with self._streams:
+        with self._generators:
             if brains:
                 flow = max(flow, self._ask_about_brains(view))
             if messages and any(self.part.check_termination(message) for message in _messages(view)):
@@ -132,7 +132,7 @@ class AdaptedCondition(TerminationCondition):
         request = SimulationControllerTerminationRequest(
             worker_uid(last.worker), "run-governor", "", TheirMode[view.mode.name], flow, data
         )
-        with self._streams:
+        with self._generators:
             answer = self.part.phase_flow_control(GovernorView(view), request)
         self._told = {}
         return self._answer(answer, "phase_flow_control")[0]
@@ -149,7 +149,7 @@ class AdaptedCondition(TerminationCondition):
             )
             for agent in view.agents
         ]
-        with self._streams:
+        with self._generators:
             answer = self.part.evaluation_flow_control(GovernorView(view), outcomes)
         return self._answer(answer, "evaluation_flow_control")[0]
 

@@ -16,12 +16,11 @@ from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 
 from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
-from .parts import is_known
+from .base import is_known
 from .translate import PalaestraiChannels, PalaestraiInfos
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class _Row(NamedTuple):

@@ -45,9 +45,10 @@ from palaestrai_mosaik.environment.cosimulation import (
     SensorPort,
     WorldPlan,
 )
-from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, FloatVector
+from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import ActionError, ContractError, SpaceError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Space, Tuple
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 #: what a sensor's (an actuator's) dictionary may be called by: uid, space and value

@@ -13,12 +13,7 @@ from palaestrai_mosaik.environment.cosimulation import (
     CoSimulationPlan,
     SensorPort,
 )
-from palaestrai_mosaik.environment.environment import (
-    EnvironmentBaseline,
-    EnvironmentState,
-    FloatVector,
-    Reward,
-)
+from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, Reward
 from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean, listed
 from palaestrai_mosaik.types import (
     ActuatorInformation,
@@ -27,6 +22,7 @@ from palaestrai_mosaik.types import (
     SensorInformation,
     Space,
 )
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.spaces import parse_space
 
 from .agent import Agent, Sensors

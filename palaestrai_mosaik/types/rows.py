@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
+from .arrays import BoolVector, FloatMatrix, FloatVector
+
 IntVector = npt.NDArray[np.integer]
-BoolVector = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

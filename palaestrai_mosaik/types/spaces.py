@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import SpaceError, did_you_mean
 
-FloatVector = npt.NDArray[np.float64]
+from .arrays import FloatVector
 
 
 class Space(ABC):

@@ -11,14 +11,18 @@ Inside, complex numbers are two arrays of shape (buses, states), real and imagin
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from .kernels import GROWTH, ComplexVector, FloatVector, IntVector, Sparse, compiled
+from palaestrai_mosaik.types.arrays import (
+    BoolVector,
+    ComplexMatrix,
+    ComplexVector,
+    FloatMatrix,
+    FloatVector,
+    IntVector,
+)
 
-FloatMatrix = npt.NDArray[np.float64]
-ComplexMatrix = npt.NDArray[np.complex128]
-BoolVector = npt.NDArray[np.bool_]
-BoolMatrix = npt.NDArray[np.bool_]
+from .kernels import GROWTH, Sparse, compiled
+
 Pair = tuple[FloatMatrix, FloatMatrix]
 
 #: states that are solved side by side: what they need then stays in the processor's second cache

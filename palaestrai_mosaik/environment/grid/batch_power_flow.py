@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import PowerFlowError
+from palaestrai_mosaik.types.arrays import BoolMatrix, ComplexMatrix, ComplexVector, FloatMatrix, IntVector
 
-from .batch_kernels import BoolMatrix, ComplexMatrix, FloatMatrix, Pair, follow_profiles, solve_many
+from .batch_kernels import Pair, follow_profiles, solve_many
 from .fast_power_flow import MAX_ITERATIONS, FastPowerFlow, Topology
-from .kernels import ComplexVector, IntVector, inject
+from .kernels import inject
 from .power_flow import PowerFlowResult
 from .profiles import Profiles
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError
+from palaestrai_mosaik.types.arrays import BoolVector, FloatVector
 
 from .power_flow import PowerFlow, PowerFlowResult
 
@@ -51,10 +52,6 @@ class Setpoints:
             self.given = ~np.isnan(self.values)
             self.any = True
         return news
-
-
-FloatVector = npt.NDArray[np.float64]
-BoolVector = npt.NDArray[np.bool_]
 
 
 class Inverters:

@@ -12,8 +12,9 @@ from palaestrai_mosaik.environment.cosimulation import (
     EntitySpec,
     SimulatorSpec,
 )
-from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, FloatVector
+from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
 from .components import Inverters, OnDivergence, PowerGrid, Storages

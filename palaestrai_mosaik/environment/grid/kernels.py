@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-ComplexVector = npt.NDArray[np.complex128]
-FloatVector = npt.NDArray[np.float64]
-IntVector = npt.NDArray[np.int64]
+from palaestrai_mosaik.types.arrays import ComplexVector, FloatVector, IntVector
+
 Sparse = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], ComplexVector]
 
 #: a mismatch this many times the first one will not shrink again

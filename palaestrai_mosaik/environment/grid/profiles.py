@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
+from palaestrai_mosaik.types.arrays import FloatVector
 
 #: what a profile set knows of each step, in the order of :meth:`Profiles.at`
 QUANTITIES = ("load_p", "load_q", "sgen_p", "storage_p")

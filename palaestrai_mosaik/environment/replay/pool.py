@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import Array, IntVector
 
 from .pool_files import open_pool, write_pool
 from .sequences import Given, sessions_of
-from .sessions import REWARDS, Array, Declared, IntVector, Sessions, Signature, offsets_of
+from .sessions import REWARDS, Declared, Sessions, Signature, offsets_of
 
 
 class SessionPool:

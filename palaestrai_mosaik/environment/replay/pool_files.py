@@ -21,9 +21,10 @@ from numpy.lib.format import open_memmap
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ContractError, listed
+from palaestrai_mosaik.types.arrays import Array
 
 from .sequences import declared_memories, final_column
-from .sessions import NUMBERS, Array, Sessions, Signature, offsets_of
+from .sessions import NUMBERS, Sessions, Signature, offsets_of
 
 _DESCRIPTION = "pool.json"
 _FORMAT = 1

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import Array
 
-from .sessions import NUMBERS, REWARDS, Array, Field, Sessions, Signature, offsets_of
+from .sessions import NUMBERS, REWARDS, Field, Sessions, Signature, offsets_of
 
 _SCALAR = np.dtype(np.float64)
 

@@ -12,9 +12,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean, listed
 from palaestrai_mosaik.types import Space
-
-Array = npt.NDArray[Any]
-IntVector = npt.NDArray[np.int64]
+from palaestrai_mosaik.types.arrays import Array, IntVector
 
 
 @dataclass(frozen=True, slots=True)

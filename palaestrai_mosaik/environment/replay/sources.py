@@ -16,10 +16,11 @@ from numpy.lib.npyio import NpzFile
 
 from palaestrai_mosaik.errors import ContractError, did_you_mean, listed
 from palaestrai_mosaik.types import Space
+from palaestrai_mosaik.types.arrays import Array, IntVector
 
 from .pool import SessionPool
 from .sequences import finals, reward_names
-from .sessions import NUMBERS, REWARDS, Array, Field, IntVector, Sessions, Signature, entries, offsets_of
+from .sessions import NUMBERS, REWARDS, Field, Sessions, Signature, entries, offsets_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -49,7 +49,7 @@ def staging(store: Store) -> Iterator[Path]:
         files.discard_tree(path)
 
 
-def exchange(staged: Store, store: Store, uid: str) -> None:
+def replace_instance(staged: Store, store: Store, uid: str) -> None:
     """Move the instance ``uid`` from ``staged`` to ``store``, in place of what is there of it.
 
     Raises :class:`StoreError` where that cannot be; then all is as it was.
@@ -60,7 +60,7 @@ def exchange(staged: Store, store: Store, uid: str) -> None:
     try:
         with reader.reading(staged.directory) as own, store.database.writing() as session:
             lock(session)
-            _settle(session, before)
+            _keep_matching_files(session, before)
             remove_rows(session, uid)
             copy_rows(own, source, session, uid)
             if os.path.lexists(target):
@@ -68,7 +68,7 @@ def exchange(staged: Store, store: Store, uid: str) -> None:
             files.move(source, target)
     except BaseException as error:
         with suppress(StoreError):  # (else the next import does)
-            settle(store)
+            finish_interrupted_imports(store)
         if isinstance(error, OSError):
             raise StoreError(f"cannot write to {target.parent}: {error}") from error
         raise
@@ -77,7 +77,7 @@ def exchange(staged: Store, store: Store, uid: str) -> None:
     files.discard_tree(before)
 
 
-def settle(store: Store) -> None:
+def finish_interrupted_imports(store: Store) -> None:
     """Bring to an end what imports have left that were killed on this host, or have failed.
 
     Raises :class:`StoreError` where files cannot be moved.
@@ -92,7 +92,7 @@ def settle(store: Store) -> None:
         with store.database.writing() as session:
             lock(session)
             try:
-                _settle(session, before)
+                _keep_matching_files(session, before)
             except OSError as error:
                 raise StoreError(f"cannot put {before} in its place: {error}") from error
 
@@ -101,7 +101,7 @@ def _before(target: Path) -> Path:
     return target.with_name(f".{target.name}{_BEFORE}")
 
 
-def _settle(session: Session, before: Path) -> None:
+def _keep_matching_files(session: Session, before: Path) -> None:
     """Take ``before`` back where its files are those that the rows tell of, else remove it."""
     if not os.path.lexists(before):
         return
