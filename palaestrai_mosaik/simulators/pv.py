@@ -9,7 +9,7 @@ import numpy as np
 from palaestrai_mosaik.environment.grid.components import Inverters
 from palaestrai_mosaik.errors import SimulationError
 
-from .shell import Inputs, TimeBased, total
+from .base import Inputs, TimeBased, total
 
 #: irradiance (W/m2) and cell temperature (degrees Celsius) at which a plant has its rated power
 _STANDARD_G, _STANDARD_T = 1000.0, 25.0

@@ -10,7 +10,7 @@ import numpy as np
 from palaestrai_mosaik.environment.grid.components import Storages
 from palaestrai_mosaik.errors import SimulationError
 
-from .shell import Inputs, TimeBased, total
+from .base import Inputs, TimeBased, total
 
 
 class Storage(TimeBased):

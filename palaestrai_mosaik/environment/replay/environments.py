@@ -19,7 +19,7 @@ from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import Array, IndexVector
 
 from .pool import SessionPool
-from .sequences import depth, dtype_of, final_column, one_for_each, recast, reward_names
+from .sequences import depth, dtype_of, final_column, one_per_field, recast, reward_names
 from .sessions import REWARDS, Declared, Field, Sessions, Signature
 from .sources import FILE_KINDS, has_files, read_source
 
@@ -236,7 +236,7 @@ class SessionBatchEnvironment(SessionReplay):
 def _fields(kind: str, given: Any, shapes: Sequence[Sequence[int]]) -> list[Field]:
     """Return the fields of what was given: their shapes are declared, their dtypes found."""
     fields = [Field(kind if not i else f"{kind}_{i}", tuple(shape)) for i, shape in enumerate(shapes)]
-    each = one_for_each(f"{kind}s", given, fields)
+    each = one_per_field(f"{kind}s", given, fields)
     return [replace(field, dtype=dtype_of(one)) for field, one in zip(fields, each, strict=True)]
 
 

@@ -36,7 +36,7 @@ class PoolWriter:
 
     ::
 
-        with PoolWriter("lived", pool.signature) as writer:
+        with PoolWriter("recorded", pool.signature) as writer:
             for pool in pieces:
                 writer.append(pool.sessions)
 

@@ -57,7 +57,7 @@ def read_npz(path: str | Path) -> SessionPool:
                 f"source: {path} has {kind!r} and {name!r}; either there is one, or all of them have names"
             )
     observed, acted, memories = (
-        _called(arrays, kind) for kind in ("observations", "actions", "prev_memories")
+        _named_arrays(arrays, kind) for kind in ("observations", "actions", "prev_memories")
     )
     rewards = arrays.get("rewards")
     try:
@@ -93,7 +93,7 @@ def _npz_arrays(path: str | Path) -> dict[str, Array]:
         raise ContractError(f"source: cannot read {path}: {error or type(error).__name__}") from error
 
 
-def _called(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
+def _named_arrays(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
     """Return the arrays of a kind by the names that they have (``""``: the only one has none)."""
     if kind in arrays:
         return {"": arrays[kind]}
