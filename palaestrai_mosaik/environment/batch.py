@@ -61,7 +61,7 @@ def flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
 def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Array]:
     """Return ``given``, one array (count, \\*shape) for each of ``kinds``.
 
-    Raises :class:`ContractError` where they are not what was declared; ``what`` says whose they are.
+    Raises :class:`ContractError` where they are not what was declared; ``what`` names them in errors.
     """
     # a list is found at once, and other sequences by what they are registered as
     if not isinstance(given, (list, Sequence)) or len(given) != len(kinds):

@@ -121,7 +121,7 @@ class CoSimulationPlan:
 
 @dataclass(frozen=True, slots=True)
 class WorldPlan(CoSimulationPlan):
-    """A plan whose simulators, entities and connections are those of a world that is built elsewhere.
+    """A plan with the simulators, entities and connections of a world that is built elsewhere.
 
     Sensors and actuators name the entities by mosaik's full ids.
     """

@@ -27,14 +27,14 @@ from palaestrai_mosaik.types import Mode
 #: An objective's NaN as its bits. A row that has no objective has Python's own NaN, and what is on its way to
 #: the brain has one number for both, so that the two differ in a bit of which arithmetic makes no use.
 _COMPUTED = struct.pack("<Q", 0x7FF8_0000_0000_0001)
-#: the objective of a row for which NaN was computed (a part of palaestrAI hears of it, as there)
+#: the objective of a row for which NaN was computed (a part of palaestrAI gets it, as in palaestrAI)
 COMPUTED_NAN: float = struct.unpack("<d", _COMPUTED)[0]
 
 _MODES = {Mode.TRAIN: palaestrai.types.Mode.TRAIN, Mode.TEST: palaestrai.types.Mode.TEST}
 
 
 def their_mode(mode: Mode) -> Any:
-    """Return palaestrAI's mode. In evaluations its parts are told that they test, and so they are here."""
+    """Return palaestrAI's mode. Evaluations are test mode, in palaestrAI and here."""
     return _MODES[mode]
 
 

@@ -32,7 +32,7 @@ _BASE = palaestrai.agent.Brain
 class AdaptedBrain(Adapted, Brain):
     """Runs a brain of palaestrAI; subclasses have its class in :attr:`theirs`.
 
-    It is made when it is set up, and loads its model before its ``setup``, as there. The muscles' first
+    It is made when it is set up, and loads its model before its ``setup``, as in palaestrAI. The muscles' first
     model is what ``thinking`` returns without data from a muscle. Nothing that it does, or that its
     dumpers do, fails silently.
     """
@@ -41,7 +41,7 @@ class AdaptedBrain(Adapted, Brain):
     _loads: bool = False
     _place: tuple[str, str, int] = ("", "", 0)
     _evaluations: int = 0
-    #: the filters of palaestrAI's kind, which are called when the memory has the row, as there
+    #: the filters of palaestrAI's kind, which are called when the memory has the row, as in palaestrAI
     filters: Sequence[AdaptedFilter] = ()
 
     def __init__(self, **params: Any):
@@ -52,7 +52,7 @@ class AdaptedBrain(Adapted, Brain):
         super().__init_subclass__(**kwargs)
         theirs: Any = cls.theirs
         if theirs.load is _BASE.load and theirs.load_model is _BASE.load_model:
-            # a run that wants to load with it is told that it cannot
+            # a run that wants to load with it gets the error that it cannot
             cls.load = Brain.load  # type: ignore[method-assign]
 
     def introduce(self, loads: bool, run: str, instance: str, phase: int) -> None:
@@ -160,7 +160,7 @@ class AdaptedBrain(Adapted, Brain):
 
     @contextmanager
     def _thoughts(self) -> Iterator[None]:
-        """Let the brain work with its own global generators, and report what it tells about itself.
+        """Let the brain work with its own global generators, and report its statistics.
 
         Raises what its dumpers could not save.
         """
@@ -168,7 +168,7 @@ class AdaptedBrain(Adapted, Brain):
             with self.generators:
                 yield
         finally:
-            # told without a row, it goes with the next one; the part may tell it again with that
+            # reported without a row, it goes with the next one; the part may report it again with that
             if self.part._statistics:
                 for key, value in numeric_statistics(self.part.pop_statistics()):
                     self.add_statistics(key, value, allow_overwrite=True)
@@ -267,7 +267,7 @@ def store_files(write: Callable[[Path], Any], dumpers: Sequence[BrainDumper]) ->
         write(folder)
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
             for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-                # it tells what is in it, not when it was made
+                # equal contents give equal bytes, without the date
                 entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), (1980, 1, 1, 0, 0, 0))
                 entry.create_system = 3
                 file.writestr(entry, path.read_bytes())

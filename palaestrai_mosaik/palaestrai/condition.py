@@ -60,11 +60,11 @@ class AdaptedCondition(TerminationCondition):
         self._generators = GlobalGenerators(0)
         #: its place among those of the run or of the phase
         self._place = 0
-        #: the object of palaestrAI's class that is asked about environments and phases
+        #: the object of palaestrAI's class that answers about environments and phases
         self.part = self._make()
         self._of_agents: dict[str, Any] = {}
         self._memories: dict[str, _Memory] = {}
-        #: what brains were answered in the running episode, for the one who asks about the phase
+        #: the answers to brains in the running episode, for the question about the phase
         self._told: dict[str, Any] = {}
         self._episode = -1
 
@@ -90,8 +90,8 @@ class AdaptedCondition(TerminationCondition):
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         assert isinstance(view, EpisodeCoordinator)
         flow, brains, messages = _CONTINUE, self._has("brain_flow_control"), self._has("check_termination")
-        whose = "run" if self.of_run else "phase"
-        self._generators.renew(view.handles[0].domain.rng, "condition", whose, self._place)
+        owner = "run" if self.of_run else "phase"
+        self._generators.renew(view.handles[0].domain.rng, "condition", owner, self._place)
         if not (brains or messages):
             return flow
         with self._generators:
@@ -118,9 +118,9 @@ class AdaptedCondition(TerminationCondition):
             part = self._of_agents.setdefault(agent, self._make())
             for muscle in muscles:
                 answer = part.brain_flow_control(brain, _update(agent, muscle, view, memory))
-                told, data = self._answer(answer, "brain_flow_control")
+                wanted, data = self._answer(answer, "brain_flow_control")
                 self._told.update(data if isinstance(data, dict) else {agent: data})
-                flow = max(flow, told)
+                flow = max(flow, wanted)
         return flow
 
     def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:

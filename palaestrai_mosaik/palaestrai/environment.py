@@ -86,9 +86,9 @@ class PalaestraiReadings:
 
 
 class PalaestraiStates:
-    """Makes palaestrAI's states of ours, for rewards and transformers that are asked about them.
+    """Makes palaestrAI's states of ours, for rewards and transformers.
 
-    ``baseline`` tells the sensors and rewards; their ids are those within the environment.
+    ``baseline`` has the sensors and rewards; their ids are those within the environment.
     """
 
     def __init__(self, baseline: EnvironmentBaseline):
@@ -176,10 +176,10 @@ _PROBE_SEED = 0
 class AdaptedEnvironment(Environment):
     """Runs an environment of palaestrAI; subclasses have its class in :attr:`theirs`.
 
-    Which rewards there are, such a class tells with its first update only. So :meth:`setup` makes
+    Such a class names its rewards with its first update only. So :meth:`setup` makes
     an object for looking at it, starts it, makes one step with set-points drawn from the actuators'
     spaces, and shuts it down. The object of the run is made when the first episode begins, and
-    lives on from episode to episode: :meth:`reset` calls its ``reset``, whose default is ``shutdown``
+    lives on from episode to episode: :meth:`reset` calls its ``reset``, by default ``shutdown``
     and ``start_environment``. It is given a seed of the run's tree, and global generators of
     its own (:class:`GlobalGenerators`), seeded anew for every episode.
 
@@ -300,10 +300,10 @@ class AdaptedEnvironment(Environment):
 
     def _baseline(self, found: Any) -> Any:
         """Return what ``start_environment`` gave as palaestrAI's baseline; it may be a pair."""
-        agent, whose = palaestrai.agent, f"environment {self.uid!r}: start_environment"
-        found = _formed(found, palaestrai.environment.EnvironmentBaseline, whose, ("sensors", "actuators"))
-        checked(found.sensors_available, agent.SensorInformation, f"{whose}, for sensors,")
-        checked(found.actuators_available, agent.ActuatorInformation, f"{whose}, for actuators,")
+        agent, source = palaestrai.agent, f"environment {self.uid!r}: start_environment"
+        found = _formed(found, palaestrai.environment.EnvironmentBaseline, source, ("sensors", "actuators"))
+        checked(found.sensors_available, agent.SensorInformation, f"{source}, for sensors,")
+        checked(found.actuators_available, agent.ActuatorInformation, f"{source}, for actuators,")
         return found
 
     def _lay_out(
@@ -328,15 +328,15 @@ class AdaptedEnvironment(Environment):
             places = self._actuators.slices
             infos = [info for info, place in zip(infos, places, strict=True) if not unset[place].any()]
         part._tick += 1
-        agent, whose = palaestrai.agent, f"environment {self.uid!r}: update"
+        agent, source = palaestrai.agent, f"environment {self.uid!r}: update"
         found = _formed(
             self._call(part.update, infos),
             palaestrai.environment.EnvironmentState,
-            whose,
+            source,
             ("sensors", "rewards", "done"),
         )
-        checked(found.sensor_information, agent.SensorInformation, f"{whose}, for sensors,")
-        checked(found.rewards, agent.RewardInformation, f"{whose}, for rewards,")
+        checked(found.sensor_information, agent.SensorInformation, f"{source}, for sensors,")
+        checked(found.rewards, agent.RewardInformation, f"{source}, for rewards,")
         return found
 
     def _ours(self, state: Any, rewards: FloatVector) -> PalaestraiState:
@@ -348,13 +348,13 @@ class AdaptedEnvironment(Environment):
         )
 
 
-def _formed(found: Any, theirs: type, whose: str, parts: tuple[str, ...]) -> Any:
+def _formed(found: Any, theirs: type, source: str, parts: tuple[str, ...]) -> Any:
     """Return what a method of theirs gave as an object of ``theirs``; it may be a tuple of its ``parts``."""
     if isinstance(found, tuple) and len(found) == len(parts):
         found = theirs(*found)
     if not isinstance(found, theirs):
         raise ContractError(
-            f"{whose} returned {found!r}; allowed are palaestrAI's {theirs.__name__} and ({', '.join(parts)})"
+            f"{source} returned {found!r}; allowed are palaestrAI's {theirs.__name__} and ({', '.join(parts)})"
         )
     return found
 
@@ -427,7 +427,7 @@ class AdaptedReward(Reward):
     def compute(
         self, sensors: Layout, readings: FloatVector, actuators: Layout, setpoints: FloatVector
     ) -> FloatVector:
-        """Return the rewards that :meth:`declare` told, for readings and set-points as vectors."""
+        """Return the rewards that :meth:`declare` returned, for readings and set-points as vectors."""
         for layout, make in (
             (sensors, palaestrai.agent.SensorInformation),
             (actuators, palaestrai.agent.ActuatorInformation),
@@ -440,7 +440,7 @@ class AdaptedReward(Reward):
     def _declare(self, infos: Sequence[Any]) -> list[RewardInformation]:
         rewards = declared(infos)
         self._names = [reward.uid for reward in rewards]
-        # what it has kept of the call that told them is no part of the run
+        # what it remembers of that call is not part of the run
         self.part = self.make()
         return rewards
 

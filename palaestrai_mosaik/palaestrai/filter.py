@@ -84,13 +84,13 @@ class AdaptedFilter(Adapted, Filter):
     def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
         with self.generators:
             sensors, _ = self.part.muscle_pre_process(self._sensors(readings), self._actuators.empty())
-        return vector_of(self._inside[0], sensors, self._whose)
+        return vector_of(self._inside[0], sensors, self._source)
 
     def muscle_post_process(self, setpoints: FloatVector) -> FloatVector:
         carried = self.carried or MuscleData(None)
         with self.generators:
             given, carried.data = self.part.muscle_post_process(self._proposed(setpoints), carried.data)
-        return vector_of(self._outside[1], given, self._whose)
+        return vector_of(self._outside[1], given, self._source)
 
     def brain_pre_process(self, experience: Experience) -> Experience:
         if self._called_by_brain:
@@ -106,7 +106,7 @@ class AdaptedFilter(Adapted, Filter):
             return self.part.brain_post_process(update)
 
     @property
-    def _whose(self) -> str:
+    def _source(self) -> str:
         return f"filter {self.theirs.__name__}"
 
     def _set_up(self, muscle: Any, brain: Any = None) -> None:

@@ -30,10 +30,10 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 class AdaptedMuscle(Adapted, Muscle):
     """Runs a muscle of palaestrAI; subclasses have its class in :attr:`theirs`.
 
-    It is made when it is set up. Its ``uid`` is the agent's name, as there. ``prepare_model`` is called
-    before ``setup``, in test mode only, as there; and also in a test it gets the model of a brain of
+    It is made when it is set up. Its ``uid`` is the agent's name, as in palaestrAI. ``prepare_model`` is called
+    before ``setup``, in test mode only; and also in a test it gets the model of a brain of
     palaestrAI before it acts. So if it does not find what it looks for, but has such a brain
-    (:attr:`taught`), that is no error. Its global generators are seeded anew for every episode.
+    (:attr:`taught`), that is no error. Its global generators are seeded again for every episode.
     """
 
     agent: str = ""
@@ -50,11 +50,11 @@ class AdaptedMuscle(Adapted, Muscle):
         super().__init_subclass__(**kwargs)
         theirs: Any = cls.theirs
         if theirs.prepare_model is palaestrai.agent.Muscle.prepare_model:
-            # a run that wants to load with it is told that it cannot
+            # a run that wants to load with it gets the error that it cannot
             cls.prepare_model = Muscle.prepare_model  # type: ignore[method-assign]
 
     def introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
-        """Take note of whose muscle it is, its seed, and if it is to load a model and has such a brain."""
+        """Set its agent and seed, and whether it loads a model and has a brain of palaestrAI."""
         self.agent, self.seed, self.loads, self.taught = agent, seed, loads, taught
 
     def memory_for(self, channels: Channels) -> MirroredMemory:
@@ -110,13 +110,13 @@ class AdaptedMuscle(Adapted, Muscle):
         part = self.part
         with self.generators:
             answer = part.propose_actions(self._their_sensors(readings.vector), self._their_actuators.empty())
-        whose = f"agent {self.agent!r}: {self.theirs.__name__}.propose_actions"
+        source = f"agent {self.agent!r}: {self.theirs.__name__}.propose_actions"
         if isinstance(answer, tuple) and len(answer) != 2:
             raise ContractError(
-                f"{whose} gave {answer!r}; allowed are (actuators, data) and a list of actuators"
+                f"{source} gave {answer!r}; allowed are (actuators, data) and a list of actuators"
             )
         setpoints, data = answer if isinstance(answer, tuple) else (answer, None)
-        available.vector = vector_of(available._layout, setpoints, whose)
+        available.vector = vector_of(available._layout, setpoints, source)
         self._report()
         if self.filters and self.taught:
             data = MuscleData(data)
@@ -154,7 +154,7 @@ class AdaptedMuscle(Adapted, Muscle):
 
 
 def rollout_memory(channels: Channels, tag: str) -> MirroredMemory:
-    """Return the memory of a body whose muscle, or whose objective, is palaestrAI's."""
+    """Return the memory of a body with a muscle or an objective of palaestrAI."""
     theirs = LazyMemory(MUSCLE_MEMORY)
     return MirroredMemory(channels, theirs, MUSCLE_MEMORY, tag)
 
@@ -162,8 +162,8 @@ def rollout_memory(channels: Channels, tag: str) -> MirroredMemory:
 class AdaptedObjective(Adapted, Objective):
     """Computes an objective of palaestrAI; subclasses have its class in :attr:`theirs`.
 
-    ``None`` and an empty array mean that there is no value: a brain of palaestrAI does not hear of
-    the row. It hears of NaN. Its global generators are seeded anew for every episode.
+    ``None`` and an empty array mean that there is no value: a brain of palaestrAI does not get
+    the row. It gets NaN. Its global generators are seeded again for every episode.
     """
 
     agent: str = ""
@@ -172,7 +172,7 @@ class AdaptedObjective(Adapted, Objective):
     muscle: Muscle
 
     def introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
-        """Take note of whose objective it is, and its seed; it has no use for the rest."""
+        """Set its agent and seed; the rest is for muscles."""
         self.agent, self.seed = agent, seed
 
     def memory_for(self, channels: Channels) -> MirroredMemory:

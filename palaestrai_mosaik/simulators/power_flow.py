@@ -1,4 +1,4 @@
-"""The power flow of a grid, whose buses, lines, loads and so on are entities."""
+"""The power flow of a grid; its buses, lines, loads and so on are entities."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def dc_power(p_rated_mw: float, g_w_m2: float, t_air_degc: float, noct: float = 
 
 
 class PV(TimeBased):
-    """Plants that feed in what the sun gives, and reactive power as they are told.
+    """Plants that feed in what the sun gives, and reactive power as they are set.
 
     ``PV(p_rated_mw=0.01, s_rated_mva=None, noct_degc=45)``: without ``s_rated_mva`` the inverter is rated for
     ``p_rated_mw``. Inputs: ``g_w_m2`` (irradiance on the plane, W/m2), ``t_air_degc`` (25 without it), or,

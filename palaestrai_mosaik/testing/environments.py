@@ -482,7 +482,7 @@ class _BatchComparison:
 
 
 def _single(factory: BatchFactory, number: int) -> Callable[[], BatchEnvironment]:
-    """Return a factory of a batch of 1 whose incarnation has this number, as far as it can be told."""
+    """Return a factory of a batch of 1 whose incarnation has this number, if the factory takes it."""
     known = signature(factory).parameters
     if "first" in known or any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
         return partial(factory, batch=1, first=number)  # type: ignore[call-arg]

@@ -47,11 +47,10 @@ def check_filter(
     train mode, then in test mode: readings are sampled from the sensors' spaces, actions from
     the spaces that the filter shows to the muscle, some of them NaN.
 
-    Checked: vectors have the shapes and lie in the spaces that ``setup`` told, set-points in
+    Checked: vectors have the shapes and lie in the spaces that ``setup`` declared, set-points in
     those of the environment; what is given is not written to, and what was returned does not
     change later; instances do the same, and so do a pickled copy and a new instance that was
-    given the saved state; nothing but the state outlives an episode, also one whose last row is not
-    marked; news are handed out once;
+    given the saved state; nothing but the state outlives an episode, also one with an unmarked last row; news are handed out once;
     nothing is learned in test mode; rows keep their muscle and their ends; the update that is
     given is not changed; set-points are restored from what ``muscle_inverse`` makes of them,
     where the filter overrides it; no global randomness is used.

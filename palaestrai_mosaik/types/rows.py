@@ -14,7 +14,7 @@ IntVector = npt.NDArray[np.integer]
 
 @dataclass(frozen=True, slots=True)
 class AgentRows:
-    """One closed row of each of ``n`` bodies of an agent, which are alike.
+    """One closed row of each of ``n`` identical bodies of an agent.
 
     ``worker`` and ``episode`` (of the phase) are common to them. ``time`` (in mosaik ticks),
     ``step``, ``body``, ``environment_episode``, ``objective``, ``terminated`` and ``truncated``

@@ -91,7 +91,7 @@ def offsets_of(lengths: npt.ArrayLike) -> IntVector:
 
 
 FLOAT = np.dtype(np.float64)
-#: the reward of a pool that is told nothing else
+#: the reward of a pool by default
 REWARDS = ("reward",)
 
 #: the kinds of dtypes that hold numbers

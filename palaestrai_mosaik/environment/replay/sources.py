@@ -107,9 +107,9 @@ def _npz_fields(kind: str, arrays: Mapping[str, Array]) -> list[Field]:
 Source = Mapping[str, Any]
 Columns = Mapping[str, Array]
 
-#: what tells one session from another in the rows of a store, as far as it is there
+#: the columns that identify a session in the rows of a store, as far as they are there
 SESSION_KEYS = ("phase", "agent", "evaluation", "worker", "episode", "body", "environment_episode")
-#: tells rows of several folders apart; no column of a file is called so
+#: distinguishes rows of several folders; no column of a file is called so
 _FOLDER = "number of the folder"
 #: stands for the number of a body or incarnation in names that are for all of them
 ANY_BODY = ".{body}."
@@ -169,7 +169,7 @@ def has_files(source: Source | SessionPool) -> bool:
     if kind is None:
         return False
     place = source[kind]
-    # what is no path is told by who reads it
+    # what is no path is reported by the reader
     return not isinstance(place, str | Path) or Path(place).exists() or bool(glob(str(place)))
 
 
@@ -203,7 +203,7 @@ class Channel:
 class RecordedRows:
     """Rows of one agent: a column for each key, number and flag.
 
-    ``session``: the columns that tell sessions apart; ``tick``: the one that orders a session's
+    ``session``: the columns that identify a session; ``tick``: the one that orders a session's
     rows; ``terminated``: a column, or ``None`` where it is not known. ``rewards`` are columns.
     """
 

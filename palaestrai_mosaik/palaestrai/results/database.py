@@ -56,13 +56,13 @@ _ROWS, _TOGETHER = 1000, 10_000
 class PalaestraiDatabase:
     """A results database of palaestrAI: an SQLite file, a URL, ``@FILE`` or ``env:NAME``.
 
-    Raises :class:`StoreError` if it cannot be opened, is none of palaestrAI, or one of a release whose
-    tables are others.
+    Raises :class:`StoreError` if it cannot be opened, is not palaestrAI's, or is of a release with
+    other tables.
     """
 
     def __init__(self, location: str):
         self._url = _url_of(location)
-        #: how it may be told to anybody
+        #: the location without a password
         self.name = masked(self._url) if is_database(location) else str(Path(location).absolute())
         sqlite = self._url.get_backend_name() == "sqlite"
         options: dict[str, Any] = {} if sqlite else {"isolation_level": "REPEATABLE READ"}
@@ -97,7 +97,7 @@ class PalaestraiDatabase:
         return column in self._tables[table].c
 
     def rows(self, table: str, column: str, values: Sequence[Any] | None = None) -> Iterator[Any]:
-        """Yield the rows of ``table`` whose ``column`` has one of the ``values`` (``None``: all), oldest first.
+        """Yield the rows of ``table`` with one of the ``values`` in ``column`` (``None``: all), oldest first.
 
         Some at a time, whatever their number. What palaestrAI writes as JSON is text.
         """

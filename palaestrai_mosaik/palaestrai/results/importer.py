@@ -71,7 +71,7 @@ def import_results(
 ) -> Iterator[Imported]:
     """Bring the instances in palaestrAI's database at ``location`` into ``store``; yield what became of each.
 
-    ``experiment_run`` picks those of one run document, by its uid. ``progress`` is told how many rows
+    ``experiment_run`` picks those of one run document, by its uid. ``progress`` gets how many rows
     are read, and of how many. ``keep_brain`` keeps dumps of brains as files. An instance that cannot be
     read does not keep the next one from being imported.
 
@@ -306,18 +306,20 @@ class _InstanceImport:
                 self.notes["older state of a brain (the newest is)"] += row.states - 1
 
     def _status(self, planned: int) -> Status:
-        told, phases = self.source.status, self.phases
-        if told == "error":
+        status, phases = self.source.status, self.phases
+        if status == "error":
             return "failed"
         whole = len(phases) >= max(planned, 1) and all(phase.is_over() for phase in phases)
         # releases that did not say how it went: what is there decides
-        return "finished" if whole and told in ("finished", "") else "lost"
+        return "finished" if whole and status in ("finished", "") else "lost"
 
     def _doubt(self, planned: int) -> str:
-        told = f"has the status {self.source.status!r} there" if self.source.status else "has no status there"
+        known = (
+            f"has the status {self.source.status!r} there" if self.source.status else "has no status there"
+        )
         begun, over = len(self.phases), sum(phase.is_over() for phase in self.phases)
         return (
-            f"nobody knows how this run ended: it {told}; of {planned} phases of its schedule {begun} were begun, "
+            f"nobody knows how this run ended: it {known}; of {planned} phases of its schedule {begun} were begun, "
             f"and {over} came to the end of an episode"
         )
 
@@ -327,15 +329,15 @@ class _InstanceImport:
                 table, "experiment_run_instance_uid", self.source.instance.uid
             )
             self.notes[f"row of palaestrAI's table {table}"] += len(found)
-        told = [f"not imported: {count} x {what}" for what, count in self.notes.items() if count]
+        notes = [f"not imported: {count} x {what}" for what, count in self.notes.items() if count]
         for phase in self.phases:
-            told += [
+            notes += [
                 f"agent {name!r} set no actuator at {count} of its steps in phase {phase.name!r}: palaestrAI goes on "
                 "where a muscle raises"
                 for name, count in phase.silent.items()
                 if count
             ]
-        return told
+        return notes
 
     def _set_times(self, recorder: InstanceRecorder) -> None:
         """Put the times of palaestrAI in place of those of the import."""

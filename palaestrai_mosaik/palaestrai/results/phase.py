@@ -35,12 +35,12 @@ _NAN = math.nan
 #: the mode of an evaluation
 EVALUATE = "evaluate"
 _EARLIEST, _LATEST = datetime.min + timedelta(days=2), datetime.max - timedelta(days=2)
-#: whose channels: phase, what it is of, name of the agent or uid of the environment, kind
+#: the owner of channels: phase, kind of owner, name of the agent or uid of the environment, kind
 _Owner = tuple[int, str, str, str]
 
 
 class NewChannel(Exception):
-    """A row has a channel that none before had: the streams must be begun again, with a column for it."""
+    """A row has a channel that no earlier row had: the recording must restart with a column for it."""
 
 
 class Channels:
@@ -118,17 +118,17 @@ class EpisodeNumbering:
         self._last: dict[Any, tuple[Any, int | None, bool]] = {}
         self._at: dict[Any, tuple[int, int]] = {}
 
-    def place(self, whose: Any, episode: Any, tick: int | None, done: bool) -> tuple[int, int]:
+    def place(self, stream: Any, episode: Any, tick: int | None, done: bool) -> tuple[int, int]:
         """Return the number of the episode, and how many rows of it came before."""
-        last = self._last.get(whose)
-        number, step = self._at.get(whose, (0, -1))
+        last = self._last.get(stream)
+        number, step = self._at.get(stream, (0, -1))
         if last is None:
             number, step = 0, 0
         elif last[2] or last[0] != episode or (tick is not None and last[1] is not None and tick < last[1]):
             number, step = number + 1, 0
         else:
             step += 1
-        self._last[whose], self._at[whose] = (episode, tick, done), (number, step)
+        self._last[stream], self._at[stream] = (episode, tick, done), (number, step)
         return number, step
 
 
@@ -163,7 +163,7 @@ def workers_of(rows: Iterable[Any], evaluates: Mapping[int, bool]) -> dict[int, 
 
 
 def tick_of(simtimes: str | None) -> int | None:
-    """Return the time of the environment that is the furthest; ``None`` where none tells one."""
+    """Return the time of the environment that is the furthest; ``None`` where there is none."""
     times = []
     for uid, one in mapping(simtimes, "the times of the environments").items():
         if not isinstance(one, dict):
@@ -275,8 +275,8 @@ class EpisodeKey(NamedTuple):
 class PhaseImport:
     """Reads the rows of palaestrAI's phases that have one number, and records them as one phase.
 
-    Evaluations are a phase of their own there. ``notes`` counts what could not be recorded, ``read`` is
-    told how many rows were read.
+    Evaluations are a phase of their own there. ``notes`` counts what could not be recorded, ``read`` gets
+    how many rows were read.
     """
 
     def __init__(
@@ -418,11 +418,11 @@ class PhaseImport:
     def _record_actions(self, name: str, rows: Sequence[Any]) -> None:
         assert self._recorder is not None
         muscles = WorkerNumbers(rows, self._evaluates)
-        sensors, actuators, told = (
+        sensors, actuators, reward_channels = (
             self._channels("agent", name, k) for k in ("sensor", "actuator", "reward")
         )
         proposing, cuts = (self.number, name) in self._layout.proposing, EpisodeNumbering()
-        rewards_of, walls = told.columns(), dict[Any, datetime]()
+        rewards_of, walls = reward_channels.columns(), dict[Any, datetime]()
         for row in self._rows("muscle_actions", "agent_id", rows):
             worker, evaluation = muscles.worker(row)
             done, tick = bool(row.done), tick_of(row.simtimes)
@@ -438,7 +438,7 @@ class PhaseImport:
             setpoints = (
                 proposed if applied in (None, "null", wished) else actuators.vector(informations(applied))
             )
-            rewards = told.vector(self._rewards(row))
+            rewards = reward_channels.vector(self._rewards(row))
             objective = _NAN if row.objective is None else as_float(row.objective, "an objective")
             walltime = as_date(row.walltime)
             wall = (walltime - walls[key]).total_seconds() if key in walls else _NAN

@@ -2,8 +2,8 @@
 
 Rows and files cannot be exchanged in one step, and this may be killed at any moment. So in one
 transaction the rows are exchanged, the old files are set aside, and the new ones put in their place;
-only when the rows are there for good, the old files go. What a killed import has set aside tells the
-next one that it must be decided between old and new files: by the rows, which are one or the other.
+only when the rows are there for good, the old files go. Where a killed import has set files aside, the
+next one decides between old and new files by the rows, which are one or the other.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _before(target: Path) -> Path:
 
 
 def _keep_matching_files(session: Session, before: Path) -> None:
-    """Take ``before`` back where its files are those that the rows tell of, else remove it."""
+    """Take ``before`` back where its files are those of the rows, else remove it."""
     if not os.path.lexists(before):
         return
     target = before.with_name(before.name[1 : -len(_BEFORE)])
@@ -114,14 +114,14 @@ def _keep_matching_files(session: Session, before: Path) -> None:
 
 
 def _are_of(session: Session, uid: str, directory: Path) -> bool:
-    """Whether the files in ``directory`` are those that the rows of the instance ``uid`` tell of."""
+    """Whether the files in ``directory`` are those of the rows of the instance ``uid``."""
     status = session.scalar(select(Instance.status).where(Instance.uid == uid))
     question = select(Stream.folder, Stream.rows, Stream.digest).join(Phase, Phase.id == Stream.phase_id)
     question = question.join(Instance, Instance.id == Phase.instance_id).where(Instance.uid == uid)
-    told = {row.folder: {"rows": row.rows, "digest": row.digest} for row in session.execute(question)}
+    streams = {row.folder: {"rows": row.rows, "digest": row.digest} for row in session.execute(question)}
     try:
         marker = json.loads(read_marker(directory))
         found: tuple[str, dict[str, str]] = (marker["status"], marker["digests"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return found == (status, digests_of(told))
+    return found == (status, digests_of(streams))
