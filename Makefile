@@ -26,7 +26,7 @@ test-slow: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
 
 # with mosaik 3.7, which needs Python 3.12 or newer: what runs worlds, and takes a few minutes
-NEWER := simulation scheduler environment scenario scenarios rl simulators_ours \
+NEWER := simulation scheduler environment scenario scenario_files rl simulators \
     $(patsubst %,run/test_%.py,calling_order documents evaluation faults loading reproducible scalars)
 test-newer: .venv-newer/ready
 	$(THREADS) .venv-newer/bin/python -m pytest -q -n 2 $(wildcard $(NEWER:%=tests/%))

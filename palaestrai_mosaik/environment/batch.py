@@ -25,12 +25,10 @@ from palaestrai_mosaik.types import (
     SensorInformation,
     Space,
 )
+from palaestrai_mosaik.types.arrays import Array, BoolVector, FloatMatrix, IndexVector
 
 from .environment import EnvironmentBaseline, World
 
-Array = npt.NDArray[Any]
-FloatMatrix = npt.NDArray[np.float64]
-BoolVector = npt.NDArray[np.bool_]
 #: shape (without the batch's axis) and dtype of each declared array
 Kinds = Sequence[tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -63,7 +61,7 @@ def flat(arrays: Sequence[Array], count: int) -> FloatMatrix:
 def checked_arrays(given: Any, kinds: Kinds, count: int, what: str) -> list[Array]:
     """Return ``given``, one array (count, \\*shape) for each of ``kinds``.
 
-    Raises :class:`ContractError` where they are not what was declared; ``what`` says whose they are.
+    Raises :class:`ContractError` where they are not what was declared; ``what`` names them in errors.
     """
     # a list is found at once, and other sequences by what they are registered as
     if not isinstance(given, (list, Sequence)) or len(given) != len(kinds):
@@ -138,7 +136,6 @@ def actions_of(
 
 
 Arrays = Sequence[Array]
-IntVector = npt.NDArray[np.intp]
 Shapes = Sequence[tuple[int, ...]]
 
 
@@ -230,7 +227,7 @@ class BatchEnvironment(World):
         """
 
     @abstractmethod
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         """Return ``(states, observations)`` with which ``incarnations`` (n,) begin: ``(n, *shape)``.
 
         A first state is never the last one, and has no rewards.
@@ -421,19 +418,19 @@ class BatchStepper:
         self._last = BatchState(readings, rewards, terminated, truncated, self._recorded())
         return self._last
 
-    def end(self, places: IntVector) -> None:
+    def end(self, places: IndexVector) -> None:
         """Cut the running episodes of ``places`` short: the next step that resets begins others."""
         self._ended = self._ended.copy()
         self._ended[places] = True
 
-    def _begin_again(self, places: IntVector, states: list[Array], readings: FloatMatrix) -> None:
+    def _begin_again(self, places: IndexVector, states: list[Array], readings: FloatMatrix) -> None:
         first, observations = self._first(places)
         for one, begun in zip(states, first, strict=True):
             one[places] = begun
         readings[places] = flat(observations, len(places))
         self._ticks[places] = 0
 
-    def _first(self, places: IntVector) -> tuple[list[Array], list[Array]]:
+    def _first(self, places: IndexVector) -> tuple[list[Array], list[Array]]:
         return self._pair(self.environment.get_first_states(places), "get_first_states", len(places))
 
     def _recorded(self) -> FloatMatrix | None:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from palaestrai_mosaik.types import Box, Discrete, Space
+from palaestrai_mosaik.types.arrays import BoolVector, FloatVector, IndexVector
 
-from .batch import Arrays, BatchEnvironment, BoolVector, IntVector
-from .environment import FloatVector
+from .batch import Arrays, BatchEnvironment
 
 
 class BatchCartPole(BatchEnvironment):
@@ -56,7 +56,7 @@ class BatchCartPole(BatchEnvironment):
     def get_action_spaces(self) -> Sequence[Space]:
         return [Discrete(2)]
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         drawn = 0.1 * np.array([self.rngs[k].random(4) for k in incarnations.tolist()]) - 0.05
         states = [drawn[:, i].copy() for i in range(4)]
         return states, _observed(states)

@@ -12,8 +12,9 @@ import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import load
+from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, IndexVector
 
-from .batch import Arrays, BatchEnvironment, BoolVector, FloatMatrix, IntVector
+from .batch import Arrays, BatchEnvironment
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
 
 
@@ -104,7 +105,7 @@ class Copies(BatchEnvironment):
         if failed is not None:
             raise failed
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         places: list[int] = incarnations.tolist()
         said = []
         for k in places:

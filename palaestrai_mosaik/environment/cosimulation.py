@@ -15,8 +15,9 @@ import networkx as nx
 
 from palaestrai_mosaik.errors import Problem, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .environment import EnvironmentState, FloatVector, World
+from .environment import EnvironmentState, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class CoSimulationPlan:
 
 @dataclass(frozen=True, slots=True)
 class WorldPlan(CoSimulationPlan):
-    """A plan whose simulators, entities and connections are those of a world that is built elsewhere.
+    """A plan with the simulators, entities and connections of a world that is built elsewhere.
 
     Sensors and actuators name the entities by mosaik's full ids.
     """

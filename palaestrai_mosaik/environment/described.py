@@ -50,6 +50,7 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_origin, import_module, refusal
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation, Space
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .cosimulation import (
     ActuatorPort,
@@ -62,7 +63,7 @@ from .cosimulation import (
     SimulatorSpec,
     plan_problems,
 )
-from .environment import EnvironmentBaseline, EnvironmentState, FloatVector
+from .environment import EnvironmentBaseline, EnvironmentState
 
 _SIMULATOR_KEYS = ("python", "cmd", "connect", "params", "cwd", "env", "timeout")
 _ENTITY_KEYS = ("uid", "simulator", "model", "params", "count", "parent", "eid")

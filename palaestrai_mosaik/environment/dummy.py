@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, RewardInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
+from .environment import Environment, EnvironmentBaseline, EnvironmentState
 
 
 class DummyEnvironment(Environment):

@@ -12,16 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
 #: something of several environments: a list, or an array with a row for each
 Rows = Sequence[Any] | npt.NDArray[Any]
 
 
 @dataclass(slots=True)
 class EnvironmentBaseline:
-    """What an environment offers, told once before anything runs.
+    """What an environment offers, declared once before anything runs.
 
     ``sensors`` carry their initial readings; an actuator's value, where given, is the
     set-point that holds until an agent gives another. ``rewards`` declares the rewards
@@ -59,7 +58,7 @@ class EnvironmentState:
 
 
 class Together(Protocol):
-    """Steps several environments of one class, each once, and lays out together what they say.
+    """Steps several environments of one class, each once, and returns their results together.
 
     For environments that have something to save where many are stepped (:meth:`Environment.together`).
     """
@@ -74,7 +73,7 @@ class Together(Protocol):
 
         Return their readings, rewards, and whether they have terminated, and were truncated: one of each for
         each of them, or arrays with a row for each that nobody writes to again. A row is what
-        :meth:`Environment.step` would have said.
+        :meth:`Environment.step` would return.
         """
 
 
@@ -108,13 +107,12 @@ class World(ABC):
 
     @abstractmethod
     def setup(self) -> EnvironmentBaseline:
-        """Prepare the environment and tell what it offers. Called once."""
+        """Prepare the environment and return what it offers. Called once."""
 
     def state(self) -> Any:
         """Return what of it lasts from episode to episode, to be pickled (``None``: nothing).
 
-        Checkpoints of a run keep it: only an environment that an episode finds as the one before
-        left it has to tell anything.
+        Checkpoints of a run keep it: only an environment that keeps something from one episode to the next has to return it.
         """
         return None
 
@@ -122,7 +120,7 @@ class World(ABC):
         """Go on from what :meth:`state` returned, after :meth:`setup` in another process."""
 
     def takes_reward(self, reward: Any) -> bool:
-        """Tell whether it computes the document's ``reward`` itself; it then keeps the object.
+        """Return whether it computes the document's ``reward`` itself; it then keeps the object.
 
         Called before :meth:`setup`. The reward is then among those of its baseline and its states.
         """

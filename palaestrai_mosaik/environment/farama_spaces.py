@@ -25,8 +25,7 @@ from palaestrai_mosaik.types import (
     SensorInformation,
     Space,
 )
-
-from .environment import FloatMatrix, FloatVector
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 try:
     from gymnasium import spaces

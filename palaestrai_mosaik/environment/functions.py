@@ -1,4 +1,4 @@
-"""Environments whose reward is a formula: known answers to try designs and analyses with.
+"""Environments with a formula as reward: known answers to try designs and analyses with.
 
 The parameters ``x1``, ``x2``, ... of :class:`FunctionEnvironment` are the factors. The analytic
 sensitivity indices stand with each function; they hold for independent, uniform parameters.
@@ -13,8 +13,9 @@ import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, SimulationError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
+from .environment import Environment, EnvironmentBaseline, EnvironmentState
 
 
 def ishigami(x: Sequence[float], coefficients: Sequence[float] = (7.0, 0.1)) -> float:
@@ -44,7 +45,7 @@ def sobol_g(x: Sequence[float], coefficients: Sequence[float] = (0, 1, 4.5, 9, 9
 def linear(x: Sequence[float], coefficients: Sequence[float] = ()) -> float:
     """Return the sum of c_i x_i; without ``coefficients`` all are 1.
 
-    The elementary effects are c_i times the range of x_i, all alike: sigma is 0. S1 = ST = c_i^2
+    The elementary effects are c_i times the range of x_i, all identical: sigma is 0. S1 = ST = c_i^2
     Var(x_i) over their sum, also for levels: x1 of 0, 1, 3 and x2 of 0, 2 have 14/23 and 9/23.
     """
     if not coefficients:

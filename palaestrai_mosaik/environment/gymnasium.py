@@ -12,16 +12,9 @@ import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import import_module, limit, misfit, needed, raised_at, refusal
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
-from .environment import (
-    Environment,
-    EnvironmentBaseline,
-    EnvironmentState,
-    FloatMatrix,
-    FloatVector,
-    Rows,
-    Together,
-)
+from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
 from .farama_spaces import Action, actuators_of, parts_of, plain_info, reward, sensors_of
 
 try:

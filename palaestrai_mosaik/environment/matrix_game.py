@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Discrete, Space
+from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
 
-from .batch import Arrays, BatchEnvironment, IntVector
-from .environment import FloatVector
+from .batch import Arrays, BatchEnvironment
 
 #: rock, paper, scissors
 _PAYOFF: Sequence[Sequence[float]] = ((0, -1, 1), (1, 0, -1), (-1, 1, 0))
@@ -64,7 +64,7 @@ class MatrixGame(BatchEnvironment):
     def get_action_spaces(self) -> Sequence[Space]:
         return [Discrete(choices) for choices in self.payoff.shape]
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         states = [np.full(len(incarnations), choices, dtype=np.int32) for choices in self.payoff.shape]
         return states, states[::-1]
 

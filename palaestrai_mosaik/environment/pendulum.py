@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from palaestrai_mosaik.types import Box, Space
+from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
 
-from .batch import Arrays, BatchEnvironment, IntVector
-from .environment import FloatVector
+from .batch import Arrays, BatchEnvironment
 
 #: the first state lies within these bounds: angle (rad), angular velocity (rad/s)
 _FIRST = np.array([np.pi, 1.0])
@@ -51,7 +51,7 @@ class BatchPendulum(BatchEnvironment):
     def get_action_spaces(self) -> Sequence[Space]:
         return [Box(-self.STRONGEST, self.STRONGEST, shape=(1,), dtype=np.float32)]
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         drawn = (2 * np.array([self.rngs[k].random(2) for k in incarnations.tolist()]) - 1) * _FIRST
         states = [drawn[:, 0].copy(), drawn[:, 1].copy()]
         return states, self._observed(*states)

@@ -21,8 +21,9 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import check_origin, import_module, limit, misfit, needed, raised_at, refusal
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .environment import Environment, EnvironmentBaseline, EnvironmentState, FloatVector
+from .environment import Environment, EnvironmentBaseline, EnvironmentState
 from .farama_spaces import (
     Action,
     Part,
@@ -240,7 +241,7 @@ REFUSE, PLAY = "refuse", "play"
 
 
 class GameAgent:
-    """An agent's place in the game: its channels, and what it has seen, set and not been told yet."""
+    """An agent's place in the game: its channels, its readings and set-points, and rewards that it has not received yet."""
 
     def __init__(self, agent: Agent, game: Game, masked: bool):
         self.agent, self.uid = agent, str(agent)
@@ -275,7 +276,7 @@ class GameAgent:
         #: its set-points, held; whether some are new; whether it has ever given one in this game
         self.setpoints = self._idle
         self.acts = self.has_acted = False
-        #: rewards that it has not been told
+        #: rewards that it has not received
         self.due = 0.0
 
     def take(self, setpoints: FloatVector) -> None:
@@ -292,11 +293,11 @@ class GameAgent:
         mask = seen[MASK] if self._has_mask else info.get(MASK) if self.masked else None
         self.mask = None if mask is None else np.asarray(mask)
 
-    def tell(self) -> float:
+    def pay(self) -> float:
         """Return the rewards that an agent who acts is due, and 0 for one who does not."""
-        told = self.due if self.acts else 0.0
-        self.due -= told
-        return told
+        paid = self.due if self.acts else 0.0
+        self.due -= paid
+        return paid
 
     def vector(self, alive: bool) -> Iterator[npt.ArrayLike]:
         """Yield what its sensors read."""
@@ -326,8 +327,8 @@ class PettingZooEnvironment(Environment):
     once it is over. What others set has no effect, and the game waits, step by step, until that agent
     sets something: at most ``patience`` steps, then it is an error.
 
-    A reward is told with the step that follows on something that its agent set; until then it adds up,
-    as in PettingZoo's ``last()``. So a game that is over goes on until all who have taken part were told.
+    A reward is given with the step that follows on something that its agent set; until then it adds up,
+    as in PettingZoo's ``last()``. So a game that is over goes on until all who have taken part have received theirs.
 
     ``illegal_moves``: one that the mask does not allow is an error (``refuse``), or left to the game (``play``).
     """
@@ -458,9 +459,9 @@ class PettingZooEnvironment(Environment):
         if self._turns:
             turn = len(seats) if game.turn is None else game.agents.index(game.turn)
             parts.append((float(turn),))
-        rewards = tuple(seat.tell() for seat in seats)
-        told = self._waited > self.patience or not any(seat.due for seat in seats if seat.has_acted)
-        terminated, truncated = self._ends if told else (False, False)
+        rewards = tuple(seat.pay() for seat in seats)
+        paid = self._waited > self.patience or not any(seat.due for seat in seats if seat.has_acted)
+        terminated, truncated = self._ends if paid else (False, False)
         readings = np.concatenate(parts, dtype=np.float64)
         return EnvironmentState(readings, rewards, terminated, truncated, {"infos": infos} if infos else None)
 

@@ -10,15 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Box, Discrete, Space
+from palaestrai_mosaik.types.arrays import BoolMatrix, BoolVector, FloatVector, IndexVector
 
-from .batch import Arrays, BatchEnvironment, BoolVector, IntVector
-from .environment import FloatVector
-
-BoolMatrix = npt.NDArray[np.bool_]
+from .batch import Arrays, BatchEnvironment
 
 #: what a rule may say; the truth of several columns (n, columns) -> (n,)
 RULES: Mapping[str, Callable[[BoolMatrix], BoolVector]] = {
@@ -92,7 +89,7 @@ class BooleanReasoning(BatchEnvironment):
             columns.append(RULES[kind](np.concatenate(columns, axis=1)[:, of])[:, None])
         return np.concatenate(columns, axis=1)
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         count = len(incarnations)
         drawn = np.array([self.rngs[k].random(self.free) for k in incarnations.tolist()])
         asked = np.zeros((count, self._askable), dtype=bool)

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Discrete, Space
+from palaestrai_mosaik.types.arrays import BoolVector, FloatVector, IndexVector
 
-from .batch import Arrays, BatchEnvironment, BoolVector, IntVector
-from .environment import FloatVector
+from .batch import Arrays, BatchEnvironment
 
 
 class TabularMDP(BatchEnvironment):
@@ -65,7 +65,7 @@ class TabularMDP(BatchEnvironment):
     def get_action_spaces(self) -> Sequence[Space]:
         return [Discrete(self.transitions.shape[1])]
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         drawn = np.array([self.rngs[k].random() for k in incarnations.tolist()])
         states = [_drawn(self._first_ladder, drawn)]
         return states, states

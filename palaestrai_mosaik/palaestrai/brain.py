@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import io
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, cast
 
 import palaestrai.agent
 
 from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper
+from palaestrai_mosaik.agent.dumper import DamagedBrainDump
+from palaestrai_mosaik.errors import BrainDumpError
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 
-from .dumper import PalaestraiDumper, load_files, store_files
+from .base import Adapted, MuscleData, numeric_statistics, their_mode
 from .filter import AdaptedFilter, post_processed, pre_processed
 from .memory import BrainMemory, LazyMemory
-from .parts import Adapted, Carried, figures, their_mode
 from .translate import PalaestraiChannels
 
 #: rows that palaestrAI's memory keeps, unless the brain says how many
@@ -27,7 +32,7 @@ _BASE = palaestrai.agent.Brain
 class AdaptedBrain(Adapted, Brain):
     """Runs a brain of palaestrAI; subclasses have its class in :attr:`theirs`.
 
-    It is made when it is set up, and loads its model before its ``setup``, as there. The muscles' first
+    It is made when it is set up, and loads its model before its ``setup``, as in palaestrAI. The muscles' first
     model is what ``thinking`` returns without data from a muscle. Nothing that it does, or that its
     dumpers do, fails silently.
     """
@@ -36,7 +41,7 @@ class AdaptedBrain(Adapted, Brain):
     _loads: bool = False
     _place: tuple[str, str, int] = ("", "", 0)
     _evaluations: int = 0
-    #: the filters of palaestrAI's kind, which are called when the memory has the row, as there
+    #: the filters of palaestrAI's kind, which are called when the memory has the row, as in palaestrAI
     filters: Sequence[AdaptedFilter] = ()
 
     def __init__(self, **params: Any):
@@ -47,7 +52,7 @@ class AdaptedBrain(Adapted, Brain):
         super().__init_subclass__(**kwargs)
         theirs: Any = cls.theirs
         if theirs.load is _BASE.load and theirs.load_model is _BASE.load_model:
-            # a run that wants to load with it is told that it cannot
+            # a run that wants to load with it gets the error that it cannot
             cls.load = Brain.load  # type: ignore[method-assign]
 
     def introduce(self, loads: bool, run: str, instance: str, phase: int) -> None:
@@ -108,7 +113,7 @@ class AdaptedBrain(Adapted, Brain):
     def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
         if not cast(BrainMemory, self.memory_of(muscle_id)).handed_on:
             return None
-        data = data_from_muscle.data if isinstance(data_from_muscle, Carried) else data_from_muscle
+        data = data_from_muscle.data if isinstance(data_from_muscle, MuscleData) else data_from_muscle
         if self.filters:
             muscle_id, data = pre_processed(self.filters, muscle_id, data)
         with self._thoughts():
@@ -147,7 +152,7 @@ class AdaptedBrain(Adapted, Brain):
 
     def _load(self) -> None:
         theirs: Any = self.theirs
-        with self._dumper.loading(), self.streams:
+        with self._dumper.loading(), self.generators:
             if theirs.load is _BASE.load:
                 load_files(self.part.load_model, self._dumpers)
             else:
@@ -155,17 +160,17 @@ class AdaptedBrain(Adapted, Brain):
 
     @contextmanager
     def _thoughts(self) -> Iterator[None]:
-        """Let the brain work with its own global generators, and report what it tells about itself.
+        """Let the brain work with its own global generators, and report its statistics.
 
         Raises what its dumpers could not save.
         """
         try:
-            with self.streams:
+            with self.generators:
                 yield
         finally:
-            # told without a row, it goes with the next one; the part may tell it again with that
+            # reported without a row, it goes with the next one; the part may report it again with that
             if self.part._statistics:
-                for key, value in figures(self.part.pop_statistics()):
+                for key, value in numeric_statistics(self.part.pop_statistics()):
                     self.add_statistics(key, value, allow_overwrite=True)
         self._dumper.check_saved()
 
@@ -176,3 +181,107 @@ def _update(answer: Any) -> Any:
     There, what is false is no update; the truth value of arrays and frames says nothing, if they have one.
     """
     return answer if hasattr(answer, "__array__") or answer else None
+
+
+#: the tag of the dump that holds the files of a brain which only knows ``store_model(path)``
+FILES = "files"
+
+
+class PalaestraiDumper(palaestrai.agent.BrainDumper):
+    """palaestrAI's dumper that writes to, and reads from, the dumpers that ``ours`` returns.
+
+    palaestrAI's functions catch what a dumper raises, and go on without a brain. So this one keeps
+    note of it, for :meth:`check_saved` and :meth:`loading` to raise it.
+    """
+
+    def __init__(self, ours: Callable[[], Sequence[BrainDumper]], agent: str, run: str = "", phase: int = 0):
+        place = palaestrai.agent.BrainLocation(
+            agent_name=agent, experiment_run_uid=run, experiment_run_phase=phase, repeat=1
+        )
+        super().__init__(dump_to=place, load_from=place)
+        self._ours = ours
+        self._failures: list[Exception] = []
+        self._found = False
+
+    def save(self, brain_state: BinaryIO, tag: str | None = None) -> None:
+        """Save with all dumpers."""
+        try:
+            BrainDumper.store_brain_dump(brain_state, self._ours(), tag or "")
+        except Exception as error:
+            self._failures.append(error)
+            raise
+
+    def load(self, tag: str | None = None) -> BinaryIO:
+        """Return the dump of the first dumper that has it."""
+        try:
+            dump = BrainDumper.load_brain_dump(self._ours(), tag or "")
+        except BrainDumpError as error:
+            self._failures.append(error)
+            raise
+        self._found = True
+        return dump
+
+    def _load(self, source_locator: Any, tag: str | None = None) -> BinaryIO:
+        return self.load(tag)
+
+    def check_saved(self) -> None:
+        """Raise what went wrong with saving since the last check."""
+        if self._failures:
+            error = self._failures[0]
+            self._failures = []
+            raise error
+
+    @contextmanager
+    def loading(self, *, required: bool = True) -> Iterator[None]:
+        """Let a block load what it wants.
+
+        Raises :class:`BrainDumpError` if all that was asked for is missing, unless that is not
+        ``required``, or the block fails without what is missing, or a dump is damaged. A brain may
+        look for a dump that need not be there, so one that is missing is none.
+        """
+        self._failures, self._found = [], False
+        try:
+            yield
+        except Exception as error:
+            if self._failures:
+                raise self._failures[0] from error
+            raise
+        failures, self._failures = self._failures, []
+        for failure in failures:
+            if (required and not self._found) or isinstance(failure, DamagedBrainDump):
+                raise failure
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._brain_destination}>"
+
+
+# palaestrAI registers each class of dumpers, to make one of it for every agent that it runs itself
+palaestrai.agent.BrainDumper._registered_dumpers.remove(PalaestraiDumper)
+
+
+def store_files(write: Callable[[Path], Any], dumpers: Sequence[BrainDumper]) -> None:
+    """Keep the files that ``write`` puts into a folder, as one dump."""
+    archive = io.BytesIO()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder)
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
+            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+                # equal contents give equal bytes, without the date
+                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), (1980, 1, 1, 0, 0, 0))
+                entry.create_system = 3
+                file.writestr(entry, path.read_bytes())
+    archive.seek(0)
+    BrainDumper.store_brain_dump(archive, dumpers, FILES)
+
+
+def load_files(read: Callable[[Path], Any], dumpers: Sequence[BrainDumper]) -> None:
+    """Let ``read`` read the files that :func:`store_files` has kept."""
+    dump = BrainDumper.load_brain_dump(dumpers, FILES)
+    try:
+        with TemporaryDirectory() as name, zipfile.ZipFile(dump) as file:
+            # names that lead out of the folder are made harmless
+            file.extractall(name)
+            read(Path(name))
+    except zipfile.BadZipFile as error:
+        raise BrainDumpError(f"the brain dump with the tag {FILES!r} holds no files: {error}") from error

@@ -31,8 +31,8 @@ from palaestrai_mosaik.simulation.coordinator import EpisodeCoordinator
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
-from .random_streams import Streams
-from .state import PalaestraiStates
+from .base import GlobalGenerators
+from .environment import PalaestraiStates
 from .translate import their_simtime
 
 #: rows of earlier episodes that a brain's memory still has, as far as conditions see it
@@ -58,14 +58,14 @@ class AdaptedCondition(TerminationCondition):
 
     def __init__(self, **params: Any):
         self.params = params
-        self._streams = Streams(0)
+        self._generators = GlobalGenerators(0)
         #: its place among those of the run or of the phase
         self._place = 0
-        #: the object of palaestrAI's class that is asked about environments and phases
+        #: the object of palaestrAI's class that answers about environments and phases
         self.part = self._make()
         self._of_agents: dict[str, Any] = {}
         self._memories: dict[str, _Memory] = {}
-        #: what brains were answered in the running episode, for the one who asks about the phase
+        #: the answers to brains in the running episode, for the question about the phase
         self._told: dict[str, Any] = {}
         self._episode = -1
 
@@ -74,7 +74,7 @@ class AdaptedCondition(TerminationCondition):
         self._place = place
 
     def _make(self) -> Any:
-        with self._streams:
+        with self._generators:
             return self.theirs(**deepcopy(self.params))
 
     @property
@@ -91,11 +91,11 @@ class AdaptedCondition(TerminationCondition):
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         assert isinstance(view, EpisodeCoordinator)
         flow, brains, messages = _CONTINUE, self._has("brain_flow_control"), self._has("check_termination")
-        whose = "run" if self.of_run else "phase"
-        self._streams.renew(view.handles[0].domain.rng, "condition", whose, self._place)
+        owner = "run" if self.of_run else "phase"
+        self._generators.renew(view.handles[0].domain.rng, "condition", owner, self._place)
         if not (brains or messages):
             return flow
-        with self._streams:
+        with self._generators:
             if brains:
                 flow = max(flow, self._ask_about_brains(view))
             if messages and any(self.part.check_termination(message) for message in _messages(view)):
@@ -119,9 +119,9 @@ class AdaptedCondition(TerminationCondition):
             part = self._of_agents.setdefault(agent, self._make())
             for muscle in muscles:
                 answer = part.brain_flow_control(brain, _update(agent, muscle, view, memory))
-                told, data = self._answer(answer, "brain_flow_control")
+                wanted, data = self._answer(answer, "brain_flow_control")
                 self._told.update(data if isinstance(data, dict) else {agent: data})
-                flow = max(flow, told)
+                flow = max(flow, wanted)
         return flow
 
     def phase_flow_control(self, view: PhaseView) -> SimulationFlowControl:
@@ -133,7 +133,7 @@ class AdaptedCondition(TerminationCondition):
         request = SimulationControllerTerminationRequest(
             worker_uid(last.worker), "run-governor", "", TheirMode[view.mode.name], flow, data
         )
-        with self._streams:
+        with self._generators:
             answer = self.part.phase_flow_control(GovernorView(view), request)
         self._told = {}
         return self._answer(answer, "phase_flow_control")[0]
@@ -150,7 +150,7 @@ class AdaptedCondition(TerminationCondition):
             )
             for agent in view.agents
         ]
-        with self._streams:
+        with self._generators:
             answer = self.part.evaluation_flow_control(GovernorView(view), outcomes)
         return self._answer(answer, "evaluation_flow_control")[0]
 

@@ -1,4 +1,4 @@
-"""Environments that are written for palaestrAI: classes that derive from its ``Environment``."""
+"""Environments, rewards and state transformers that are written for palaestrAI."""
 
 from __future__ import annotations
 
@@ -7,28 +7,129 @@ import inspect
 import pickle
 import threading
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import palaestrai.agent
 import palaestrai.environment
+import palaestrai.types
 from palaestrai.core.protocol import EnvironmentResetRequest
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.environment.environment import FloatVector, Reward
-from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.environment.environment import (
+    Environment,
+    EnvironmentBaseline,
+    EnvironmentState,
+    EnvironmentStateTransformer,
+    Reward,
+    World,
+)
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
-from .random_streams import Streams
-from .reward import AdaptedReward, declared, reward_values
-from .state import PalaestraiReadings, PalaestraiState, plain
-from .translate import PalaestraiChannels, checked, our_actuator, our_sensor
+from .base import GlobalGenerators
+from .translate import (
+    PalaestraiChannels,
+    checked,
+    our_actuator,
+    our_sensor,
+    our_space,
+    their_actuator,
+    their_sensor,
+)
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class PalaestraiState(EnvironmentState):
+    """A state of one of palaestrAI's environments; ``theirs`` is the state that it gave."""
+
+    theirs: Any = None
+
+
+class PalaestraiReadings:
+    """Takes readings from palaestrAI's objects.
+
+    ``layout`` has the ids within the environment ``uid``. palaestrAI puts ``uid`` before them, and
+    environments may do so.
+    """
+
+    def __init__(self, layout: Layout, uid: str):
+        self.layout = layout
+        self._places: dict[Any, int] = {}
+        for place, name in enumerate(layout.uids):
+            self._places.update({name: place, f"{uid}.{name}": place})
+            if name.isdecimal():
+                self._places[int(name)] = place
+
+    def read(self, infos: Iterable[Any], before: FloatVector) -> FloatVector:
+        """Return the readings of ``infos``; what they leave out is as ``before``.
+
+        A reading of ``None`` is NaN. Sensors that the baseline has not are passed over: no agent
+        can be connected to them.
+        """
+        layout = self.layout
+        readings = before.copy()
+        for info in infos:
+            place = self._places.get(info.uid)
+            if place is not None:
+                value = info.value
+                part = layout.slices[place]
+                readings[part] = np.nan if value is None else layout.spaces[place].flatten(value)
+        return readings
+
+
+class PalaestraiStates:
+    """Makes palaestrAI's states of ours, for rewards and transformers.
+
+    ``baseline`` has the sensors and rewards; their ids are those within the environment.
+    """
+
+    def __init__(self, baseline: EnvironmentBaseline):
+        self.layout = Layout([s.uid for s in baseline.sensors], [s.space for s in baseline.sensors])
+        self._sensors = PalaestraiChannels(self.layout, palaestrai.agent.SensorInformation, gaps=True)
+        rewards = Layout([r.uid for r in baseline.rewards], [r.space for r in baseline.rewards])
+        self._rewards = PalaestraiChannels(rewards, palaestrai.agent.RewardInformation, gaps=True)
+
+    def __call__(self, state: EnvironmentState) -> Any:
+        """Return palaestrAI's state for ``state``: the one that it was made from, if there is one."""
+        if isinstance(state, PalaestraiState):
+            return state.theirs
+        return palaestrai.environment.EnvironmentState(
+            self._sensors(state.readings),
+            self._rewards(np.asarray(state.rewards, dtype=np.float64)),
+            bool(state.terminated or state.truncated),
+            state.world_state,
+            None,
+            bool(state.terminated),
+            bool(state.truncated),
+        )
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` with palaestrAI's objects in it as plain data, so that it can be stored.
+
+    An information object becomes its id and value, a time its ticks and date.
+    """
+    agent = palaestrai.agent
+    if isinstance(value, agent.SensorInformation | agent.ActuatorInformation | agent.RewardInformation):
+        return {"uid": value.uid, "value": plain(value.value)}
+    if isinstance(value, palaestrai.types.SimTime):
+        date = value.simtime_timestamp
+        return {"ticks": value.simtime_ticks, "date": None if date is None else date.isoformat()}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value
 
 
 class Coroutines:
@@ -69,18 +170,18 @@ async def _cancel_the_others() -> None:
 
 
 #: the seed of the object that is only looked at
-_LOOK = 0
+_PROBE_SEED = 0
 
 
 class AdaptedEnvironment(Environment):
     """Runs an environment of palaestrAI; subclasses have its class in :attr:`theirs`.
 
-    Which rewards there are, such a class tells with its first update only. So :meth:`setup` makes
+    Such a class names its rewards with its first update only. So :meth:`setup` makes
     an object for looking at it, starts it, makes one step with set-points drawn from the actuators'
     spaces, and shuts it down. The object of the run is made when the first episode begins, and
-    lives on from episode to episode: :meth:`reset` calls its ``reset``, whose default is ``shutdown``
+    lives on from episode to episode: :meth:`reset` calls its ``reset``, by default ``shutdown``
     and ``start_environment``. It is given a seed of the run's tree, and global generators of
-    its own (:class:`Streams`), seeded anew for every episode.
+    its own (:class:`GlobalGenerators`), seeded anew for every episode.
 
     ``update`` gets the actuators that agents have set at this step, in the environment's order.
     Methods may be coroutines.
@@ -96,7 +197,7 @@ class AdaptedEnvironment(Environment):
         #: the object of palaestrAI's class, while there is one
         self.part: Any = None
         self._reward: AdaptedReward | None = None
-        self._streams = Streams(_LOOK)
+        self._generators = GlobalGenerators(_PROBE_SEED)
         self._coroutines = Coroutines()
 
     def takes_reward(self, reward: Reward) -> bool:
@@ -107,7 +208,7 @@ class AdaptedEnvironment(Environment):
         return True
 
     def setup(self) -> EnvironmentBaseline:
-        looked_at = self._make(_LOOK)
+        looked_at = self._make(_PROBE_SEED)
         baseline = self._baseline(self._call(looked_at.start_environment))
         try:
             sensors = [our_sensor(one) for one in baseline.sensors_available]
@@ -131,7 +232,7 @@ class AdaptedEnvironment(Environment):
         return EnvironmentBaseline(sensors, actuators, rewards, start, plain(baseline.static_world_model))
 
     def reset(self) -> EnvironmentState:
-        self._streams.reseed(int(self.rng.integers(2**31)))
+        self._generators.reseed(int(self.rng.integers(2**31)))
         if self.part is None:
             self.part = self._make(int(self.rng.integers(2**31)))
             baseline = self._baseline(self._call(self.part.start_environment))
@@ -160,11 +261,11 @@ class AdaptedEnvironment(Environment):
             pickle.dumps(self.part)
         except (pickle.PicklingError, TypeError, AttributeError):
             return None
-        return {"part": self.part, "streams": self._streams}
+        return {"part": self.part, "streams": self._generators}
 
     def restore(self, state: Any) -> None:
         if state is not None:
-            self.part, self._streams = state["part"], state["streams"]
+            self.part, self._generators = state["part"], state["streams"]
 
     def shutdown(self) -> None:
         try:
@@ -178,7 +279,7 @@ class AdaptedEnvironment(Environment):
         """Return a new object of their class."""
         uid = f"{self.uid}.{self.worker}"
         params = {**deepcopy(self.params), "uid": uid, "broker_uri": "", "seed": seed}
-        with self._streams, warnings.catch_warnings():
+        with self._generators, warnings.catch_warnings():
             # their base class warns of what it is given there, too
             warnings.filterwarnings("ignore", "broker_uri is deprecated", DeprecationWarning)
             part = self.theirs(**params)
@@ -192,17 +293,17 @@ class AdaptedEnvironment(Environment):
         return part
 
     def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        with self._streams:
+        with self._generators:
             if inspect.iscoroutinefunction(method):
                 return self._coroutines.run(method(*arguments))
             return method(*arguments)
 
     def _baseline(self, found: Any) -> Any:
         """Return what ``start_environment`` gave as palaestrAI's baseline; it may be a pair."""
-        agent, whose = palaestrai.agent, f"environment {self.uid!r}: start_environment"
-        found = _formed(found, palaestrai.environment.EnvironmentBaseline, whose, ("sensors", "actuators"))
-        checked(found.sensors_available, agent.SensorInformation, f"{whose}, for sensors,")
-        checked(found.actuators_available, agent.ActuatorInformation, f"{whose}, for actuators,")
+        agent, source = palaestrai.agent, f"environment {self.uid!r}: start_environment"
+        found = _formed(found, palaestrai.environment.EnvironmentBaseline, source, ("sensors", "actuators"))
+        checked(found.sensors_available, agent.SensorInformation, f"{source}, for sensors,")
+        checked(found.actuators_available, agent.ActuatorInformation, f"{source}, for actuators,")
         return found
 
     def _lay_out(
@@ -215,7 +316,7 @@ class AdaptedEnvironment(Environment):
 
     def _drawn(self, actuators: Sequence[ActuatorInformation]) -> FloatVector:
         """Return set-points from the actuators' spaces; the same for the same actuators."""
-        rng = seeding.generator(_LOOK, "set-points")
+        rng = seeding.generator(_PROBE_SEED, "set-points")
         drawn = [actuator.space.flatten(actuator.space.sample(rng)) for actuator in actuators]
         return np.concatenate(drawn) if drawn else np.empty(0)
 
@@ -227,15 +328,15 @@ class AdaptedEnvironment(Environment):
             places = self._actuators.slices
             infos = [info for info, place in zip(infos, places, strict=True) if not unset[place].any()]
         part._tick += 1
-        agent, whose = palaestrai.agent, f"environment {self.uid!r}: update"
+        agent, source = palaestrai.agent, f"environment {self.uid!r}: update"
         found = _formed(
             self._call(part.update, infos),
             palaestrai.environment.EnvironmentState,
-            whose,
+            source,
             ("sensors", "rewards", "done"),
         )
-        checked(found.sensor_information, agent.SensorInformation, f"{whose}, for sensors,")
-        checked(found.rewards, agent.RewardInformation, f"{whose}, for rewards,")
+        checked(found.sensor_information, agent.SensorInformation, f"{source}, for sensors,")
+        checked(found.rewards, agent.RewardInformation, f"{source}, for rewards,")
         return found
 
     def _ours(self, state: Any, rewards: FloatVector) -> PalaestraiState:
@@ -247,12 +348,179 @@ class AdaptedEnvironment(Environment):
         )
 
 
-def _formed(found: Any, theirs: type, whose: str, parts: tuple[str, ...]) -> Any:
+def _formed(found: Any, theirs: type, source: str, parts: tuple[str, ...]) -> Any:
     """Return what a method of theirs gave as an object of ``theirs``; it may be a tuple of its ``parts``."""
     if isinstance(found, tuple) and len(found) == len(parts):
         found = theirs(*found)
     if not isinstance(found, theirs):
         raise ContractError(
-            f"{whose} returned {found!r}; allowed are palaestrAI's {theirs.__name__} and ({', '.join(parts)})"
+            f"{source} returned {found!r}; allowed are palaestrAI's {theirs.__name__} and ({', '.join(parts)})"
         )
     return found
+
+
+class AdaptedReward(Reward):
+    """Asks a reward of palaestrAI; subclasses have its class in :attr:`theirs`.
+
+    One of palaestrAI's environments is given the reward and asks it in its own way. With any other
+    environment, the reward is called with palaestrAI's state of the environment; its global generators
+    are seeded anew for every episode then.
+    """
+
+    theirs: ClassVar[type]
+
+    def __init__(self, **params: Any):
+        self.params = params
+        self._environment: World | None = None
+        self._generators = GlobalGenerators(0)
+        #: the object of palaestrAI's class
+        self.part = self.make()
+        self._channels: dict[Layout, PalaestraiChannels] = {}
+
+    def belongs_to(self, environment: World) -> None:
+        """Take note of the environment, which knows the generator of the episode."""
+        self._environment = environment
+
+    def make(self) -> Any:
+        """Return a new object of palaestrAI's class."""
+        with self._generators:
+            return self.theirs(**deepcopy(self.params))
+
+    def ask(self, *what: Any) -> list[Any]:
+        """Call the reward with ``what``; return palaestrAI's reward objects, in a list."""
+        # there is none while the environment is set up
+        rng = getattr(self._environment, "rng", None)
+        if rng is not None:
+            self._generators.renew(rng, "reward")
+        with self._generators:
+            found = self.part(*what)
+        one = isinstance(found, palaestrai.agent.RewardInformation)
+        return checked(
+            [found] if one else found, palaestrai.agent.RewardInformation, f"reward {type(self).__name__}"
+        )
+
+    def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
+        self._states = PalaestraiStates(baseline)
+        # which rewards there are, nobody knows before the first call
+        parts = [
+            np.full(s.space.size, np.nan) if s.value is None else s.space.flatten(s.value)
+            for s in baseline.sensors
+        ]
+        readings = np.concatenate(parts) if parts else np.empty(0)
+        first = EnvironmentState(readings, [0.0 for _ in baseline.rewards])
+        return self._declare(self.ask(self._states(first)))
+
+    def __call__(self, state: EnvironmentState) -> FloatVector:
+        return self._values(self.ask(self._states(state)))
+
+    def declare(
+        self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation]
+    ) -> Sequence[RewardInformation]:
+        """Declare the rewards for an environment that calls it as palaestrai-mosaik does.
+
+        ``sensors`` and ``actuators`` carry the first readings and set-points.
+        """
+        return self._declare(
+            self.ask([their_sensor(s) for s in sensors], [their_actuator(a) for a in actuators])
+        )
+
+    def compute(
+        self, sensors: Layout, readings: FloatVector, actuators: Layout, setpoints: FloatVector
+    ) -> FloatVector:
+        """Return the rewards that :meth:`declare` returned, for readings and set-points as vectors."""
+        for layout, make in (
+            (sensors, palaestrai.agent.SensorInformation),
+            (actuators, palaestrai.agent.ActuatorInformation),
+        ):
+            if layout not in self._channels:
+                self._channels[layout] = PalaestraiChannels(layout, make, gaps=True)
+        asked = self._channels[sensors](readings), self._channels[actuators](setpoints)
+        return self._values(self.ask(*asked))
+
+    def _declare(self, infos: Sequence[Any]) -> list[RewardInformation]:
+        rewards = declared(infos)
+        self._names = [reward.uid for reward in rewards]
+        # what it remembers of that call is not part of the run
+        self.part = self.make()
+        return rewards
+
+    def _values(self, infos: Sequence[Any]) -> FloatVector:
+        return reward_values(infos, self._names, f"reward {type(self).__name__}")
+
+
+def declared(infos: Sequence[Any]) -> list[RewardInformation]:
+    """Return our rewards for palaestrAI's reward objects; one of several numbers is several rewards."""
+    found = []
+    for info in infos:
+        space = our_space(info.space)
+        if space.size == 1:
+            found.append(RewardInformation(0.0, space, str(info.uid)))
+        else:
+            found += [RewardInformation(0.0, space, f"{info.uid}.{i}") for i in range(space.size)]
+    return found
+
+
+def reward_values(infos: Sequence[Any], names: Sequence[str], what: str) -> FloatVector:
+    """Return the rewards called ``names``, NaN where ``infos`` (palaestrAI's objects) leave one out.
+
+    Raises :class:`ContractError` for one that is not among them; ``what`` says who gave it.
+    """
+    vector = np.full(len(names), np.nan)
+    for info in infos:
+        values = np.asarray(info.value, dtype=np.float64).reshape(-1)
+        for i, value in enumerate(values):
+            name = str(info.uid) if len(values) == 1 else f"{info.uid}.{i}"
+            if name not in names:
+                raise ContractError(
+                    f"{what} gave the reward {name!r}{did_you_mean(name, names)}, which was not among those of its "
+                    f"first step: {', '.join(names) or 'none'}"
+                )
+            vector[names.index(name)] = value
+    return vector
+
+
+class AdaptedStateTransformer(EnvironmentStateTransformer):
+    """Asks a state transformer of palaestrAI; subclasses have its class in :attr:`theirs`.
+
+    As its documentation says, it changes what is stored: the world's state and the readings. (In
+    palaestrAI, agents get what it has made of readings and rewards, too.) Its global generators are
+    seeded anew for every episode.
+    """
+
+    theirs: ClassVar[type]
+
+    def __init__(self, **params: Any):
+        self._generators = GlobalGenerators(0)
+        with self._generators:
+            #: the object of palaestrAI's class
+            self.part = self.theirs(**params)
+
+    def belongs_to(self, environment: World) -> None:
+        """Take note of the environment, which knows the generator of the episode."""
+        self._environment = environment
+
+    def setup(self, baseline: EnvironmentBaseline) -> None:
+        self._states = PalaestraiStates(baseline)
+        self._readings = PalaestraiReadings(self._states.layout, "")
+
+    def __call__(self, environment_state: EnvironmentState) -> EnvironmentState:
+        state = copy(self._states(environment_state))
+        # it may write to what it is given
+        state.sensor_information = [_twin(info) for info in state.sensor_information]
+        state.rewards = [_twin(info) for info in state.rewards]
+        state.world_state = deepcopy(state.world_state)
+        self._generators.renew(self._environment.rng, "state_transformer")
+        with self._generators:
+            found = self.part(state)
+        return replace(
+            environment_state,
+            readings=self._readings.read(found.sensor_information, environment_state.readings),
+            world_state=plain(found.world_state),
+        )
+
+
+def _twin(info: Any) -> Any:
+    """Return a copy of one of palaestrAI's objects; copying them by the usual way takes long."""
+    twin = object.__new__(type(info))
+    twin.__dict__.update(info.__dict__)
+    return twin

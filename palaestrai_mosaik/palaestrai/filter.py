@@ -15,7 +15,7 @@ from palaestrai_mosaik.agent.filter import Filter, FloatVector
 from palaestrai_mosaik.types import Mode
 from palaestrai_mosaik.types.vectors import Layout
 
-from .parts import Adapted, Carried, their_mode
+from .base import Adapted, MuscleData, their_mode
 from .translate import PalaestraiChannels, our_space, vector_of
 
 _BASE = palaestrai.agent.Filter
@@ -32,7 +32,7 @@ class AdaptedFilter(Adapted, Filter):
     """
 
     #: data on their way from the muscle to the brain, where both are palaestrAI's
-    carried: Carried | None = None
+    carried: MuscleData | None = None
     _seed: int = 0
     #: a brain of palaestrAI calls the part itself, when its memory has the row
     _called_by_brain: bool = False
@@ -52,7 +52,7 @@ class AdaptedFilter(Adapted, Filter):
         self._make(0)
         self._set_up(self._stand_in)
         middle = np.clip(0.0, sensors.low, sensors.high)
-        with self.streams:
+        with self.generators:
             found = self.part.muscle_pre_process(self._sensors(middle), self._actuators.empty())
         self._inside = _layout(found[0]), _layout(found[1])
         self._proposed = PalaestraiChannels(self._inside[1], palaestrai.agent.ActuatorInformation, gaps=True)
@@ -82,36 +82,36 @@ class AdaptedFilter(Adapted, Filter):
     _mode: Mode = Mode.TRAIN
 
     def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
-        with self.streams:
+        with self.generators:
             sensors, _ = self.part.muscle_pre_process(self._sensors(readings), self._actuators.empty())
-        return vector_of(self._inside[0], sensors, self._whose)
+        return vector_of(self._inside[0], sensors, self._source)
 
     def muscle_post_process(self, setpoints: FloatVector) -> FloatVector:
-        carried = self.carried or Carried(None)
-        with self.streams:
+        carried = self.carried or MuscleData(None)
+        with self.generators:
             given, carried.data = self.part.muscle_post_process(self._proposed(setpoints), carried.data)
-        return vector_of(self._outside[1], given, self._whose)
+        return vector_of(self._outside[1], given, self._source)
 
     def brain_pre_process(self, experience: Experience) -> Experience:
         if self._called_by_brain:
             return experience
-        with self.streams:
+        with self.generators:
             muscle, data = self.part.brain_pre_process(experience.muscle, experience.data)
         return replace(experience, muscle=muscle, data=data)
 
     def brain_post_process(self, update: Any) -> Any:
         if self._called_by_brain:
             return update
-        with self.streams:
+        with self.generators:
             return self.part.brain_post_process(update)
 
     @property
-    def _whose(self) -> str:
+    def _source(self) -> str:
         return f"filter {self.theirs.__name__}"
 
     def _set_up(self, muscle: Any, brain: Any = None) -> None:
         self.part.muscle, self.part.brain = muscle, brain
-        with self.streams:
+        with self.generators:
             self.part.setup()
 
 
@@ -122,7 +122,7 @@ def _layout(infos: Sequence[Any]) -> Layout:
 def pre_processed(filters: Sequence[AdaptedFilter], muscle: str, data: Any) -> tuple[str, Any]:
     """Return what a brain of palaestrAI gets instead of ``muscle`` (its id) and ``data``."""
     for one in filters:
-        with one.streams:
+        with one.generators:
             muscle, data = one.part.brain_pre_process(muscle, data)
     return muscle, data
 
@@ -130,6 +130,6 @@ def pre_processed(filters: Sequence[AdaptedFilter], muscle: str, data: Any) -> t
 def post_processed(filters: Sequence[AdaptedFilter], update: Any) -> Any:
     """Return what the muscles get instead of the ``update`` of a brain of palaestrAI."""
     for one in reversed(filters):
-        with one.streams:
+        with one.generators:
             update = one.part.brain_post_process(update)
     return update

@@ -16,12 +16,11 @@ from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 
 from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.simulation.channels import Channels
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
-from .parts import is_known
+from .base import is_known
 from .translate import PalaestraiChannels, PalaestraiInfos
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class _Row(NamedTuple):
@@ -48,7 +47,7 @@ def _at(column: deque[Any], place: int, default: Any) -> Any:
 
 
 class LazyMemory(palaestrai.agent.Memory):
-    """palaestrAI's memory, whose :meth:`tail` makes only what of the rows is looked at.
+    """palaestrAI's memory with a :meth:`tail` that makes only the columns that are read.
 
     palaestrAI makes three data frames for each row of a tail, which takes about a millisecond, also
     where only the objective is asked for.
@@ -72,7 +71,7 @@ class LazyMemory(palaestrai.agent.Memory):
         return LazyMemoryShard(rows)
 
     def clear(self) -> None:
-        """Forget all rows, and whose they were."""
+        """Forget all rows and their muscles."""
         self._data.clear()
         self._index.clear()
 
@@ -306,7 +305,7 @@ class BrainMemory(MirroredMemory):
         super().__init__(channels, theirs, 1)
         self._shown = PalaestraiChannels(seen, palaestrai.agent.SensorInformation)
         self.replaying = True
-        #: whose row is the newest one
+        #: the muscle of the newest row
         self._newest_tag = ""
         #: by muscle: whether its newest row was handed on
         self._handed_on: dict[str, bool] = {}
@@ -351,6 +350,6 @@ class BrainMemory(MirroredMemory):
 
 
 def _rewards(channels: Channels) -> Layout:
-    """Return the rewards under the names that their environments gave them, as palaestrAI tells them."""
+    """Return the rewards under the names that their environments gave them, as palaestrAI names them."""
     rewards = [reward for handle in channels.handles for reward in handle.rewards]
     return Layout([reward.uid for reward in rewards], [reward.space for reward in rewards])

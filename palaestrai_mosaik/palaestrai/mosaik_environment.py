@@ -45,10 +45,11 @@ from palaestrai_mosaik.environment.cosimulation import (
     SensorPort,
     WorldPlan,
 )
-from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, FloatVector
+from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import ActionError, ContractError, SpaceError, did_you_mean
 from palaestrai_mosaik.text import shorten
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Space, Tuple
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 #: what a sensor's (an actuator's) dictionary may be called by: uid, space and value
@@ -119,7 +120,7 @@ def read_start(start: Any, rng: np.random.Generator) -> str | None:
     text = str(start)
     if text == "random" or text.endswith("_random"):
         year, _, month = ("2020" if text == "random" else text.removesuffix("_random")).partition("-")
-        with suppress(ValueError):  # told below
+        with suppress(ValueError):  # reported below
             text = (
                 f"{int(year):04d}-{int(month) if month else rng.integers(1, 13):02d}-{rng.integers(1, 29):02d} "
                 f"{rng.integers(0, 24):02d}:00:00+0100"
@@ -238,7 +239,7 @@ def _whole(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         array = array.astype(np.float64)
     limits = np.iinfo(dtype)
     cut = np.trunc(array)
-    # numbers of 64 bits have no limit of their own as floating-point numbers, the next one is told exactly
+    # numbers of 64 bits have no limit of their own as floating-point numbers, the next one is exact
     if not (np.isnan(cut) | ((cut >= limits.min) & (cut < limits.max + 1))).all():
         raise ValueError(f"{dtype} holds numbers from {limits.min} to {limits.max}")
     return cut if np.isnan(cut).any() else cut.astype(dtype)
@@ -457,14 +458,14 @@ class MosaikEnvironment(CoSimulation):
             raise ContractError(f"{where} must return (sensors, actuators[, world state]), found {answer!r}")
         world_state = answer[2] if len(answer) > 2 else None
         date = read_start(self._start, rng)
-        told = world_state.get("start_date") if isinstance(world_state, Mapping) else None
-        if date is None and told is not None:
+        own = world_state.get("start_date") if isinstance(world_state, Mapping) else None
+        if date is None and own is not None:
             if not self._infer:
                 raise ContractError(
                     f"the world of {self._names[0]} needs a start_date: give one, or infer_start_date: true for "
-                    f"its own, {told!r}"
+                    f"its own, {own!r}"
                 )
-            date = read_start(told, rng)
+            date = read_start(own, rng)
         if date is not None:
             meta["start_date"] = date
         self._sensors, self._actuators = read_sensors(answer[0]), read_actuators(answer[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Sequence
 from typing import Any, cast
@@ -9,17 +10,17 @@ from typing import Any, cast
 import numpy as np
 import palaestrai.agent
 
-from palaestrai_mosaik.agent import BrainDumper, Muscle
+from palaestrai_mosaik.agent import BrainDumper, Memory, Muscle, Objective
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.simulation.body import MUSCLE_MEMORY
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings
 
-from .dumper import PalaestraiDumper
+from .base import COMPUTED_NAN, Adapted, MuscleData, numeric_statistics, their_mode
+from .brain import PalaestraiDumper
 from .filter import AdaptedFilter
 from .memory import LazyMemory, MirroredMemory
-from .parts import Adapted, Carried, figures, their_mode
 from .translate import PalaestraiChannels, vector_of
 
 #: what need not be copied
@@ -29,10 +30,10 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 class AdaptedMuscle(Adapted, Muscle):
     """Runs a muscle of palaestrAI; subclasses have its class in :attr:`theirs`.
 
-    It is made when it is set up. Its ``uid`` is the agent's name, as there. ``prepare_model`` is called
-    before ``setup``, in test mode only, as there; and also in a test it gets the model of a brain of
+    It is made when it is set up. Its ``uid`` is the agent's name, as in palaestrAI. ``prepare_model`` is called
+    before ``setup``, in test mode only; and also in a test it gets the model of a brain of
     palaestrAI before it acts. So if it does not find what it looks for, but has such a brain
-    (:attr:`taught`), that is no error. Its global generators are seeded anew for every episode.
+    (:attr:`taught`), that is no error. Its global generators are seeded again for every episode.
     """
 
     agent: str = ""
@@ -49,11 +50,11 @@ class AdaptedMuscle(Adapted, Muscle):
         super().__init_subclass__(**kwargs)
         theirs: Any = cls.theirs
         if theirs.prepare_model is palaestrai.agent.Muscle.prepare_model:
-            # a run that wants to load with it is told that it cannot
+            # a run that wants to load with it gets the error that it cannot
             cls.prepare_model = Muscle.prepare_model  # type: ignore[method-assign]
 
     def introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
-        """Take note of whose muscle it is, its seed, and if it is to load a model and has such a brain."""
+        """Set its agent and seed, and whether it loads a model and has a brain of palaestrAI."""
         self.agent, self.seed, self.loads, self.taught = agent, seed, loads, taught
 
     def memory_for(self, channels: Channels) -> MirroredMemory:
@@ -79,7 +80,7 @@ class AdaptedMuscle(Adapted, Muscle):
     @rng.setter
     def rng(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self.streams.reseed(int(rng.integers(2**62)))
+        self.generators.reseed(int(rng.integers(2**62)))
         self._seen = None
 
     def setup(self) -> None:
@@ -90,11 +91,11 @@ class AdaptedMuscle(Adapted, Muscle):
         self._dumper = PalaestraiDumper(self._ours, self.agent)
         part._model_loaders = [self._dumper] if self.loads else []
         if self.loads and self._mode is Mode.TEST:
-            with self._dumper.loading(required=not self.taught), self.streams:
+            with self._dumper.loading(required=not self.taught), self.generators:
                 part.prepare_model()
         for one in self.filters:
             one.belongs_to(muscle=part)
-        with self.streams:
+        with self.generators:
             part.setup()
 
     def prepare_model(self) -> None:
@@ -107,18 +108,18 @@ class AdaptedMuscle(Adapted, Muscle):
         if self._seen is not readings._layout or self._offered is not available._layout:
             self._lay_out(readings._layout, available._layout)
         part = self.part
-        with self.streams:
+        with self.generators:
             answer = part.propose_actions(self._their_sensors(readings.vector), self._their_actuators.empty())
-        whose = f"agent {self.agent!r}: {self.theirs.__name__}.propose_actions"
+        source = f"agent {self.agent!r}: {self.theirs.__name__}.propose_actions"
         if isinstance(answer, tuple) and len(answer) != 2:
             raise ContractError(
-                f"{whose} gave {answer!r}; allowed are (actuators, data) and a list of actuators"
+                f"{source} gave {answer!r}; allowed are (actuators, data) and a list of actuators"
             )
         setpoints, data = answer if isinstance(answer, tuple) else (answer, None)
-        available.vector = vector_of(available._layout, setpoints, whose)
+        available.vector = vector_of(available._layout, setpoints, source)
         self._report()
         if self.filters and self.taught:
-            data = Carried(data)
+            data = MuscleData(data)
             for one in self.filters:
                 one.carried = data
         return available, data
@@ -126,15 +127,15 @@ class AdaptedMuscle(Adapted, Muscle):
     def update(self, update: Any) -> None:
         # as if it came from another process, where palaestrAI has the brain: no two muscles share it
         own = update if isinstance(update, _PLAIN) else pickle.loads(pickle.dumps(update))
-        with self.streams:
+        with self.generators:
             self.part.update(own)
 
     def reset(self) -> None:
-        with self.streams:
+        with self.generators:
             self.part.reset()
 
     def teardown(self) -> None:
-        with self.streams:
+        with self.generators:
             self.part.teardown()
 
     def _ours(self) -> Sequence[BrainDumper]:
@@ -143,7 +144,7 @@ class AdaptedMuscle(Adapted, Muscle):
 
     def _report(self) -> None:
         if self.part._statistics:
-            for key, value in figures(self.part.pop_statistics()):
+            for key, value in numeric_statistics(self.part.pop_statistics()):
                 self.add_statistics(key, value)
 
     def _lay_out(self, seen: Layout, offered: Layout) -> None:
@@ -153,6 +154,45 @@ class AdaptedMuscle(Adapted, Muscle):
 
 
 def rollout_memory(channels: Channels, tag: str) -> MirroredMemory:
-    """Return the memory of a body whose muscle, or whose objective, is palaestrAI's."""
+    """Return the memory of a body with a muscle or an objective of palaestrAI."""
     theirs = LazyMemory(MUSCLE_MEMORY)
     return MirroredMemory(channels, theirs, MUSCLE_MEMORY, tag)
+
+
+class AdaptedObjective(Adapted, Objective):
+    """Computes an objective of palaestrAI; subclasses have its class in :attr:`theirs`.
+
+    ``None`` and an empty array mean that there is no value: a brain of palaestrAI does not get
+    the row. It gets NaN. Its global generators are seeded again for every episode.
+    """
+
+    agent: str = ""
+    seed: int = 0
+    #: the muscle beside it, which knows the generator of the episode
+    muscle: Muscle
+
+    def introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
+        """Set its agent and seed; the rest is for muscles."""
+        self.agent, self.seed = agent, seed
+
+    def memory_for(self, channels: Channels) -> MirroredMemory:
+        """Return the memory of a body with this objective."""
+        return rollout_memory(channels, self.agent)
+
+    def setup(self, reward_names: Sequence[str]) -> None:
+        self._make(self.seed)
+
+    def internal_reward(self, memory: Memory, **kwargs: Any) -> float | None:
+        self.generators.renew(self.muscle.rng, "objective")
+        with self.generators:
+            answer = self.part.internal_reward(cast(MirroredMemory, memory).theirs)
+        if answer is None or (isinstance(answer, np.ndarray) and not answer.size):
+            return None
+        try:
+            value = float(answer if np.ndim(answer) == 0 else np.asarray(answer).item())
+        except (TypeError, ValueError):
+            raise ContractError(
+                f"{self.theirs.__name__}.internal_reward of agent {self.agent!r} must return a number, an array with "
+                f"one or none, or None, not {answer!r}"
+            ) from None
+        return COMPUTED_NAN if math.isnan(value) else value

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import gymnasium.spaces
 import numpy as np
-import numpy.typing as npt
 import palaestrai.agent
 import palaestrai.types
 
@@ -30,9 +29,9 @@ from palaestrai_mosaik.types import (
     Space,
     Tuple,
 )
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
-FloatVector = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 

@@ -13,12 +13,7 @@ from palaestrai_mosaik.environment.cosimulation import (
     CoSimulationPlan,
     SensorPort,
 )
-from palaestrai_mosaik.environment.environment import (
-    EnvironmentBaseline,
-    EnvironmentState,
-    FloatVector,
-    Reward,
-)
+from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, Reward
 from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean
 from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import (
@@ -28,6 +23,7 @@ from palaestrai_mosaik.types import (
     SensorInformation,
     Space,
 )
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.spaces import parse_space
 
 if TYPE_CHECKING:

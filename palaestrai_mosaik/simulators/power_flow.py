@@ -1,4 +1,4 @@
-"""The power flow of a grid, whose buses, lines, loads and so on are entities."""
+"""The power flow of a grid; its buses, lines, loads and so on are entities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from palaestrai_mosaik.environment.grid.network import load_grid
 from palaestrai_mosaik.environment.grid.power_flow_factory import make_power_flow
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError
 
-from .shell import Inputs, TimeBased, total
+from .base import Inputs, TimeBased, total
 
 #: model of the children -> table of the net, whose element they are
 TABLES = {

@@ -11,7 +11,7 @@ from palaestrai_mosaik.environment.grid.profiles import QUANTITIES
 from palaestrai_mosaik.environment.grid.profiles import Profiles as Tables
 from palaestrai_mosaik.errors import DocumentError, SimulationError
 
-from .shell import Inputs, TimeBased
+from .base import Inputs, TimeBased
 
 #: quantity of a row of the profiles -> table of the net, attribute
 _ATTRIBUTES = {

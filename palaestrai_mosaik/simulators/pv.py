@@ -9,7 +9,7 @@ import numpy as np
 from palaestrai_mosaik.environment.grid.components import Inverters
 from palaestrai_mosaik.errors import SimulationError
 
-from .shell import Inputs, TimeBased, total
+from .base import Inputs, TimeBased, total
 
 #: irradiance (W/m2) and cell temperature (degrees Celsius) at which a plant has its rated power
 _STANDARD_G, _STANDARD_T = 1000.0, 25.0
@@ -30,7 +30,7 @@ def dc_power(p_rated_mw: float, g_w_m2: float, t_air_degc: float, noct: float = 
 
 
 class PV(TimeBased):
-    """Plants that feed in what the sun gives, and reactive power as they are told.
+    """Plants that feed in what the sun gives, and reactive power as they are set.
 
     ``PV(p_rated_mw=0.01, s_rated_mva=None, noct_degc=45)``: without ``s_rated_mva`` the inverter is rated for
     ``p_rated_mw``. Inputs: ``g_w_m2`` (irradiance on the plane, W/m2), ``t_air_degc`` (25 without it), or,

@@ -10,11 +10,11 @@ import numpy as np
 from palaestrai_mosaik.environment.grid.components import Storages
 from palaestrai_mosaik.errors import SimulationError
 
-from .shell import Inputs, TimeBased, total
+from .base import Inputs, TimeBased, total
 
 
 class Storage(TimeBased):
-    """Batteries that charge and discharge as they are told, as far as they can.
+    """Batteries that charge and discharge as they are set, as far as they can.
 
     ``Battery(capacity_mwh=1.0, p_rated_mw=1.0, efficiency=0.95, initial_soc=0.5, min_soc=0.0)``.
     Input: ``p_set_mw`` (positive charges; it holds until another one comes). Outputs: ``p_mw``, the
@@ -85,7 +85,7 @@ class Storage(TimeBased):
             wanted = total(inputs.get(eid, {}), "p_set_mw")
             if wanted is not None:
                 self._wanted[eid] = wanted
-            told = np.array([self._wanted[eid]])
+            setpoint = np.array([self._wanted[eid]])
             soc = float(battery.soc[0])
-            power, battery.energy = battery.exchange(battery.energy, told, told, np.array([True]))
+            power, battery.energy = battery.exchange(battery.energy, setpoint, setpoint, np.array([True]))
             self.outputs[eid] = {"p_mw": float(power[0]), "soc": soc, "p_set_mw": self._wanted[eid]}

@@ -1,11 +1,11 @@
-"""What is recorded of a run, in SQL and in Parquet files, and how it is found again.
+"""Recording of runs, in SQL and in Parquet files, and queries of what was recorded.
 
 :class:`Store` opens a store. A run gets its :class:`InstanceRecorder` from
 :meth:`Store.begin_run`, and a :class:`PhaseRecorder` for each phase; what these record is
-told by :class:`EnvironmentRecord`, :class:`AgentRecord`, :class:`BodyRecord` and
+described by :class:`EnvironmentRecord`, :class:`AgentRecord`, :class:`BodyRecord` and
 :class:`ChannelRecord`. :meth:`Store.resume_run` goes on from a mark that
 :meth:`InstanceRecorder.mark` gave. The query methods of :class:`Store` (``runs``,
-``episodes``, ``steps``, ...) return pandas frames. :mod:`.models` describes the tables,
+``episodes``, ``steps``, ...; :mod:`.query`) return pandas frames. :mod:`.models` describes the tables,
 :mod:`.streams` and :mod:`.parts` the files::
 
     palaestrai-results/

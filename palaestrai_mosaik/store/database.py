@@ -104,8 +104,11 @@ _POSTGRESQL_LOCK = 0x70A1E57A
 Journal = Literal["wal", "delete"]
 #: how an SQLite file is opened: to be written; to be read, with its log if there is one; with its log, and nothing
 #: written into the memory that processes share for it; without locks and log, as long as nobody writes to it
-_Way = Literal["write", "read", "read log", "as it is"]
-_QUERIES: dict[_Way, dict[str, str]] = {"read log": {"readonly_shm": "1"}, "as it is": {"immutable": "1"}}
+_OpenMode = Literal["write", "read", "read log", "as it is"]
+_QUERIES: dict[_OpenMode, dict[str, str]] = {
+    "read log": {"readonly_shm": "1"},
+    "as it is": {"immutable": "1"},
+}
 #: what SQLite says where it cannot make a file, or write into one
 _NO_ROOM = ("SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_FULL")
 #: bytes of the memory that processes share for a write-ahead log
@@ -172,13 +175,13 @@ class Database:
         self._as_it_was: tuple[Path, _FileState] | None = None
         #: what makes the tables of an older revision today's, for each connection
         self._as_today: str | None = None
-        #: how an SQLite file is opened, the first one that can be: see :meth:`_ways`
-        self._way: _Way = "write"
-        ways: list[_Way] = self._ways(Path(str(file)), read_only) if is_file else ["write"]
+        #: how an SQLite file is opened, the first one that can be: see :meth:`_open_modes`
+        self._mode: _OpenMode = "write"
+        modes: list[_OpenMode] = self._open_modes(Path(str(file)), read_only) if is_file else ["write"]
         problem: StoreError | None = None
-        for number, way in enumerate(ways):
-            left = ways[number + 1 :]
-            self._way = way
+        for number, mode in enumerate(modes):
+            left = modes[number + 1 :]
+            self._mode = mode
             try:
                 self.engine = self._make_engine()
             except (SQLAlchemyError, ImportError) as error:
@@ -201,19 +204,19 @@ class Database:
         self._read_only = read_only
 
     @staticmethod
-    def _ways(file: Path, read_only: bool) -> list[_Way]:
-        """Return in which ways an SQLite file is to be opened, the first one that succeeds."""
+    def _open_modes(file: Path, read_only: bool) -> list[_OpenMode]:
+        """Return in which modes an SQLite file is to be opened, the first one that succeeds."""
         closed = _is_closed_to_us(file)
         if not (read_only or closed):
             return ["write"]
         if not _has_log_mode(file):
-            ways: list[_Way] = ["read"]
+            modes: list[_OpenMode] = ["read"]
         elif _state(file).log is None:
             # one that would have to be made has nothing in it
-            ways = ["as it is"]
+            modes = ["as it is"]
         else:
-            ways = ["read", "read log"]
-        return ways if closed else [*ways, "write", *ways]
+            modes = ["read", "read log"]
+        return modes if closed else [*modes, "write", *modes]
 
     def _make_engine(self) -> sa.Engine:
         if self._url.get_backend_name() != "sqlite":
@@ -225,9 +228,9 @@ class Database:
                 self._url, connect_args=options, pool_pre_ping=True, pool_size=1, max_overflow=-1
             )
         file, url = Path(str(self._url.database)), self._url
-        self._as_it_was = (file, _state(file)) if self._way == "as it is" else None
-        if self._way != "write":
-            url = _read_only(self._url, self._way)
+        self._as_it_was = (file, _state(file)) if self._mode == "as it is" else None
+        if self._mode != "write":
+            url = _read_only(self._url, self._mode)
         engine = sa.create_engine(url, connect_args={"timeout": TIMEOUT})
 
         @sa.event.listens_for(engine, "connect")
@@ -240,7 +243,7 @@ class Database:
             # second's episodes. Without such a log, it could damage the database.
             connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
             connection.execute("PRAGMA foreign_keys=ON")
-            if self._way != "write":
+            if self._mode != "write":
                 connection.execute("PRAGMA temp_store=MEMORY")
                 if self._as_today is not None:
                     connection.execute(self._as_today)
@@ -346,7 +349,7 @@ class Database:
         if self._as_it_was is None or _state(self._as_it_was[0]) == self._as_it_was[1]:
             return
         self.engine.dispose()
-        self._way = "as it is" if _state(self._as_it_was[0]).log is None else "read"
+        self._mode = "as it is" if _state(self._as_it_was[0]).log is None else "read"
         self.engine = self._make_engine()
         raise _ChangedError(f"the database {self.name} is written to by another process: read it again")
 
@@ -361,12 +364,12 @@ class Database:
                 if waited + pause > PATIENCE or not _is_away(error):
                     raise StoreError(self._sentence(what, error)) from self._cause(error)
                 if pause == _PAUSE:
-                    why = self._told(error)
+                    why = self._without_passwords(error)
                     logger.warning("%s is away; waiting up to %g s for it: %s", self.name, PATIENCE, why)
             time.sleep(pause)
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
-    def _told(self, error: BaseException) -> str:
+    def _without_passwords(self, error: BaseException) -> str:
         """Return what the driver said, on one line and without passwords."""
         error = _first(error)
         said = str(error.orig if isinstance(error, DBAPIError) else error)
@@ -380,7 +383,7 @@ class Database:
         return said if advice is None else f"{said} ({advice})"
 
     def _sentence(self, what: str, error: BaseException) -> str:
-        return f"{what} the database {self.name}: {self._told(error)}"
+        return f"{what} the database {self.name}: {self._without_passwords(error)}"
 
     def _problem(self, what: str, error: BaseException) -> StoreError:
         cut = self._url.get_backend_name() != "sqlite" and _is_cut_off(_first(error))
@@ -410,7 +413,7 @@ class Database:
         revision = self.repeat(lambda _: self.schema_version())
         if revision == HEAD:
             return
-        if self._way != "write":
+        if self._mode != "write":
             self._read_as_today(revision)
             return
 
@@ -574,7 +577,7 @@ def _has_log_mode(file: Path) -> bool:
         with files.open_read(file) as stream:
             return stream.read(20)[18:] == b"\2\2"
     except OSError:
-        return False  # why it cannot be read is told by whoever opens it
+        return False  # why it cannot be read is reported where it is opened
 
 
 def _is_for_want_of_writing(error: StoreError) -> bool:
@@ -592,8 +595,8 @@ def _is_full(folder: Path) -> bool:
         return False
 
 
-def _read_only(url: sa.URL, way: _Way) -> sa.URL:
+def _read_only(url: sa.URL, mode: _OpenMode) -> sa.URL:
     """Return the URL by which an SQLite file is read."""
     path = quote(os.path.abspath(str(url.database)))
-    query = {"mode": "ro", "uri": "true"} | _QUERIES.get(way, {})
+    query = {"mode": "ro", "uri": "true"} | _QUERIES.get(mode, {})
     return url.set(database=f"file:{path}", query=query)

@@ -96,7 +96,7 @@ class RowDigest(_Digest):
 
 
 class StatisticsDigest(_Digest):
-    """The digest of what agents told about themselves."""
+    """The digest of the statistics that agents reported."""
 
     def add(self, lines: Iterable[Line]) -> None:
         """Take in (agent, worker, episode, step, key, value)."""

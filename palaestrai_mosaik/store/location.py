@@ -15,8 +15,8 @@ from .urls import FILE, is_database, shown
 class StoreLocation:
     """Where results go: a folder or database, and the folder of files that a database needs.
 
-    ``location`` may hold a password, so it is for opening the store alone: what is told to
-    anybody, or written anywhere, is :attr:`shown`.
+    ``location`` may hold a password, so use it only to open the store: what is printed or
+    written anywhere is :attr:`shown`.
     """
 
     location: str

@@ -8,7 +8,7 @@
     ├── phases             one row per executed phase
     │   ├── environments
     │   ├── agents
-    │   ├── bodies         groups of alike bodies of the agents, one row each
+    │   ├── bodies         groups of identical bodies of the agents, one row each
     │   ├── channels       sensors, actuators and rewards (of an environment or an agent's bodies)
     │   ├── streams        where the rows of bodies or an environment lie, and their digest
     │   └── episodes       one row per worker and episode, of training or evaluation

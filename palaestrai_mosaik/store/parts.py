@@ -7,7 +7,7 @@ it was killed.
 
 Parts carry a checksum for each of their pages, which is verified whenever one is read: without, most
 damage would be read as other numbers. (Parts of older releases have none; their digest in the
-database tells, see :mod:`.verify`.)
+database says, see :mod:`.verify`.)
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def whole_parts(folder: Path, count: Any = None) -> list[Path]:
     """Return all parts of a stream, in order.
 
     ``count``: how many the database says there are; no number, as long as the phase has not ended.
-    Raises :class:`StoreError` where one is missing, :class:`UnreadableError` where nobody can tell.
+    Raises :class:`StoreError` where one is missing, :class:`UnreadableError` where that is unknown.
     """
     there = part_files(folder)
     # (pandas' and numpy's integers are none of int)
@@ -228,7 +228,7 @@ def whole_parts(folder: Path, count: Any = None) -> list[Path]:
 def open_part(path: Path, ask: Callable[[Any], Any]) -> Any:
     """Return what ``ask`` makes of the part, a :class:`pyarrow.parquet.ParquetFile`.
 
-    Raises :class:`StoreError` where it is missing or damaged, :class:`UnreadableError` where nobody can tell.
+    Raises :class:`StoreError` where it is missing or damaged, :class:`UnreadableError` where that is unknown.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -257,7 +257,7 @@ def _refuse_unreadable(folder: Path) -> None:
 
 
 def open_parts(paths: Sequence[Path]) -> Any:
-    """Return the parts of one stream as a :class:`pyarrow.dataset.Dataset`; see :func:`damage_told`."""
+    """Return the parts of one stream as a :class:`pyarrow.dataset.Dataset`; see :func:`damage_reported`."""
     import pyarrow.dataset as ds
 
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -266,7 +266,7 @@ def open_parts(paths: Sequence[Path]) -> Any:
 
 
 @contextmanager
-def damage_told(paths: Sequence[Path]) -> Iterator[None]:
+def damage_reported(paths: Sequence[Path]) -> Iterator[None]:
     """Raise :class:`StoreError` with the name of the file where reading one of ``paths`` fails."""
     import pyarrow as pa
 
@@ -287,7 +287,7 @@ def read_parts(
 
     ``expression`` gives the filter, for the columns that there are. Raises :class:`StoreError`.
     """
-    with damage_told(paths):
+    with damage_reported(paths):
         dataset = open_parts(paths)
         names = dataset.schema.names if columns is None else list(columns)
         return dataset.to_table(columns=names, filter=expression(dataset.schema.names))

@@ -152,7 +152,7 @@ class PhaseRecorder:
 
     def digests(self) -> dict[str, str]:
         """Return the digest of every stream that has rows: ``{"phase-0/agent-a": "..."}``."""
-        return digests_of(self._told())
+        return digests_of(self._stream_states())
 
     def mark(self) -> dict[str, Any]:
         """Write what is in memory, and say how far the recording is, as plain JSON data.
@@ -168,7 +168,7 @@ class PhaseRecorder:
             "phase": self._index,
             "finished": self.finished,
             "evaluation": self._evaluation is not None,
-            "streams": self._told(),
+            "streams": self._stream_states(),
             "episodes": self._count_episodes(),
         }
 
@@ -179,7 +179,7 @@ class PhaseRecorder:
         with self.database.reading() as session:
             return [list(row) for row in session.execute(counted.where(Episode.phase_id == self.row_id))]
 
-    def _told(self) -> dict[str, dict[str, Any]]:
+    def _stream_states(self) -> dict[str, dict[str, Any]]:
         return {
             folder: {"rows": stream.rows, "parts": stream.parts, "digest": stream.digest()}
             for folder, stream in self._streams()
@@ -211,9 +211,9 @@ class PhaseRecorder:
     def _members(self) -> tuple[dict[str, int], list[str]]:
         """Return the ids of the agents by their names, and the uids of the environments, as they are stored."""
         with self.database.reading() as session:
-            told = select(Agent.name, Agent.id).where(Agent.phase_id == self.row_id).order_by(Agent.id)
+            found = select(Agent.name, Agent.id).where(Agent.phase_id == self.row_id).order_by(Agent.id)
             uids = select(Environment.uid).where(Environment.phase_id == self.row_id).order_by(Environment.id)
-            return dict(session.execute(told).all()), list(session.scalars(uids))
+            return dict(session.execute(found).all()), list(session.scalars(uids))
 
     def _as_stored(self, name: str) -> str:
         """Return the name as the database gives it back: some characters are escaped there."""
@@ -258,9 +258,9 @@ class PhaseRecorder:
                     owner | {"body_group": 0}, record.sensors, record.actuators, record.rewards
                 )
             bodies: list[dict[str, Any]] = []
-            for agent, told in zip(agents, self._agent_records, strict=True):
+            for agent, described in zip(agents, self._agent_records, strict=True):
                 owner = {"phase_id": phase.id, "environment_id": None, "agent_id": agent.id}
-                for body in told.bodies:
+                for body in described.bodies:
                     bodies.append(_body_row(phase.id, agent.id, body))
                     rewards = [ChannelRecord(name, "", 1) for name in body.rewards]
                     channels += _channel_rows(
@@ -367,7 +367,7 @@ class PhaseRecorder:
 def digests_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the digests of those that have rows: ``{"phase-0/agent-a": "..."}``."""
     start = len(TRAJECTORIES) + 1
-    return {folder[start:]: told["digest"] for folder, told in streams.items() if told["rows"]}
+    return {folder[start:]: state["digest"] for folder, state in streams.items() if state["rows"]}
 
 
 def _body_row(phase: int, agent: int, body: BodyRecord) -> dict[str, Any]:

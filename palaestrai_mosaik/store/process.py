@@ -1,7 +1,7 @@
 """Whether the process that wrote something down still runs.
 
 Numbers of processes are used again, so a process is known by its number and its start. On Linux
-that is told in seconds since the system's boot, to the tick: the system reports the Unix time of a start
+the start is given in seconds since the system's boot, to the tick: the system reports the Unix time of a start
 as boot plus that, and so another one after its clock was set. Elsewhere the Unix time is
 noted once, at the start.
 """
@@ -45,7 +45,7 @@ def still_runs(pid: int, started: float, tolerance: float) -> bool:
         return same and process.status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
         return False
-    except (psutil.AccessDenied, PermissionError):  # it exists; whose it is cannot be told
+    except (psutil.AccessDenied, PermissionError):  # it exists, but its owner is hidden
         return True
 
 

@@ -214,8 +214,8 @@ class InstanceRecorder:
         ended = utc_now()
 
         def write(session: Session) -> bool:
-            told = {"status": status, "ended": ended}
-            session.execute(update(Instance).where(Instance.id == self._id).values(told))
+            values = {"status": status, "ended": ended}
+            session.execute(update(Instance).where(Instance.id == self._id).values(values))
             for failure in failures:
                 session.add(
                     Failure(

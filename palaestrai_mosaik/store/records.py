@@ -1,4 +1,4 @@
-"""What the store is told about a phase, as plain data, and how its folders are named."""
+"""Descriptions of a phase for the store, as plain data, and the names of its folders."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class EnvironmentRecord:
 
 @dataclass(frozen=True, slots=True)
 class BodyRecord:
-    """Alike bodies of an agent: one group, whose rows form one stream.
+    """A group of identical bodies of an agent; their rows form one stream.
 
     ``group`` counts the agent's groups from 0; ``name`` is their label, if they have one. The
     agent's bodies are numbered through: these are ``first`` up to ``first + count - 1``.
     ``environment`` is where they are (``None``: a body that spans several environments).
     ``muscle`` and ``objective`` are class names. The channels are those of one body: with
     ``{body}`` for its number, if there are several; in those of body ``first``, ``{body}``
-    stands for ``number``. ``rewards`` names the rewards that a body is told, in the order in
+    stands for ``number``. ``rewards`` names the rewards that a body gets, in the order in
     which :meth:`AgentStream.append` receives them. With ``proposed``, the set-points of a row
     are what was done, and what the agent would have done stands beside them.
 
@@ -88,7 +88,7 @@ class BodyRecord:
 class AgentRecord:
     """An agent of a phase. ``brain``, ``muscle`` and ``objective`` are class names.
 
-    ``bodies`` lists its groups of alike bodies, at least one, in order. An agent that the
+    ``bodies`` lists its groups of identical bodies, at least one, in order. An agent that the
     document gives no bodies has one group of one body.
     """
 
@@ -117,7 +117,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,46}[A-Za-z0-9_-])?")
 def slug(name: str, taken: Iterable[str] = ()) -> str:
     """Return a file name for ``name``: a name that is safe already stays as it is.
 
-    Any other loses what is not a letter, a digit, ``_`` or ``-``, and is told apart by a
+    Any other loses what is not a letter, a digit, ``_`` or ``-``, and is distinguished by a
     hash, so no name can leave its folder. So is a name that differs from one in ``taken``
     in upper and lower case alone, which some file systems do not distinguish.
     """

@@ -1,4 +1,4 @@
-"""Going on with a run from a mark: what came after it is removed, what came before is checked.
+"""Resume a run from a mark: what came after it is removed, what came before is checked.
 
 The order matters, because this too may be killed: first everything is checked, then the
 database is set back in one transaction, then files are removed that nothing refers to any
@@ -48,7 +48,7 @@ def resume(lookup: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorde
     """Set the instance that ``run`` means back to ``mark``; return its recorder.
 
     Raises :class:`StoreError` if there is no such instance, the mark is of another one, it
-    has finished, its process still runs, or what the mark tells is not there any more.
+    has finished, its process still runs, or what the mark describes is missing.
     """
     uid = lookup.find_run(run)
     if mark["instance"] != uid:
@@ -56,9 +56,9 @@ def resume(lookup: Lookup, run: str, mark: Mapping[str, Any]) -> InstanceRecorde
     directory = lookup.instance_directory(uid)
     instance, hashed, kinds = lookup.database.repeat(lambda _: _check(lookup, uid, mark))
     kept = {
-        folder: _check_stream(directory, folder, kinds[folder], told)
+        folder: _check_stream(directory, folder, kinds[folder], state)
         for phase in mark["phases"]
-        for folder, told in phase["streams"].items()
+        for folder, state in phase["streams"].items()
     }
     for name in (MARKER, PENDING_MARKER):
         files.remove(directory / name, missing_ok=True)
@@ -133,15 +133,15 @@ def _check_database(session: Session, instance: Instance, mark: Mapping[str, Any
     return kinds
 
 
-def _check_stream(directory: Path, folder: str, kind: str, told: Mapping[str, Any]) -> Kept:
+def _check_stream(directory: Path, folder: str, kind: str, state: Mapping[str, Any]) -> Kept:
     place = inside(directory, folder)
-    kept = read_kept(kind, place, told["parts"])
+    kept = read_kept(kind, place, state["parts"])
     rows = [kept.rows]
     if kind == "agent":
-        rows.append(count_rows(wall_folder(place), told["parts"]))
-    if any(count != told["rows"] for count in rows) or kept.digest.hexdigest() != told["digest"]:
+        rows.append(count_rows(wall_folder(place), state["parts"]))
+    if any(count != state["rows"] for count in rows) or kept.digest.hexdigest() != state["digest"]:
         raise StoreError(
-            f"{place} is damaged: its first {told['parts']} parts hold other rows than the mark says"
+            f"{place} is damaged: its first {state['parts']} parts hold other rows than the mark says"
         )
     return kept
 
@@ -220,11 +220,11 @@ def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, 
             continue
         if not phase["evaluation"] and (root / name / EVALUATION).exists():
             files.remove_tree(root / name / EVALUATION)
-        for relative, told in phase["streams"].items():
+        for relative, state in phase["streams"].items():
             folder = inside(directory, relative)
             folders = [folder, wall_folder(folder)] if kinds[relative] == "agent" else [folder]
             for place in folders:
-                _remove_parts(place, told["parts"])
+                _remove_parts(place, state["parts"])
 
 
 def _remove_parts(folder: Path, first: int) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.types.arrays import Array
 
 from .digests import Packed, RowDigest
 from .parts import PartWriter, arrow_column
@@ -68,7 +69,6 @@ class FlushPolicy:
 
 
 Vector = npt.NDArray[np.float64] | Sequence[float]
-Array = npt.NDArray[Any]
 
 #: a block's size; as much again is needed while a part is written
 _BLOCK_BYTES = 12 * 2**20

@@ -30,7 +30,7 @@ _ENVIRONMENT_COLUMNS = ("incarnation", "environment_episode", "terminated", "tru
 
 
 class AgentStream(RowStream):
-    """The steps of one agent's alike bodies in one phase: what they read, set and were rewarded with.
+    """The steps of one agent's identical bodies in one phase: readings, set-points and rewards.
 
     Wall-clock times go to a folder of their own, so that the trajectories of two runs of
     the same document and seed can be compared byte by byte.
@@ -235,7 +235,7 @@ class EnvironmentStream(RowStream):
 
 
 class StatisticsStream:
-    """What agents tell about themselves now and then, in long format."""
+    """The statistics that agents report, in long format."""
 
     def __init__(self, folder: Path, metadata: dict[str, Any], on_part: Callable[[], None]):
         self._writer = PartWriter(folder, metadata)

@@ -1,8 +1,8 @@
-"""The URLs of databases: read from where they are kept, and told without their passwords.
+"""The URLs of databases: read from where they are kept, and shown without their passwords.
 
 A location of a store is a folder, the URL of a database, or where that URL is kept: ``@FILE`` (its first
-line) or ``env:NAME`` (an environment variable). Nobody who hands on or tells a location needs the
-password, so it is read where the database is opened, and masked wherever a location is told.
+line) or ``env:NAME`` (an environment variable). Code that hands on or prints a location does not need the
+password, so it is read where the database is opened, and masked wherever a location is shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from palaestrai_mosaik.errors import StoreError
 FILE, VARIABLE = "@", "env:"
 #: what stands for a password
 MASK = "***"
-#: keys of the part after ``?`` whose values are told; drivers know many others, and some are secrets
+#: keys of the part after ``?`` with values that may be shown; drivers know many others, and some are secrets
 _TOLD = frozenset(
     {
         *("host", "hostaddr", "port", "user", "dbname", "database", "charset", "client_encoding", "driver"),
@@ -42,7 +42,7 @@ _TOLD = frozenset(
     }
 )
 #: what such a value consists of, but for ports: not another URL, and no pairs of keys and values
-_TOLD_VALUE, _PORT = re.compile(r"[\w ./,{}+-]*"), re.compile(r":\d+(?=,|$)")
+_SHOWN_VALUE, _PORT = re.compile(r"[\w ./,{}+-]*"), re.compile(r":\d+(?=,|$)")
 #: keys of others that hold secrets, in whatever letters they are written, or texts with a password in them
 _SECRET = re.compile(r"pass|pwd|secret|token|key|auth|cred|connect|conn_?(str|info)|dsn", re.IGNORECASE)
 #: how libpq, ODBC and others write what SQLAlchemy writes as a URL: no name of a folder looks like that
@@ -91,7 +91,7 @@ def database_url(location: str) -> sa.URL:
 
 
 def shown(location: str) -> str:
-    """Return ``location`` as it may be told to everybody: without a password."""
+    """Return ``location`` as it may be shown: without a password."""
     if not is_database(location) or location.startswith((FILE, VARIABLE)):
         return location
     try:
@@ -104,14 +104,14 @@ def shown(location: str) -> str:
 
 def masked(url: sa.URL) -> str:
     """Return ``url`` as text, without passwords and without what might be one."""
-    secret = {key: MASK for key, value in url.query.items() if not _is_told(key, value)}
-    told = url.update_query_dict(secret).render_as_string(hide_password=True)
-    return told.replace(quote_plus(MASK), MASK)
+    secret = {key: MASK for key, value in url.query.items() if not _may_be_shown(key, value)}
+    shown_url = url.update_query_dict(secret).render_as_string(hide_password=True)
+    return shown_url.replace(quote_plus(MASK), MASK)
 
 
-def _is_told(key: str, value: str | tuple[str, ...]) -> bool:
+def _may_be_shown(key: str, value: str | tuple[str, ...]) -> bool:
     values = (value,) if isinstance(value, str) else value
-    return key.lower() in _TOLD and all(_TOLD_VALUE.fullmatch(_PORT.sub("", one)) for one in values)
+    return key.lower() in _TOLD and all(_SHOWN_VALUE.fullmatch(_PORT.sub("", one)) for one in values)
 
 
 def holds_password(location: str) -> bool:
@@ -153,7 +153,7 @@ def _passwords(url: sa.URL) -> list[str]:
     """Return the passwords in ``url``, and the values of what a driver may take for one."""
     found = [] if url.password is None else [str(url.password)]
     for key, value in url.query.items():
-        if _is_told(key, value):
+        if _may_be_shown(key, value):
             continue
         for one in (value,) if isinstance(value, str) else value:
             if key.lower() in _TOLD or _SECRET.search(key) or _PAIRS.search(one):
@@ -182,9 +182,9 @@ def _url_in_file(path: Path) -> sa.URL:
     return url
 
 
-def _parsed(text: str, told: str) -> sa.URL:
-    """Return the URL that ``text`` is; errors call it ``told``."""
-    problem = StoreError(f"{told} is not the URL of a database: {_ADVICE}")
+def _parsed(text: str, name: str) -> sa.URL:
+    """Return the URL that ``text`` is; errors call it ``name``."""
+    problem = StoreError(f"{name} is not the URL of a database: {_ADVICE}")
     try:
         url = sa.make_url(text)
     except (SQLAlchemyError, ValueError):

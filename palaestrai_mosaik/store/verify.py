@@ -2,9 +2,9 @@
 
 Read are all parts (steps against their digests, wall-clock times against their checksums), the dumps of
 brains (against their SHA-256), the marker of a finished instance, and what episodes gave agents (sums
-and means against the steps). Nothing tells of: what else stands in the database (lengths of episodes,
+and means against the steps). Not checked: everything else in the database (lengths of episodes,
 their dates, minimum and maximum of outcomes, documents, errors, warnings), and dumps of brains
-whose file is gone.
+that have no file any more.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Verified:
 
     ``run`` is its uid, ``document`` that of its document, ``status`` as in :meth:`Store.runs`.
     ``rows`` of all its streams were read. ``damage``: a sentence for each thing that is not as it was
-    recorded, with its file. ``unread``: a sentence for each thing of which nobody can tell, because it could
-    not be read. ``absent``: its folder is not there, so nothing is known of its files, which may be elsewhere.
+    recorded, with its file. ``unread``: a sentence for each thing that is unknown, because it could not
+    be read. ``absent``: its folder is not there, so nothing is known of its files, which may be elsewhere.
     """
 
     run: str
@@ -107,10 +107,10 @@ def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
     streams = table[table["kind"] != "wall"][["folder", "kind", "rows", "parts", "digest"]]
     total = 0
     unread: list[str] = []
-    told: dict[str, dict[str, Any]] = {}
+    recorded_streams: dict[str, dict[str, Any]] = {}
     for folder, kind, rows, parts, digest in streams.itertuples(index=False):
         ended = hasattr(rows, "__index__")
-        told[folder] = {"rows": rows if ended else None, "digest": digest}
+        recorded_streams[folder] = {"rows": rows if ended else None, "digest": digest}
         if not ended and status == "running":
             continue
         try:
@@ -121,7 +121,7 @@ def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
             damage.append(str(error))
     if status == "finished":
         try:
-            wrong = marker_damage(directory, uid, digests_of(told))
+            wrong = marker_damage(directory, uid, digests_of(recorded_streams))
             damage += [] if wrong is None else [wrong]
         except UnreadableError as error:
             unread.append(str(error))
@@ -164,7 +164,7 @@ def _read(folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None)
 def marker_damage(directory: Path, uid: str, digests: dict[str, str]) -> str | None:
     """Return what is wrong with the marker of the finished instance ``uid`` in ``directory``, if anything.
 
-    ``digests`` are those of its streams in the database. Raises :class:`UnreadableError` where nobody can tell.
+    ``digests`` are those of its streams in the database. Raises :class:`UnreadableError` where that is unknown.
     """
     path = directory / MARKER
     try:
@@ -195,7 +195,7 @@ def _damage_of_dump(path: Path) -> Iterator[str]:
         yield f"{path} is damaged: it does not have the SHA-256 with which a brain's dump begins"
 
 
-#: whose value in which episode: phase, agent, whether an evaluation, worker, episode, column of the steps
+#: a value: phase, agent, whether an evaluation, worker, episode, column of the steps
 _Value = tuple[int, str, bool, int, int, str]
 
 
@@ -209,13 +209,13 @@ def _other_outcomes(store: Store, uid: str) -> Iterator[str]:
     asked = asked.join(Phase, Phase.id == Outcome.phase_id).join(Instance)
     recorded: dict[_Value, tuple[float, float]] = {}
     with store.database.reading() as session:
-        for *whose, kind, name, total, mean, there in session.execute(asked.where(Instance.uid == uid)):
+        for *key, kind, name, total, mean, there in session.execute(asked.where(Instance.uid == uid)):
             if there is None:
-                yield f"the database has outcomes of {_episode(*whose)}, and not the episode itself"
+                yield f"the database has outcomes of {_episode(*key)}, and not the episode itself"
             column = "objective" if kind == "objective" else f"reward.{name}"
             # (null is NaN, and so is what somebody has written there that is no number)
             moments = tuple(one if isinstance(one, int | float) else math.nan for one in (total, mean))
-            recorded[*whose, column] = moments  # type: ignore[assignment]
+            recorded[*key, column] = moments  # type: ignore[assignment]
     steps = _sums_of_steps(store, uid)
     nothing = (math.nan, math.nan)
     for value in sorted(steps.keys() | recorded.keys(), key=_place):
@@ -228,9 +228,9 @@ def _other_outcomes(store: Store, uid: str) -> Iterator[str]:
                 continue
         elif math.isnan(said):
             continue
-        *whose, column = value
+        *key, column = value
         yield (
-            f"the database has the sum {said} and the mean {mean} of {column} of {_episode(*whose)}; its steps "
+            f"the database has the sum {said} and the mean {mean} of {column} of {_episode(*key)}; its steps "
             f"give the sum {total}, the mean {total / (count or 1)}"
         )
 
@@ -307,8 +307,8 @@ def mark_failed(store: Store, verified: Verified) -> bool:
         row = session.execute(changed).scalar()
         if row is None:
             return False
-        told = "\n".join(verified.damage)
-        session.add(Failure(instance_id=row, kind=DAMAGED, message=told, traceback=told, time=time))
+        text = "\n".join(verified.damage)
+        session.add(Failure(instance_id=row, kind=DAMAGED, message=text, traceback=text, time=time))
         return True
 
     def written(session: Session) -> bool | None:

@@ -1,4 +1,4 @@
-"""Conformance checks: does a part of one's own keep its contract?
+"""Conformance checks: does your own class keep its contract?
 
 Each check takes a function that returns a new part, exercises what it returns as the
 framework would, and raises :class:`ConformanceError`, an ``AssertionError`` that lists
@@ -11,9 +11,8 @@ everything found. It can be called from any test framework, or from none::
 """
 
 from .agents import check_brain, check_muscle, check_objective
-from .batches import check_batch_environment
 from .conditions import check_termination_condition
-from .environments import check_environment, check_reward, check_state_transformer
+from .environments import check_batch_environment, check_environment, check_reward, check_state_transformer
 from .filters import check_filter
 from .findings import ConformanceError
 

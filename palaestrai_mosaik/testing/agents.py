@@ -1,4 +1,4 @@
-"""Conformance checks of muscles, brains and objectives."""
+"""Conformance checks of muscles, brains and objectives, also of those for many bodies at once."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Memory, Muscle, Objective
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.errors import BrainDumpError
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
-from .batch_agents import check_objective_together, check_together
-from .findings import Findings, build, check_channels, same, sample_flat, twin
-
-FloatVector = npt.NDArray[np.float64]
+from .findings import Findings, build, build_another, check_channels, layout_of, same, sample_flat
 
 _UID = "agent.0"
 
@@ -53,9 +51,12 @@ def check_muscle(
         Lists everything that was found.
     """
     first, findings = build(factory, Muscle)
-    _check_stage(findings, sensors, actuators)
+    _check_given_channels(findings, sensors, actuators)
     for mode in Mode:
-        pair = [_Actor(twin(factory, findings), findings, (sensors, actuators), mode) for _ in range(2)]
+        pair = [
+            _CheckedMuscle(build_another(factory, findings), findings, (sensors, actuators), mode)
+            for _ in range(2)
+        ]
         for episode in range(episodes):
             rng = seeding.generator(seed, "readings", episode)
             for actor in pair:
@@ -77,7 +78,7 @@ def check_muscle(
             with findings.calling("teardown"):
                 actor.muscle.teardown()
         if isinstance(first, BatchMuscle):
-            check_together(
+            check_batch_muscle(
                 *(findings, factory, (sensors, actuators), mode),
                 steps=steps,
                 seed=seed,
@@ -98,7 +99,7 @@ def check_brain(
     """Check that a brain keeps its contract, together with its kind of muscle.
 
     ``factory`` returns a new brain, ``muscle`` a new muscle, which sends it data and takes
-    its updates. Two pairs live through the same ``steps`` steps.
+    its updates. Two pairs run through the same ``steps`` steps.
 
     Checked: ``thinking`` and ``Muscle.update`` understand each other; equal memories and
     generators give equal updates; no global randomness is used. Where the brain stores
@@ -112,13 +113,18 @@ def check_brain(
         Lists everything that was found.
     """
     _, findings = build(factory, Brain)
-    _check_stage(findings, sensors, actuators)
-    dumps: list[_Dumps] = []
+    _check_given_channels(findings, sensors, actuators)
+    dumps: list[_MemoryDumper] = []
     pair = []
     for _ in range(2):
-        dumps.append(_Dumps())
+        dumps.append(_MemoryDumper())
         brain = _brain(factory, findings, (sensors, actuators), dumps[-1], seed)
-        pair.append((brain, _Actor(twin(muscle, findings), findings, (sensors, actuators), Mode.TRAIN)))
+        pair.append(
+            (
+                brain,
+                _CheckedMuscle(build_another(muscle, findings), findings, (sensors, actuators), Mode.TRAIN),
+            )
+        )
     rng = seeding.generator(seed, "readings", 0)
     for _, actor in pair:
         actor.begin(seed, 0)
@@ -172,7 +178,7 @@ def check_objective(
         Lists everything that was found.
     """
     first, findings = build(factory, Objective)
-    pair = (first, twin(factory, findings))
+    pair = (first, build_another(factory, findings))
     memories = (Memory(), Memory())
     for objective in pair:
         with findings.calling("setup"):
@@ -196,12 +202,12 @@ def check_objective(
         if not same(*values):
             findings.add("two instances differ, given the same memory", f"row {step}: {values}")
     if isinstance(first, BatchObjective):
-        check_objective_together(findings, first, rows, given)
+        check_batch_objective(findings, first, rows, given)
     findings.raise_found()
 
 
-class _Actor:
-    """A muscle under check, on the stage that the framework would give it."""
+class _CheckedMuscle:
+    """A muscle under check, set up as the framework would."""
 
     def __init__(
         self,
@@ -211,7 +217,7 @@ class _Actor:
         mode: Mode,
     ):
         self.muscle, self.findings = muscle, findings
-        self.sensors, self._actuators = (_layout(c) for c in channels)
+        self.sensors, self._actuators = (layout_of(c) for c in channels)
         muscle.uid, muscle.mode = _UID, mode
         muscle._memory = Memory()
         with findings.calling("setup"):
@@ -249,7 +255,7 @@ class _Actor:
         _remember(self.muscle.memory, (readings, setpoints, np.array([reward])), reward, data)
 
 
-class _Dumps(BrainDumper):
+class _MemoryDumper(BrainDumper):
     """Keeps dumps in memory and notes which of them were asked for."""
 
     def __init__(self, kept: dict[str, bytes] | None = None):
@@ -271,15 +277,15 @@ def _check_dumps(
     factory: Callable[[], Brain],
     muscle: Callable[[], Muscle],
     channels: tuple[Sequence[SensorInformation], Sequence[ActuatorInformation]],
-    dumps: _Dumps,
+    dumps: _MemoryDumper,
 ) -> None:
     if not dumps.kept:
         return
-    whole = _Dumps(dict(dumps.kept))
+    whole = _MemoryDumper(dict(dumps.kept))
     brain = _brain(factory, findings, channels, whole, 1)
     with findings.calling("load"):
         brain.load()
-    actor = _Actor(twin(muscle, findings), findings, channels, Mode.TEST)
+    actor = _CheckedMuscle(build_another(muscle, findings), findings, channels, Mode.TEST)
     actor.muscle._dumpers = [whole]
     with findings.calling("prepare_model of the muscle"):
         actor.muscle.prepare_model()
@@ -287,7 +293,7 @@ def _check_dumps(
         findings.add("stores what it does not load", f"the dump with the tag {tag!r}")
     cut_off = {tag: dump[: len(dump) // 2] for tag, dump in dumps.kept.items()}
     for state, kept in (("missing", {}), ("cut off", cut_off)):
-        brain = _brain(factory, findings, channels, _Dumps(kept), 1)
+        brain = _brain(factory, findings, channels, _MemoryDumper(kept), 1)
         try:
             brain.load()
         except Exception:
@@ -299,10 +305,10 @@ def _brain(
     factory: Callable[[], Brain],
     findings: Findings,
     channels: tuple[Sequence[SensorInformation], Sequence[ActuatorInformation]],
-    dumps: _Dumps,
+    dumps: _MemoryDumper,
     seed: int,
 ) -> Brain:
-    brain = twin(factory, findings)
+    brain = build_another(factory, findings)
     brain.name, brain.mode = "agent", Mode.TRAIN
     brain.seed = seeding.integer_seed(seed, "brain")
     brain.rng = seeding.generator(seed, "brain")
@@ -316,15 +322,11 @@ def _brain(
     return brain
 
 
-def _check_stage(findings: Findings, sensors: Sequence[Any], actuators: Sequence[Any]) -> None:
-    """A check whose own sensors and actuators are unsound would accuse the wrong one."""
+def _check_given_channels(findings: Findings, sensors: Sequence[Any], actuators: Sequence[Any]) -> None:
+    """Refuse unsound sensors and actuators of the check itself: it would accuse the wrong one."""
     check_channels(findings, "sensor", sensors)
     check_channels(findings, "actuator", actuators)
     findings.raise_found()
-
-
-def _layout(channels: Sequence[Any]) -> Layout:
-    return Layout([c.uid for c in channels], [c.space for c in channels])
 
 
 def _remember(
@@ -348,3 +350,147 @@ def _number(findings: Findings, value: Any, when: str) -> float:
     if not math.isfinite(number):
         findings.add("a value is not finite (where there is none, return None)", f"{when}: {value!r}")
     return number
+
+
+#: bodies of a muscle under check
+_BODIES = 5
+_EPISODES = 2
+#: share of the bodies whose environment ends with a step
+_END_SHARE = 0.2
+
+
+def check_batch_muscle(
+    findings: Findings,
+    factory: Callable[[], Muscle],
+    channels: tuple[Sequence[Any], Sequence[Any]],
+    mode: Mode,
+    *,
+    steps: int,
+    seed: int,
+    rounding: float,
+) -> None:
+    """Check that one :class:`BatchMuscle` does for several bodies what one muscle each would do.
+
+    Some bodies end, rest for a step, and begin again. ``rounding`` is the largest relative
+    difference of set-points (0: none, to the byte).
+    """
+    muscles = [build_another(factory, findings) for _ in range(_BODIES + 1)]
+    whole, singles = muscles[0], muscles[1:]
+    assert isinstance(whole, BatchMuscle)
+    sensors, actuators = (layout_of(every) for every in channels)
+    for muscle in muscles:
+        muscle.uid, muscle.mode = "agent.0", mode
+        muscle._memory = Memory()
+        with findings.calling("setup"):
+            muscle.setup()
+    for episode in range(_EPISODES):
+        rng = seeding.generator(seed, "together", mode.value, episode)
+        whole.rngs = [seeding.generator(seed, "agent", episode, body) for body in range(_BODIES)]
+        whole.rng = whole.rngs[0]
+        for body, muscle in enumerate(singles):
+            muscle.rng = seeding.generator(seed, "agent", episode, body)
+        offered = [actuators.bound(muscle.rng) for muscle in singles]
+        ended = np.zeros(_BODIES, dtype=bool)
+        for step in range(steps):
+            when = f"{mode.value} mode, episode {episode}, step {step}"
+            begun, ended = ended, rng.random(_BODIES) < _END_SHARE
+            _restart_bodies(findings, whole, singles, np.flatnonzero(begun))
+            places = np.flatnonzero(~ended)
+            if not len(places):
+                continue
+            readings = np.array([sample_flat(channels[0], rng) for _ in places])
+            mine, data = _proposed(findings, whole, readings, places, (sensors, actuators), when)
+            for i, place in enumerate(places.tolist()):
+                with findings.calling(when):
+                    answer, own = singles[place].propose_actions(
+                        SensorReadings(sensors, readings[i].copy()), ActuatorSetpoints(offered[place])
+                    )
+                    singles[place].pop_statistics()
+                wanted = collect_setpoints(offered[place], answer)
+                if not _agree(mine[i], wanted, rounding):
+                    findings.add(
+                        "propose_batch gives a body other set-points than propose_actions",
+                        f"{when}, body {place}: {mine[i].tolist()}, alone {wanted.tolist()}",
+                    )
+                elif rounding == 0.0 and not same(None if data is None else data[i], own):
+                    findings.add(
+                        "propose_batch sends other data to the brain than propose_actions",
+                        f"{when}, body {place}",
+                    )
+        for muscle in muscles:
+            with findings.calling("reset"):
+                muscle.reset()
+    for muscle in muscles:
+        with findings.calling("teardown"):
+            muscle.teardown()
+
+
+def check_batch_objective(
+    findings: Findings,
+    objective: Objective,
+    rows: Sequence[tuple[FloatVector, FloatVector, FloatVector]],
+    values: Sequence[float],
+) -> None:
+    """Check that a :class:`BatchObjective` gives ``rows`` the ``values`` that it gave them one by one."""
+    assert isinstance(objective, BatchObjective)
+    readings, setpoints, rewards = (np.array(column) for column in zip(*rows, strict=True))
+    with findings.calling("internal_rewards"):
+        answer = np.array(
+            objective.internal_rewards(BatchRows(readings, setpoints, rewards, np.arange(len(rows)))),
+            dtype=np.float64,
+        )
+    if answer.shape != (len(rows),):
+        raise findings.stop(
+            "internal_rewards does not return a value for each row",
+            f"its shape is {answer.shape}, there are {len(rows)} rows",
+        )
+    if not same(answer, np.array(values)):
+        place = int(np.argmax(~((answer == values) | (np.isnan(answer) & np.isnan(values)))))
+        findings.add(
+            "internal_rewards gives a row another value than internal_reward",
+            f"row {place}: {answer[place]!r}, alone {values[place]!r}",
+        )
+
+
+def _restart_bodies(
+    findings: Findings, whole: BatchMuscle, singles: Sequence[Muscle], places: npt.NDArray[np.intp]
+) -> None:
+    if len(places):
+        with findings.calling("reset_bodies"):
+            whole.reset_bodies(places)
+        for place in places.tolist():
+            with findings.calling("reset"):
+                singles[place].reset()
+
+
+def _proposed(
+    findings: Findings,
+    muscle: BatchMuscle,
+    readings: npt.NDArray[np.float64],
+    places: npt.NDArray[np.intp],
+    layouts: tuple[Layout, Layout],
+    when: str,
+) -> tuple[npt.NDArray[np.float64], Any]:
+    given = readings.copy()
+    with findings.calling(when):
+        answer = muscle.propose_batch(BatchReadings(given, places, *layouts))
+        muscle.pop_statistics()
+    if not same(given, readings):
+        findings.add("changes the readings that it is given", when)
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise findings.stop("propose_batch does not return (set-points, data)", f"{when}: {answer!r}")
+    setpoints, data = np.array(answer[0], dtype=np.float64), answer[1]
+    expected = (len(places), layouts[1].size)
+    if setpoints.shape != expected:
+        raise findings.stop(
+            "propose_batch returns set-points of another shape", f"{when}: {setpoints.shape}, not {expected}"
+        )
+    if data is not None and len(data) != len(places):
+        raise findings.stop("propose_batch does not return data for each body", f"{when}: {len(data)}")
+    return setpoints, data
+
+
+def _agree(a: FloatVector, b: FloatVector, rounding: float) -> bool:
+    if rounding == 0.0:
+        return same(a, b)
+    return bool(np.allclose(a, b, rtol=rounding, atol=rounding, equal_nan=True))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.simulation.conditions import (
@@ -19,16 +18,15 @@ from palaestrai_mosaik.simulation.conditions import (
     TerminationCondition,
 )
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .findings import Findings, build, same, twin
-
-FloatArray = npt.NDArray[np.float64]
+from .findings import Findings, build, build_another, same
 
 _WORKERS = 2
 
 
 @dataclass
-class _Story:
+class _PhaseScript:
     """What happens in a phase.
 
     ``objectives``: (worker, episode) -> those of the agents, (steps, agents); ``metrics``: what
@@ -38,23 +36,23 @@ class _Story:
     agents: Sequence[str]
     environments: Sequence[str]
     episodes: int
-    objectives: dict[tuple[int, int], FloatArray]
+    objectives: dict[tuple[int, int], FloatVector]
     metrics: list[dict[str, float]]
 
 
 class _View:
     """One step of an episode, as a condition may see it."""
 
-    def __init__(self, story: _Story, worker: int, episode: int, step: int):
+    def __init__(self, script: _PhaseScript, worker: int, episode: int, step: int):
         self.worker, self.episode, self.time = worker, episode, step
-        values = story.objectives[worker, episode]
-        self.values = {a: values[:step, i].copy() for i, a in enumerate(story.agents)}
+        values = script.objectives[worker, episode]
+        self.values = {a: values[:step, i].copy() for i, a in enumerate(script.agents)}
         over = step == len(values)
-        self.ended = dict.fromkeys(story.environments, (over, False))
-        self.endings = dict.fromkeys(story.environments, int(over))
+        self.ended = dict.fromkeys(script.environments, (over, False))
+        self.endings = dict.fromkeys(script.environments, int(over))
         self.environments_reset = False
 
-    def objectives(self, agent: str) -> FloatArray:
+    def objectives(self, agent: str) -> FloatVector:
         return self.values.get(agent, np.empty(0))
 
 
@@ -92,16 +90,16 @@ def check_termination_condition(
     keys = [(worker, episode) for episode in range(episodes) for worker in range(_WORKERS)]
     objectives = {k: rise + rng.normal(size=(steps, len(agents))) for k in keys}
     added = [{name: float(i + rng.normal()) for name in metrics} for i in range(episodes)]
-    story = _Story(agents, environments, episodes, objectives, added)
-    one_by_one = _phase(findings, first, story)
-    if not same(one_by_one, _phase(findings, twin(factory, findings), story)):
+    script = _PhaseScript(agents, environments, episodes, objectives, added)
+    one_by_one = _phase(findings, first, script)
+    if not same(one_by_one, _phase(findings, build_another(factory, findings), script)):
         findings.add("two instances differ, asked about the same phase", "every answer must follow from it")
-    if not same(one_by_one, _phase(findings, twin(factory, findings), story, pickled=True)):
+    if not same(one_by_one, _phase(findings, build_another(factory, findings), script, pickled=True)):
         findings.add(
             "a pickled copy answers differently",
             "a run that is resumed would not go on as it was interrupted",
         )
-    alternating = _alternating(findings, twin(factory, findings), story)
+    alternating = _alternating(findings, build_another(factory, findings), script)
     for key, answers in alternating.items():
         if key in one_by_one[0] and not same(answers, one_by_one[0][key]):
             findings.add(
@@ -124,11 +122,11 @@ def _ask(findings: Findings, ask: Callable[[Any], Any], view: Any, when: str) ->
 
 
 def _steps(
-    findings: Findings, condition: TerminationCondition, story: _Story, worker: int, episode: int
+    findings: Findings, condition: TerminationCondition, script: _PhaseScript, worker: int, episode: int
 ) -> Iterator[SimulationFlowControl]:
     """Ask after every step, until the episode is over."""
-    for step in range(len(story.objectives[worker, episode]) + 1):
-        view = _View(story, worker, episode, step)
+    for step in range(len(script.objectives[worker, episode]) + 1):
+        view = _View(script, worker, episode, step)
         when = f"worker {worker}, episode {episode}, step {step}"
         answer = _ask(findings, condition.episode_flow_control, view, when)
         yield answer
@@ -137,11 +135,11 @@ def _steps(
 
 
 def _alternating(
-    findings: Findings, condition: TerminationCondition, story: _Story
+    findings: Findings, condition: TerminationCondition, script: _PhaseScript
 ) -> dict[tuple[int, int], list[SimulationFlowControl]]:
     answers: dict[tuple[int, int], list[SimulationFlowControl]] = {}
-    for episode in range(story.episodes):
-        running = {w: _steps(findings, condition, story, w, episode) for w in range(_WORKERS)}
+    for episode in range(script.episodes):
+        running = {w: _steps(findings, condition, script, w, episode) for w in range(_WORKERS)}
         while running:
             for worker in list(running):
                 answer = next(running[worker], None)
@@ -153,7 +151,7 @@ def _alternating(
 
 
 def _phase(
-    findings: Findings, condition: TerminationCondition, story: _Story, *, pickled: bool = False
+    findings: Findings, condition: TerminationCondition, script: _PhaseScript, *, pickled: bool = False
 ) -> tuple[dict[tuple[int, int], list[SimulationFlowControl]], list[SimulationFlowControl]]:
     """Ask about a whole phase, worker by worker; return the answers to steps and to episodes.
 
@@ -164,20 +162,20 @@ def _phase(
     outcomes: list[EpisodeOutcome] = []
     history: list[list[Any]] = [[] for _ in range(_WORKERS)]
     with findings.calling("can_end_phase"):
-        possible = condition.can_end_phase(story.episodes)
+        possible = condition.can_end_phase(script.episodes)
     if not isinstance(possible, bool):
         findings.add("can_end_phase returns neither True nor False", repr(possible))
-    for worker, episode in story.objectives:
+    for worker, episode in script.objectives:
         if pickled and worker == 0 and episode:
             with findings.calling("pickle, as for a checkpoint"):
                 condition = pickle.loads(pickle.dumps(condition))
-        answers = list(_steps(findings, condition, story, worker, episode))
+        answers = list(_steps(findings, condition, script, worker, episode))
         of_steps[worker, episode] = answers
-        values = story.objectives[worker, episode][: len(answers) - 1]
-        objectives = {a: values[:, i].copy() for i, a in enumerate(story.agents)}
+        values = script.objectives[worker, episode][: len(answers) - 1]
+        objectives = {a: values[:, i].copy() for i, a in enumerate(script.agents)}
         history[worker].append({a: float(v.mean()) if len(v) else np.nan for a, v in objectives.items()})
         last = EpisodeOutcome(worker, episode, len(values), answers[-1], "", objectives)
-        view = PhaseView(Mode.TRAIN, _WORKERS, story.episodes, list(story.agents), last, history)
+        view = PhaseView(Mode.TRAIN, _WORKERS, script.episodes, list(script.agents), last, history)
         when = f"after worker {worker}, episode {episode}"
         answer = _ask(findings, condition.phase_flow_control, view, when)
         of_episodes.append(answer)
@@ -185,14 +183,14 @@ def _phase(
             findings.add("ends a phase although can_end_phase says that it cannot", f"{when}: {answer.name}")
         outcomes.append(last)
         if worker == _WORKERS - 1:
-            evaluation = _evaluation(story, episode, outcomes[-_WORKERS:])
+            evaluation = _evaluation(script, episode, outcomes[-_WORKERS:])
             of_episodes.append(
                 _ask(findings, condition.evaluation_flow_control, evaluation, f"after evaluation {episode}")
             )
     return of_steps, of_episodes
 
 
-def _evaluation(story: _Story, number: int, outcomes: list[EpisodeOutcome]) -> EvaluationView:
+def _evaluation(script: _PhaseScript, number: int, outcomes: list[EpisodeOutcome]) -> EvaluationView:
     """Return an evaluation in which the agents do as in these training episodes."""
 
     def mean(values: Iterator[float]) -> float:
@@ -203,8 +201,10 @@ def _evaluation(story: _Story, number: int, outcomes: list[EpisodeOutcome]) -> E
             "objective": mean(outcome.mean_objective(agent) for outcome in outcomes),
             "objective_sum": mean(float(outcome.objectives[agent].sum()) for outcome in outcomes),
             "steps": mean(float(outcome.steps) for outcome in outcomes),
-            **story.metrics[number],
+            **script.metrics[number],
         }
-        for agent in story.agents
+        for agent in script.agents
     }
-    return EvaluationView(Mode.TRAIN, _WORKERS, story.episodes, list(story.agents), number, outcomes, metrics)
+    return EvaluationView(
+        Mode.TRAIN, _WORKERS, script.episodes, list(script.agents), number, outcomes, metrics
+    )

@@ -1,15 +1,17 @@
-"""Conformance checks of environments, rewards and state transformers."""
+"""Conformance checks of environments (single and batched), rewards and state transformers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.environment.batch import BatchEnvironment, BatchState, BatchStepper
 from palaestrai_mosaik.environment.environment import (
     Environment,
     EnvironmentBaseline,
@@ -18,10 +20,10 @@ from palaestrai_mosaik.environment.environment import (
     Reward,
     World,
 )
+from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
 
-from .findings import Findings, build, check_channels, check_flat_values, same, sample_flat, twin
-
-FloatVector = npt.NDArray[np.float64]
+from .findings import Findings, build, build_another, check_channels, check_flat_values, same, sample_flat
 
 
 def check_environment(
@@ -45,7 +47,7 @@ def check_environment(
         Lists everything that was found.
     """
     first, findings = build(factory, Environment)
-    second = twin(factory, findings)
+    second = build_another(factory, findings)
     pair = (first, second)
     try:
         baselines = []
@@ -57,13 +59,13 @@ def check_environment(
         check_baseline(findings, first, baselines[0])
         if not all(same(described(baselines[0], k), described(baselines[1], k)) for k in KINDS):
             findings.add("two instances differ", "their baselines are not the same")
-        opening = None
+        first_state = None
         for episode in range(episodes):
-            opened = _check_episode(findings, pair, baselines[0], (seed, episode, steps))
-            opening = opening or opened
-        if opening is not None:
+            its_first = _check_episode(findings, pair, baselines[0], (seed, episode, steps))
+            first_state = first_state or its_first
+        if first_state is not None:
             again = _begin(findings, first, seed, 0)
-            if not _equal(again, opening):
+            if not _equal(again, first_state):
                 findings.add(
                     "a reset does not lead back to the same first state",
                     "with the generator of the first episode it gave another one",
@@ -91,7 +93,7 @@ def check_reward(
         Lists everything that was found.
     """
     first, findings = build(factory, Reward)
-    pair = (first, twin(factory, findings))
+    pair = (first, build_another(factory, findings))
     declared = []
     for reward in pair:
         with findings.calling("setup"):
@@ -134,7 +136,7 @@ def check_state_transformer(
         Lists everything that was found.
     """
     first, findings = build(factory, EnvironmentStateTransformer)
-    pair = (first, twin(factory, findings))
+    pair = (first, build_another(factory, findings))
     for number, state in enumerate(states):
         before = deepcopy(state)
         returned = []
@@ -190,7 +192,7 @@ def _check_episode(
     """Run one episode, of ``which`` (seed, episode, steps), and return its first state."""
     seed, episode, steps = which
     rng = seeding.generator(seed, "set-points", episode)
-    setpoints = _initial(baseline)
+    setpoints = _initial_setpoints(baseline)
     handed_on: list[tuple[EnvironmentState, EnvironmentState]] = []
     handed_in: list[tuple[FloatVector, FloatVector]] = []
     for step in range(steps + 1):
@@ -212,7 +214,7 @@ def _check_episode(
         handed_on.append((states[0], deepcopy(states[0])))
         if states[0].terminated or states[0].truncated:
             break
-        setpoints = _following(baseline, setpoints, rng, pair[0].hold_setpoints)
+        setpoints = _next_setpoints(baseline, setpoints, rng, pair[0].hold_setpoints)
     if not all(same(given, copy) for given, copy in handed_in):
         findings.add("changes the set-points that it is given", f"episode {episode}")
     if not all(_equal(state, copy) for state, copy in handed_on):
@@ -229,7 +231,7 @@ def _begin(findings: Findings, environment: Environment, seed: int, episode: int
         return environment.reset()
 
 
-def _initial(baseline: EnvironmentBaseline) -> FloatVector:
+def _initial_setpoints(baseline: EnvironmentBaseline) -> FloatVector:
     parts = [
         np.full(a.space.size, np.nan) if a.value is None else a.space.flatten(a.value)
         for a in baseline.actuators
@@ -237,7 +239,7 @@ def _initial(baseline: EnvironmentBaseline) -> FloatVector:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _following(
+def _next_setpoints(
     baseline: EnvironmentBaseline, setpoints: FloatVector, rng: np.random.Generator, hold: bool
 ) -> FloatVector:
     """Return the next set-points: most actuators get a new one, as from agents that skip some."""
@@ -326,3 +328,207 @@ def _equal(a: EnvironmentState, b: EnvironmentState) -> bool:
         same(getattr(a, name), getattr(b, name))
         for name in ("readings", "rewards", "terminated", "truncated", "world_state")
     )
+
+
+#: the functions that must leave their arguments as they are
+_PURE = ("get_action_results", "get_first_states", "get_rewards", "get_ends", "get_recorded_actions")
+#: steps of each episode in which some incarnations have their idle actions
+_IDLE_STEPS = 2
+
+
+class BatchFactory(Protocol):
+    """Makes a batched environment: its class, or a ``functools.partial`` with its parameters."""
+
+    def __call__(self, *, batch: int) -> BatchEnvironment:
+        """Return a new environment of so many incarnations."""
+
+
+def check_batch_environment(
+    factory: BatchFactory, *, batch: int = 5, steps: int = 50, episodes: int = 2, seed: int = 0
+) -> None:
+    """Check that a batched environment keeps its contract.
+
+    ``factory`` returns a new environment of ``batch`` incarnations: the class itself, or
+    ``functools.partial(MyEnvironment, size=3)``. Two of them run side by side, and beside each
+    incarnation a batch of 1 with the same generator, the same number (``first``, where the
+    factory takes it) and the same random set-points, for ``episodes`` episodes of the phase, of
+    ``steps`` steps. In the first two steps every second one has its idle actions, as where no agent
+    acts yet. During each episode, some incarnations restart while the others go on.
+
+    Checked: the baseline is sound; states, observations, rewards and ends have the declared
+    shapes and dtypes; readings and rewards lie in their spaces; arguments are not written
+    to; each incarnation gives, byte for byte, what a batch of 1 gives, also while others
+    restart; a reset of some draws from their generators alone; equal generators and
+    set-points give equal trajectories, and an equal first state after a reset; no global
+    randomness is used.
+
+    Raises
+    ------
+    ConformanceError
+        Lists everything that was found.
+    """
+    first, findings = build(partial(factory, batch=batch), BatchEnvironment)
+    environments = [first, build_another(partial(factory, batch=batch), findings)]
+    environments += [build_another(_single(factory, first.first + k), findings) for k in range(batch)]
+    try:
+        baselines = []
+        for environment, size in zip(environments, [batch, batch, *[1] * batch], strict=True):
+            if environment.batch != size:
+                raise findings.stop(
+                    "is not of the size it was made with", f"batch={size} gave {environment.batch}"
+                )
+            environment.uid = "environment"
+            with findings.calling("setup"):
+                baselines.append(environment.setup())
+            environment.baseline = baselines[-1]
+        check_baseline(findings, first, baselines[0])
+        for other in baselines[1:]:
+            if not all(same(described(baselines[0], kind), described(other, kind)) for kind in KINDS):
+                findings.add("two instances differ", "their baselines are not the same")
+        comparison = _BatchComparison(findings, environments, baselines[0], seed)
+        first_states = [comparison.run(episode, steps) for episode in range(episodes)]
+        if first_states and _bytes(comparison.begin(0)) != _bytes(first_states[0]):
+            findings.add(
+                "a reset does not lead back to the same first state",
+                "with the generators of the first episode it gave another one",
+            )
+    finally:
+        for environment in environments:
+            with findings.calling("shutdown"):
+                environment.shutdown()
+    findings.raise_found()
+
+
+class _BatchComparison:
+    """Runs two batches, and one batch of 1 for each of their incarnations, and compares them."""
+
+    def __init__(
+        self,
+        findings: Findings,
+        environments: Sequence[BatchEnvironment],
+        baseline: EnvironmentBaseline,
+        seed: int,
+    ):
+        self.findings, self.baseline, self.seed = findings, baseline, seed
+        self.batch = environments[0].batch
+        with findings.calling("the declared shapes and dtypes"):
+            self.steppers = [BatchStepper(environment) for environment in environments]
+        #: the incarnations that each of them has
+        self.members = [np.arange(self.batch)] * 2 + [np.array([k]) for k in range(self.batch)]
+        #: the actions of an incarnation in which no agent has acted
+        self.idle = _initial_setpoints(baseline)
+        for environment in environments:
+            _check_calls_of(environment, findings)
+
+    def begin(self, episode: int) -> BatchState:
+        """Let all begin an episode of the phase; return the first one's state."""
+        when = f"episode {episode}, reset"
+        states = []
+        for stepper, members in zip(self.steppers, self.members, strict=True):
+            environment = stepper.environment
+            environment.episode = episode
+            environment.rng = seeding.generator(self.seed, "environment", episode)
+            environment.rngs = [
+                seeding.generator(self.seed, "environment", episode, k) for k in members.tolist()
+            ]
+            states.append(self._call(stepper.reset, when))
+        self._check(states, when)
+        return states[0]
+
+    def run(self, episode: int, steps: int) -> BatchState:
+        """Let all run an episode of the phase; return the first state."""
+        first_state = self.begin(episode)
+        rngs = [seeding.generator(self.seed, "set-points", episode, k) for k in range(self.batch)]
+        for step in range(1, steps + 1):
+            when = f"episode {episode}, step {step}"
+            setpoints = np.array([sample_flat(self.baseline.actuators, rng) for rng in rngs])
+            if step <= _IDLE_STEPS:
+                setpoints[::2] = self.idle
+            # every second one is cut short, then those that were not
+            cut = {steps // 3: slice(0, None, 2), steps // 2: slice(1, None, 2)}.get(step)
+            states = []
+            for stepper, members in zip(self.steppers, self.members, strict=True):
+                given = setpoints[members]
+                if cut is not None:
+                    stepper.end(np.flatnonzero(np.isin(members, np.arange(self.batch)[cut])))
+                states.append(self._call(partial(stepper.step, given, resets=True), when))
+                if not same(given, setpoints[members]):
+                    self.findings.add("changes the actions that it is given", when)
+            self._check(states, when)
+        return first_state
+
+    def _call(self, call: Callable[[], BatchState], when: str) -> BatchState:
+        with self.findings.calling(when):
+            try:
+                return call()
+            except ContractError as error:
+                raise self.findings.stop("does not give what it declares", f"{when}: {error}") from error
+
+    def _check(self, states: Sequence[BatchState], when: str) -> None:
+        findings, (first, second, *singles) = self.findings, states
+        if _bytes(first) != _bytes(second):
+            findings.add("two instances differ, given the same generators and set-points", when)
+        for k, single in enumerate(singles):
+            if _bytes(first, k) != _bytes(single):
+                findings.add(
+                    "an incarnation differs from a batch of 1",
+                    f"{when}, incarnation {k}: {_row(first, k)} and {_row(single, 0)}",
+                )
+            at = f"{when}, incarnation {k}"
+            check_flat_values(findings, "reading", self.baseline.sensors, first.readings[k], at)
+            check_flat_values(findings, "reward", self.baseline.rewards, first.rewards[k], at)
+        if (first.terminated | first.truncated).any() and not self.steppers[0].environment.ends:
+            findings.add("ends an episode although its attribute 'ends' is false", when)
+
+
+def _single(factory: BatchFactory, number: int) -> Callable[[], BatchEnvironment]:
+    """Return a factory of a batch of 1 whose incarnation has this number, if the factory takes it."""
+    known = signature(factory).parameters
+    if "first" in known or any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
+        return partial(factory, batch=1, first=number)  # type: ignore[call-arg]
+    return partial(factory, batch=1)
+
+
+def _check_calls_of(environment: BatchEnvironment, findings: Findings) -> None:
+    """Wrap the environment's functions: calls must not change arguments, nor draw from other generators."""
+
+    def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            before = deepcopy(given)
+            others = _others(environment, given[0]) if name == "get_first_states" else []
+            drawn = [rng.bit_generator.state for rng in others]
+            answer = function(*given)
+            if not same(given, before):
+                findings.add("changes the arguments that it is given", name)
+            if drawn != [rng.bit_generator.state for rng in others]:
+                findings.add(
+                    "the reset of some draws from generators of others", f"{name}({before[0].tolist()})"
+                )
+            return answer
+
+        return call
+
+    for name in _PURE:
+        setattr(environment, name, watched(name, getattr(environment, name)))
+
+
+def _others(environment: BatchEnvironment, places: IndexVector) -> list[np.random.Generator]:
+    chosen = set(places.tolist())
+    return [rng for k, rng in enumerate(environment.rngs) if k not in chosen]
+
+
+def _row(state: BatchState, k: int) -> tuple[Any, ...]:
+    return (
+        state.readings[k].tolist(),
+        state.rewards[k].tolist(),
+        bool(state.terminated[k]),
+        bool(state.truncated[k]),
+    )
+
+
+def _bytes(state: BatchState, k: int | None = None) -> bytes:
+    """Return all of a state, or of one incarnation, for an exact comparison."""
+    rows = slice(None) if k is None else slice(k, k + 1)
+    parts = [state.readings, state.rewards, state.terminated, state.truncated]
+    parts += [] if state.recorded is None else [state.recorded]
+    return b"".join(part[rows].tobytes() for part in parts)

@@ -9,17 +9,24 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.agent.memory import Experience
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
-from .findings import Findings, build, check_channels, check_flat_values, same, sample_flat, twin
-
-FloatVector = npt.NDArray[np.float64]
+from .findings import (
+    Findings,
+    build,
+    build_another,
+    check_channels,
+    check_flat_values,
+    layout_of,
+    same,
+    sample_flat,
+)
 
 #: steps between two exchanges of news and states
 _EXCHANGE = 4
@@ -36,15 +43,14 @@ def check_filter(
 ) -> None:
     """Check that a filter keeps its contract, with these ``sensors`` and ``actuators``.
 
-    ``factory`` returns a new filter. Several of them live through the same episodes, first in
+    ``factory`` returns a new filter. Several of them run through the same episodes, first in
     train mode, then in test mode: readings are sampled from the sensors' spaces, actions from
     the spaces that the filter shows to the muscle, some of them NaN.
 
-    Checked: vectors have the shapes and lie in the spaces that ``setup`` told, set-points in
+    Checked: vectors have the shapes and lie in the spaces that ``setup`` declared, set-points in
     those of the environment; what is given is not written to, and what was returned does not
     change later; instances do the same, and so do a pickled copy and a new instance that was
-    given the saved state; nothing but the state outlives an episode, also one whose last row is not
-    marked; news are handed out once;
+    given the saved state; nothing but the state outlives an episode, also one with an unmarked last row; news are handed out once;
     nothing is learned in test mode; rows keep their muscle and their ends; the update that is
     given is not changed; set-points are restored from what ``muscle_inverse`` makes of them,
     where the filter overrides it; no global randomness is used.
@@ -58,8 +64,8 @@ def check_filter(
     check_channels(findings, "sensor", sensors)
     check_channels(findings, "actuator", actuators)
     findings.raise_found()
-    layouts = _layout(sensors), _layout(actuators)
-    first, second = (_Life(factory, findings, layouts) for _ in range(2))
+    layouts = layout_of(sensors), layout_of(actuators)
+    first, second = (_FilterPair(factory, findings, layouts) for _ in range(2))
     shown = [
         (chain.sensors.uids, chain.sensors.spaces, chain.actuators.uids, chain.actuators.spaces)
         for chain in (first.muscle, second.muscle)
@@ -67,22 +73,22 @@ def check_filter(
     if shown[0] != shown[1]:
         raise findings.stop("two instances show different channels to the muscle", f"{shown[0]}, {shown[1]}")
     for mode in Mode:
-        for life in (first, second):
-            life.muscle.mode = life.brain.mode = mode
+        for pair in (first, second):
+            pair.muscle.mode = pair.brain.mode = mode
         known = copy.deepcopy(first.brain.state())
         for episode in range(episodes):
             others = {"two instances differ, given the same": second}
             if episode:
                 others["a new instance with the saved state differs from the old one in a new episode"] = (
-                    first.newcomer(factory, mode)
+                    first.restored(factory, mode)
                 )
             when = f"{mode.value} mode, episode {episode}"
             rng = seeding.generator(seed, mode.value, episode)
             script = list(_episode(first.muscle, layouts[0], rng, steps))
             if episode % 2:
-                # an end that the brain does not hear of
+                # an end that is not reported to the brain
                 script[-1] = script[-1]._replace(marked=False)
-            _play(first, others, script, when)
+            _run_episode(first, others, script, when)
         if mode is Mode.TEST and not same(first.brain.state(), known):
             findings.add("learns in test mode", "the state has changed")
         for given, then in first.handed_out:
@@ -98,7 +104,7 @@ class _Step(NamedTuple):
     reward: float
     #: the episode ends with this step
     last: bool
-    #: and the brain hears of it
+    #: whether that is reported to the brain
     marked: bool = True
 
     @property
@@ -107,20 +113,20 @@ class _Step(NamedTuple):
         return self.last and self.marked
 
 
-class _Life:
+class _FilterPair:
     """A muscle's filter and a brain's filter, of one agent with one worker."""
 
     def __init__(self, factory: Callable[[], Filter], findings: Findings, layouts: tuple[Layout, Layout]):
         self.findings, self.layouts = findings, layouts
-        parts = [twin(factory, findings) for _ in range(2)]
+        parts = [build_another(factory, findings) for _ in range(2)]
         with findings.calling("setup"):
             self.muscle, self.brain = (FilterChain([part], *layouts) for part in parts)
         #: what the filter returned, and what it was then
         self.handed_out: list[tuple[Any, Any]] = []
 
-    def newcomer(self, factory: Callable[[], Filter], mode: Mode) -> _Life:
-        """Return a new life that got nothing but the state of this one, as from a file."""
-        life = _Life(factory, self.findings, self.layouts)
+    def restored(self, factory: Callable[[], Filter], mode: Mode) -> _FilterPair:
+        """Return a new pair that has only the saved state of this one."""
+        pair = _FilterPair(factory, self.findings, self.layouts)
         with self.findings.calling("state"):
             state = self.brain.state()
         for name, value in state[0].items():
@@ -133,25 +139,25 @@ class _Life:
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
             saved = [dict(arrays)]
-        for chain in (life.muscle, life.brain):
+        for chain in (pair.muscle, pair.brain):
             chain.mode = mode
             with self.findings.calling("set_state"):
                 chain.set_state(saved)
-        return life
+        return pair
 
-    def copied(self) -> _Life:
-        """Return a life with pickled copies of the filters."""
-        life = copy.copy(self)
+    def copied(self) -> _FilterPair:
+        """Return a pair with pickled copies of the filters."""
+        pair = copy.copy(self)
         with self.findings.calling("pickling"):
-            life.muscle, life.brain = pickle.loads(pickle.dumps((self.muscle, self.brain)))
-        life.handed_out = []
-        return life
+            pair.muscle, pair.brain = pickle.loads(pickle.dumps((self.muscle, self.brain)))
+        pair.handed_out = []
+        return pair
 
     def reset(self) -> None:
         with self.findings.calling("reset"):
             self.muscle.reset()
 
-    def _see(self, readings: FloatVector, when: str) -> FloatVector:
+    def _pre_process(self, readings: FloatVector, when: str) -> FloatVector:
         """Pre-process readings and check the result."""
         given = readings.copy()
         seen = self.muscle.pre(given)
@@ -162,7 +168,7 @@ class _Life:
         self.handed_out.append((seen, seen.copy()))
         return seen
 
-    def _act(self, actions: FloatVector, when: str) -> FloatVector:
+    def _post_process(self, actions: FloatVector, when: str) -> FloatVector:
         """Post-process a muscle's set-points and check the result."""
         given = actions.copy()
         (one,) = self.muscle.filters
@@ -181,9 +187,9 @@ class _Life:
         return setpoints
 
     def step(self, step: _Step, when: str) -> tuple[Any, ...]:
-        """Live through one step; return all that came out."""
-        seen, setpoints = self._see(step.readings, when), self._act(step.actions, when)
-        final = self._see(step.readings, when) if step.last else None
+        """Run one step; return all results."""
+        seen, setpoints = self._pre_process(step.readings, when), self._post_process(step.actions, when)
+        final = self._pre_process(step.readings, when) if step.last else None
         reward = np.array([step.reward])
         row = Experience(
             "agent.0",
@@ -238,10 +244,12 @@ def _episode(chain: FilterChain, sensors: Layout, rng: np.random.Generator, step
         yield _Step(number, readings, actions, float(rng.normal()), last)
 
 
-def _play(first: _Life, others: dict[str, _Life], script: Sequence[_Step], when: str) -> None:
-    """Let all lives live through one episode and compare them with the ``first`` one."""
-    for life in (first, *others.values()):
-        life.reset()
+def _run_episode(
+    first: _FilterPair, others: dict[str, _FilterPair], script: Sequence[_Step], when: str
+) -> None:
+    """Let all pairs run through one episode and compare them with the ``first`` one."""
+    for pair in (first, *others.values()):
+        pair.reset()
     others = dict(others)
     for step in script:
         at = f"{when}, step {step.number}"
@@ -249,14 +257,10 @@ def _play(first: _Life, others: dict[str, _Life], script: Sequence[_Step], when:
             others["a pickled copy differs from the original"] = first.copied()
         with first.findings.calling(at):
             expected = first.step(step, at)
-            answers = {rule: life.step(step, at) for rule, life in others.items()}
+            answers = {rule: pair.step(step, at) for rule, pair in others.items()}
         for rule, answer in answers.items():
             if not same(expected, answer):
                 first.findings.add(rule, at)
-
-
-def _layout(channels: Sequence[Any]) -> Layout:
-    return Layout([c.uid for c in channels], [c.space for c in channels])
 
 
 def _channels(layout: Layout) -> list[SensorInformation]:

@@ -1,4 +1,4 @@
-"""What a conformance check has found, and the error that lists it."""
+"""What the conformance checks share: their findings, and comparisons of values."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.types import Space
+from palaestrai_mosaik.types.vectors import Layout
 
 T = TypeVar("T")
 
@@ -85,8 +86,8 @@ def build(factory: Callable[[], T], base: type) -> tuple[T, Findings]:
     return subject, findings
 
 
-def twin(factory: Callable[[], T], findings: Findings) -> T:
-    """Return a second subject of a factory whose first one has been built."""
+def build_another(factory: Callable[[], T], findings: Findings) -> T:
+    """Return a further subject of a factory."""
     with findings.calling("the constructor"):
         return factory()
 
@@ -110,7 +111,9 @@ def check_channels(findings: Findings, kind: str, channels: Sequence[Any]) -> No
         if missing and kind != "actuator":
             findings.add(f"a {kind} has no initial value", repr(uid))
         elif not missing and not space.contains(channel.value):
-            findings.add(f"an initial value lies outside its space ({kind})", _placed(channel, channel.value))
+            findings.add(
+                f"an initial value lies outside its space ({kind})", _located(channel, channel.value)
+            )
 
 
 def check_flat_values(findings: Findings, kind: str, channels: Sequence[Any], flat: Any, when: str) -> None:
@@ -127,10 +130,10 @@ def check_flat_values(findings: Findings, kind: str, channels: Sequence[Any], fl
         except ValueError:
             value = part
         if not channel.space.contains(value):
-            findings.add(f"a {kind} lies outside its space", f"{when}: {_placed(channel, value)}")
+            findings.add(f"a {kind} lies outside its space", f"{when}: {_located(channel, value)}")
 
 
-def _placed(channel: Any, value: Any) -> str:
+def _located(channel: Any, value: Any) -> str:
     return f"{value!r} of {channel.uid!r} is not in {channel.space}"
 
 
@@ -138,6 +141,11 @@ def sample_flat(channels: Sequence[Any], rng: np.random.Generator) -> np.ndarray
     """Return a flat vector with a sample of the space of each channel."""
     parts = [channel.space.flatten(channel.space.sample(rng)) for channel in channels]
     return np.concatenate(parts) if parts else np.empty(0)
+
+
+def layout_of(channels: Sequence[Any]) -> Layout:
+    """Return the layout of the vectors of these sensors or actuators."""
+    return Layout([c.uid for c in channels], [c.space for c in channels])
 
 
 def same(a: Any, b: Any) -> bool:

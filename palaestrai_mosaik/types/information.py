@@ -1,4 +1,4 @@
-"""What environments and agents tell each other: readings, set-points, rewards.
+"""What environments and agents exchange: readings, set-points, rewards.
 
 The names are palaestrAI's. ``value``, ``space`` and ``uid`` are the current spellings;
 the older ones (``sensor_value``, ``observation_space``, ``setpoint``, ...) are kept as

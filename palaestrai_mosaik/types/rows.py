@@ -7,15 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
+from .arrays import BoolVector, FloatMatrix, FloatVector
+
 IntVector = npt.NDArray[np.integer]
-BoolVector = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRows:
-    """One closed row of each of ``n`` bodies of an agent, which are alike.
+    """One closed row of each of ``n`` identical bodies of an agent.
 
     ``worker`` and ``episode`` (of the phase) are common to them. ``time`` (in mosaik ticks),
     ``step``, ``body``, ``environment_episode``, ``objective``, ``terminated`` and ``truncated``

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import SpaceError, did_you_mean
 from palaestrai_mosaik.text import shorten
 
-FloatVector = npt.NDArray[np.float64]
+from .arrays import FloatVector
 
 
 class Space(ABC):

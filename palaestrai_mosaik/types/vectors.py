@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
 
+from .arrays import FloatVector
 from .information import ActuatorInformation, SensorInformation
 from .spaces import Space
 
-FloatVector = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 

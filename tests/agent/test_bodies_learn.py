@@ -11,11 +11,12 @@ import pytest
 
 from palaestrai_mosaik.agent.dumper import FileBrainDumper
 from palaestrai_mosaik.agent.library.search import read_searches
-from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment, IntVector
+from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box
+from palaestrai_mosaik.types.arrays import IndexVector
 from tests.support.documents import ENVIRONMENT_ENDS, document, environment, named, phase
 
 LIBRARY = "palaestrai_mosaik.agent.library"
@@ -41,7 +42,7 @@ class Spheres(BatchEnvironment):
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
         return [last_states[0].copy()], [np.zeros((self.batch, self.size - 1))]
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         return [np.zeros(len(incarnations))], [np.zeros((len(incarnations), self.size - 1))]
 
     def get_rewards(self, last_states: Arrays, actions: Arrays, new_states: Arrays) -> Any:

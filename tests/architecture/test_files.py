@@ -88,7 +88,7 @@ JUDGED: dict[str, dict[str, str]] = {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
     },
     "cli/common.py": {"os.open": "the null device"},
-    "palaestrai/dumper.py": {
+    "palaestrai/brain.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
         "zipfile.ZipFile": "into memory, and from it",
         ".extractall": "into such a folder; names that lead out of it are made harmless",

@@ -26,7 +26,7 @@ from palaestrai_mosaik.environment.described import DescribedCoSimulation
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation
 
-SIMULATORS = Path(__file__).parents[1] / "simulators"
+SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 
 DOCUMENT = """
 step_size: 900

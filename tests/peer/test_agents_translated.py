@@ -20,8 +20,8 @@ from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 
 from palaestrai_mosaik.errors import ActionError, SpaceError
 from palaestrai_mosaik.palaestrai import translate
+from palaestrai_mosaik.palaestrai.base import GlobalGenerators
 from palaestrai_mosaik.palaestrai.memory import LazyMemory
-from palaestrai_mosaik.palaestrai.random_streams import Streams
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,
@@ -202,10 +202,10 @@ def test_streams_go_on_from_block_to_block_also_from_a_pickle():
             return random.random(), np.random.rand(), float(torch.rand(()))  # noqa: NPY002
 
     outside = random.getstate(), torch.get_rng_state().tolist()
-    one, other = Streams(1), Streams(2)
+    one, other = GlobalGenerators(1), GlobalGenerators(2)
     first, _, second = drawn(one), drawn(other), drawn(one)
     assert (random.getstate(), torch.get_rng_state().tolist()) == outside
-    again = Streams(1)
+    again = GlobalGenerators(1)
     assert (drawn(again), drawn(pickle.loads(pickle.dumps(again)))) == (first, second)
     again.reseed(1)
     assert drawn(again) == first != second

@@ -33,7 +33,7 @@ DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 
 @pytest.fixture(autouse=True)
 def _simulators(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "simulators"))
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "example_simulators"))
 
 
 def alone(uid: str, found: Any, **keys: Any) -> Any:

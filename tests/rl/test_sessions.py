@@ -33,7 +33,7 @@ from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.simulation.episode import WorldBuilder
 from palaestrai_mosaik.store import Store
 
-SIMULATORS = Path(__file__).parents[1] / "simulators"
+SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 LIBRARY = "palaestrai_mosaik.agent.library"
 LOG: list[str] = []

@@ -362,7 +362,7 @@ run_config:
 
 def test_simulators_that_workers_have_started_do_not_outlive_them(tmp_path):
     path = tmp_path / "stuck.yml"
-    path.write_text(STUCK.format(simulator=ROOT / "tests" / "simulators" / "slow_sim.py"))
+    path.write_text(STUCK.format(simulator=ROOT / "tests" / "example_simulators" / "slow_sim.py"))
     command = [*COMMAND, str(path), "--store", str(tmp_path / "s"), "--quiet"]
     process = subprocess.Popen(command, env=ENVIRONMENT)
     try:

@@ -24,9 +24,9 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box
 
 HOUR = 3600
-SIMULATORS = Path(__file__).parents[1] / "simulators"
+SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 CONFIG: Any = {
-    "Storage": {"python": "simulators.battery_sim:BatterySimulator"},
+    "Storage": {"python": "example_simulators.battery_sim:BatterySimulator"},
     "Remote": {"cmd": f"%(python)s {SIMULATORS / 'battery_sim.py'} %(addr)s"},
     "Mortal": {"cmd": f"%(python)s {SIMULATORS / 'dying_sim.py'} %(addr)s"},
 }

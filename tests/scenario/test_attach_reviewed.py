@@ -129,7 +129,7 @@ def test_the_store_does_not_call_it_finished(
 
 
 def test_a_remote_simulator_that_hangs_does_not_hold_up_ctrl_c() -> None:
-    path = Path(__file__).parents[1] / "simulators" / "dying_sim.py"
+    path = Path(__file__).parents[1] / "example_simulators" / "dying_sim.py"
     world = mosaik.World(
         {"Mortal": {"cmd": f"%(python)s {path} %(addr)s"}}, skip_greetings=True, configure_logging=False
     )

@@ -23,7 +23,7 @@ from palaestrai_mosaik.scenario import Agent
 from palaestrai_mosaik.store import Store
 
 HOUR = 900
-BATTERY = {"python": "simulators.battery_sim:BatterySimulator"}
+BATTERY = {"python": "example_simulators.battery_sim:BatterySimulator"}
 CSV = {"python": "mosaik_csv:CSV"}
 
 

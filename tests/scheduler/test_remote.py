@@ -31,7 +31,7 @@ from mosaik_api_v3.connection import RemoteException
 
 from palaestrai_mosaik.simulation.scheduler import run_world, stepwise
 
-SIMULATORS = Path(__file__).parents[1] / "simulators"
+SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 PROGRAM = SIMULATORS / "remote_part.py"
 REMOTE = {"cmd": f'%(python)s "{PROGRAM}" %(addr)s', "posix": True}
 LOCAL = {"python": "remote_part:Part"}

@@ -20,7 +20,7 @@ from palaestrai_mosaik.errors import DocumentError, SimulatorError
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store import Store
 
-SIMULATORS = Path(__file__).parents[1] / "simulators"
+SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 BATTERY = f'"{sys.executable}" "{SIMULATORS / "battery_sim.py"}" %(addr)s'
 DYING = f'"{sys.executable}" "{SIMULATORS / "dying_sim.py"}" %(addr)s'

@@ -12,7 +12,7 @@ from palaestrai_mosaik.experiment import from_mapping, load
 from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, summary, world_graph
 
 ROOT = Path(__file__).parents[2]
-SIMULATORS = ROOT / "tests" / "simulators"
+SIMULATORS = ROOT / "tests" / "example_simulators"
 DUMMY = ROOT / "scenarios" / "dummy.yml"
 
 DUMMY_TEXT = """\

@@ -20,7 +20,7 @@ from support.documents import agent, document, environment, phase
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.simulation import peer_check
 
-SIMULATORS = Path(__file__).parents[1] / "simulators"
+SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 NUMBER = "Box(0, 1, ())"
 NOBODY = 65534

@@ -21,7 +21,7 @@ from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.scenario import Agent
 from palaestrai_mosaik.types import Box
 
-SIMULATORS = Path(__file__).parents[1] / "simulators"
+SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 #: the last time, at which the episode is over
 END = 40

@@ -23,7 +23,7 @@ from palaestrai_mosaik.simulation.mosaik_internals import plain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation
 
-SIMULATORS = Path(__file__).parents[1] / "simulators"
+SIMULATORS = Path(__file__).parents[1] / "example_simulators"
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 SLOW = f'"{sys.executable}" "{SIMULATORS / "slow_sim.py"}" %(addr)s'
 PYTHON = "slow_sim:SlowSimulator"

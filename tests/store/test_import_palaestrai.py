@@ -35,7 +35,7 @@ from palaestrai_mosaik.palaestrai.results import Imported, import_results
 from palaestrai_mosaik.palaestrai.results import database as palaestrai_database
 from palaestrai_mosaik.palaestrai.results.database import PalaestraiDatabase
 from palaestrai_mosaik.palaestrai.results.jsonpickle import informations, numbers, plain
-from palaestrai_mosaik.palaestrai.results.rows import zone_of
+from palaestrai_mosaik.palaestrai.results.phase import zone_of
 from palaestrai_mosaik.run.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify

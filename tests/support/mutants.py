@@ -30,8 +30,8 @@ COVERED: dict[str, tuple[str, ...]] = {
     "design/methods/anova.py": ("tests/analysis/test_executed_runs.py", "tests/analysis/test_sensitivity_methods.py"),
     "simulation/body.py": ("tests/simulation/test_stories.py", "tests/simulation/test_bodies.py", "tests/run/test_body_records.py"),
     "simulation/coordinator.py": ("tests/simulation/test_stories.py", "tests/simulation/test_timelines.py"),
-    "store/many_runs.py": ("tests/store/test_across.py",),
-    "store/run_queries.py": ("tests/store/test_store_query.py", "tests/store/test_store_bodies.py"),
+    "store/query/many_runs.py": ("tests/store/test_across.py",),
+    "store/query/runs.py": ("tests/store/test_store_query.py", "tests/store/test_store_bodies.py"),
 } | {
     f"environment/replay/{name}.py": (
         "tests/environment/test_replay_pool.py",

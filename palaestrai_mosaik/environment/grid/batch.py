@@ -9,23 +9,17 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.environment.batch import (
-    Arrays,
-    BatchEnvironment,
-    BoolVector,
-    FloatMatrix,
-    IntVector,
-)
+from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline
 from palaestrai_mosaik.errors import DocumentError, PowerFlowError, Problem
 from palaestrai_mosaik.types import Space
+from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, IndexVector
 
 from .channels import ACTUATOR_GROUPS, SENSOR_GROUPS, Channels, chosen_groups
 from .components import Inverters, OnDivergence, Storages
 from .environment import EpisodeStarts
-from .episode_starts import Start, require_room, start_rows, stride_of
+from .episode_starts import Start, parameter_problems, require_room, start_rows, stride_of
 from .network import Grid, load_grid
-from .parameters import parameter_problems
 from .power_flow_factory import PandapowerPowerFlow, make_power_flow, uncovered_features
 from .rewards import GridReward
 
@@ -203,7 +197,7 @@ class BatchGridEnvironment(BatchEnvironment):
     def get_idle_actions(self) -> Arrays:
         return [self._idle.copy()]
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         count, flow = len(incarnations), self._flow
         rows = self._first_rows(incarnations)
         states = [
@@ -219,7 +213,7 @@ class BatchGridEnvironment(BatchEnvironment):
             raise PowerFlowError(f"{self._who(int(incarnations[place]))}, row {rows[place]}: {reason}")
         return new, observations
 
-    def _first_rows(self, incarnations: IntVector) -> npt.NDArray[np.int64]:
+    def _first_rows(self, incarnations: IndexVector) -> npt.NDArray[np.int64]:
         rows, numbers = self._rows, self.first + incarnations
         if self._listed and self.episode_starts == "random":
             return rows[[int(self.rngs[k].integers(len(rows))) for k in incarnations]]

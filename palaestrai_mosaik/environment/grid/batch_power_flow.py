@@ -1,6 +1,6 @@
 """The power flow of many states at once: write, solve and read as (states, ...) matrices.
 
-One factorised matrix serves all states of a topology (:mod:`.batch_kernels`). Where that
+One factorised matrix serves all states of a topology (:mod:`.kernels`). Where that
 iteration does not apply or does not converge, Newton's method solves the state by itself
 (:class:`.fast_power_flow.Newton`), without memory of another one. So each result is a function of the state's own
 arguments, to the last bit.
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import PowerFlowError
+from palaestrai_mosaik.types.arrays import BoolMatrix, ComplexMatrix, ComplexVector, FloatMatrix, IntVector
 
-from .batch_kernels import BoolMatrix, ComplexMatrix, FloatMatrix, Pair, follow_profiles, solve_many
 from .fast_power_flow import MAX_ITERATIONS, FastPowerFlow, Topology
-from .kernels import ComplexVector, IntVector, inject
+from .kernels import Pair, follow_profiles, inject, solve_many
 from .power_flow import PowerFlowResult
 from .profiles import Profiles
 

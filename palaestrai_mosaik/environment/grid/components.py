@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError
+from palaestrai_mosaik.types.arrays import BoolVector, FloatVector
 
 from .power_flow import PowerFlow, PowerFlowResult
 
@@ -26,13 +27,13 @@ class Setpoints:
         self._last: dict[str, Any] = {}
 
     def accept(self, senders: Mapping[str, Any]) -> bool:
-        """Take over the vectors that mosaik delivered, by sender. Return whether there was a new one.
+        """Take the vectors that mosaik delivered, by sender. Return whether one was new.
 
         mosaik delivers what persists again at every step: the very object seen before is
         not accepted twice. New ones are taken in the order of the senders' names. Raises
         :class:`~palaestrai_mosaik.errors.SimulationError` for a vector of another length.
         """
-        news = False
+        changed = False
         for sender in sorted(senders):
             packet = senders[sender]
             if packet is None or packet is self._last.get(sender):
@@ -46,22 +47,18 @@ class Setpoints:
             missing = np.isnan(vector)
             if np.count_nonzero(missing) < len(vector):
                 self.values = np.where(missing, self.values, vector)
-                news = True
-        if news:
+                changed = True
+        if changed:
             self.given = ~np.isnan(self.values)
             self.any = True
-        return news
-
-
-FloatVector = npt.NDArray[np.float64]
-BoolVector = npt.NDArray[np.bool_]
+        return changed
 
 
 class Inverters:
     """All inverters of a grid as vectors of shape ``(n,)``.
 
     An inverter feeds in the active power that is available and, within what its rating
-    leaves, the reactive power that it was told to: ``|Q| <= sqrt(S**2 - P**2)``, active
+    leaves, the reactive power that is set: ``|Q| <= sqrt(S**2 - P**2)``, active
     power having priority. A set-point beyond that is cut to it, as the device would. An
     inverter that nobody ever set feeds in its ``own_q``, unlimited.
 
@@ -110,13 +107,13 @@ class Inverters:
         limit = p * p
         np.subtract(self._rating_squared, limit, out=limit)
         np.sqrt(np.maximum(limit, 0.0, out=limit), out=limit)
-        wish = np.negative(limit)
-        np.minimum(np.maximum(q_set, wish, out=wish), limit, out=wish)
-        return wish if given.all() else np.where(given, wish, self.own_q)
+        clipped = np.negative(limit)
+        np.minimum(np.maximum(q_set, clipped, out=clipped), limit, out=clipped)
+        return clipped if given.all() else np.where(given, clipped, self.own_q)
 
 
 #: capacity (MWh) of a storage of which none is known: never full, never empty
-_ENDLESS = 1e9
+_UNKNOWN_CAPACITY = 1e9
 _DEFAULT_EFFICIENCY = 0.95
 
 
@@ -188,7 +185,7 @@ class Storages:
         capacity = column("max_e_mwh", 0.0)
         return cls(
             np.where(rating > 0, rating, np.max(powers, axis=0)),
-            np.where(capacity > 0, capacity, _ENDLESS),
+            np.where(capacity > 0, capacity, _UNKNOWN_CAPACITY),
             column("min_e_mwh", 0.0),
             np.where(efficiency > 1.0, efficiency / 100.0, efficiency),
             initial_soc,
@@ -264,14 +261,14 @@ class PowerGrid:
         self._unsolvable = ""
 
     def accept(self, senders: dict[str, dict[str, Any]]) -> None:
-        """Take over set-points: attribute name -> sender -> vector."""
+        """Take set-points: attribute name -> sender -> vector."""
         if "load_scaling" in senders:
             self._scaled |= self.load_scaling.accept(senders["load_scaling"])
-        news = False
+        changed = False
         for name in ("tap_pos", "line_in_service"):
             if name in senders:
-                news |= getattr(self, name).accept(senders[name])
-        if news:
+                changed |= getattr(self, name).accept(senders[name])
+        if changed:
             self._switch()
 
     def _switch(self) -> None:

@@ -12,14 +12,14 @@ from palaestrai_mosaik.environment.cosimulation import (
     EntitySpec,
     SimulatorSpec,
 )
-from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, FloatVector
+from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import DocumentError, Problem
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .channels import ACTUATOR_GROUPS, CONVERGED, SENSOR_GROUPS, Channels, chosen_groups
 from .components import Inverters, OnDivergence, PowerGrid, Storages
-from .episode_starts import Start, require_room, start_rows, stride_of
+from .episode_starts import Start, parameter_problems, require_room, start_rows, stride_of
 from .network import Grid, load_grid
-from .parameters import parameter_problems
 from .power_flow import PowerFlow, PowerFlowResult
 from .power_flow_factory import make_power_flow
 from .simulators import (
@@ -75,7 +75,7 @@ class GridEnvironment(CoSimulation):
         ``all``, or a list of elements (``bus``) and groups (``sgen.q_mvar``).
     episode_starts
         ``fixed``: all episodes begin at ``start``; ``sequential``: each where the one
-        before ended, beginning anew when the profiles are over; ``random``: anywhere
+        before ended, restarting when the profiles are over; ``random``: anywhere
         that leaves room for a whole episode. With a list of starts, ``sequential`` takes
         the next of them for each episode, over and over, and ``random`` draws one.
     on_divergence
@@ -190,20 +190,20 @@ class GridEnvironment(CoSimulation):
     def plan(self) -> CoSimulationPlan:
         net = self.grid.net
         # in the order in which data flows
-        shells: dict[str, Callable[[], GridSimulator]] = {"Profiles": self._profile_simulator}
+        factories: dict[str, Callable[[], GridSimulator]] = {"Profiles": self._profile_simulator}
         connections = [ConnectionSpec("Profiles", "PowerGrid", [("load_p", "load_p"), ("load_q", "load_q")])]
         if len(net.sgen):
-            shells["Inverters"] = lambda: InverterSimulator(self._inverters(), **self._clock)
+            factories["Inverters"] = lambda: InverterSimulator(self._inverters(), **self._clock)
             connections.append(ConnectionSpec("Profiles", "Inverters", [("sgen_p", "p_available")]))
             connections.append(ConnectionSpec("Inverters", "PowerGrid", [("p", "sgen_p"), ("q", "sgen_q")]))
         if len(net.storage):
-            shells["Storages"] = lambda: StorageSimulator(self._storages(), **self._clock)
+            factories["Storages"] = lambda: StorageSimulator(self._storages(), **self._clock)
             connections.append(ConnectionSpec("Profiles", "Storages", [("storage_p", "p_profile")]))
             connections.append(ConnectionSpec("Storages", "PowerGrid", [("p", "storage_p")]))
-        shells["PowerGrid"] = self._power_grid_simulator
+        factories["PowerGrid"] = self._power_grid_simulator
         channels = self._channels
-        simulators = [SimulatorSpec(name.lower(), factory=make) for name, make in shells.items()]
-        entities = [EntitySpec(name, name.lower(), name) for name in shells]
+        simulators = [SimulatorSpec(name.lower(), factory=make) for name, make in factories.items()]
+        entities = [EntitySpec(name, name.lower(), name) for name in factories]
         return CoSimulationPlan(
             simulators, entities, connections, channels.sensors, channels.actuators, CLOCKS
         )

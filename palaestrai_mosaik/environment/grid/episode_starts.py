@@ -1,4 +1,4 @@
-"""Where in the profiles the episodes begin: a date, a row, or a choice of many."""
+"""Parameters that the environments of a grid share: where in the profiles episodes start, and checks."""
 
 from __future__ import annotations
 
@@ -108,3 +108,20 @@ def require_room(grid: Grid, row: int, steps: int, step: int) -> None:
             f"leave {max(room, 0)} of {profiles.steps}"
         )
         raise DocumentError([Problem(message, "steps")])
+
+
+def parameter_problems(
+    choices: Mapping[str, tuple[Any, Sequence[str]]], counts: Mapping[str, tuple[Any, int]], initial_soc: Any
+) -> list[Problem]:
+    """Return what is wrong: ``choices`` are given and allowed by name, ``counts`` given and least."""
+    problems = []
+    for name, (value, choice) in choices.items():
+        if value not in choice:
+            hint = did_you_mean(str(value), choice)
+            problems.append(Problem(f"{value!r} is none of {', '.join(choice)}{hint}", name))
+    for name, (number, least) in counts.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            problems.append(Problem(f"{number!r} is not a whole number of at least {least}", name))
+    if not isinstance(initial_soc, int | float) or not 0.0 <= initial_soc <= 1.0:
+        problems.append(Problem(f"{initial_soc!r} is not between 0 and 1", "initial_soc"))
+    return problems

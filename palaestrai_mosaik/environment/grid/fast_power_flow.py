@@ -41,17 +41,10 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from palaestrai_mosaik.errors import PowerFlowError
+from palaestrai_mosaik.types.arrays import BoolVector, ComplexVector, FloatVector, IntVector
 
-from .kernels import ComplexVector, IntVector, Sparse, fixed_point, inject, read
-from .power_flow import (
-    TOLERANCE_MVA,
-    BoolVector,
-    FloatVector,
-    PowerFlow,
-    PowerFlowResult,
-    run_pandapower,
-    topology_of,
-)
+from .kernels import Sparse, fixed_point, inject, read
+from .power_flow import TOLERANCE_MVA, PowerFlow, PowerFlowResult, run_pandapower, topology_of
 
 
 class Equations:

@@ -17,14 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pandapower as pp
 
 from palaestrai_mosaik.errors import PowerFlowError
-
-FloatVector = npt.NDArray[np.float64]
-BoolVector = npt.NDArray[np.bool_]
+from palaestrai_mosaik.types.arrays import BoolVector, FloatVector
 
 #: convergence: largest power mismatch of any bus, as in pandapower
 TOLERANCE_MVA = 1e-8

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from palaestrai_mosaik.errors import PowerFlowError
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .power_flow import FloatVector, PowerFlow, PowerFlowResult, run_pandapower, topology_of
+from .power_flow import PowerFlow, PowerFlowResult, run_pandapower, topology_of
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Profiles: what loads, generators and storages would do by themselves, step by step.
+"""Profiles: the powers of loads, generators and storages without agents, step by step.
 
 Kept as the table of profiles that it comes from (a few dozen columns) and multiplied out
 for the step that is asked for; the matrix of all elements of a year would be ten times
@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
+from palaestrai_mosaik.types.arrays import FloatVector
 
-#: what a profile set knows of each step, in the order of :meth:`Profiles.at`
+#: the quantities of each step, in the order of :meth:`Profiles.at`
 QUANTITIES = ("load_p", "load_q", "sgen_p", "storage_p")
 
 

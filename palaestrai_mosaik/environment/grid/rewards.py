@@ -15,9 +15,8 @@ import numpy.typing as npt
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState, Reward
 from palaestrai_mosaik.errors import ContractError, DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.types import Box, RewardInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
 #: of one state, or of many: (states,)
 Value = float | FloatVector
 

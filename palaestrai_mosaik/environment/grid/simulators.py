@@ -36,9 +36,9 @@ from typing import Any, ClassVar
 
 import mosaik_api_v3
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.errors import PowerFlowError, SimulationError, did_you_mean
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .components import Inverters, PowerGrid, Storages
 from .network import Grid, load_grid
@@ -46,7 +46,6 @@ from .power_flow_factory import make_power_flow
 from .profiles import QUANTITIES, Profiles
 
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
-FloatVector = npt.NDArray[np.float64]
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""Replay of recorded sessions: the pool that holds them, and environments that live through them again."""
+"""Replay of recorded sessions: the pool that holds them, and environments that replay them."""
 
 from .environments import SessionBatchEnvironment, SessionPoolEnvironment, SessionReplay
 from .pool import SessionPool

@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
-from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment, IntVector
+from palaestrai_mosaik.environment.batch import Arrays, BatchEnvironment
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Space
+from palaestrai_mosaik.types.arrays import Array, IndexVector
 
 from .pool import SessionPool
-from .sequences import depth, dtype_of, final_column, one_for_each, recast, reward_names
-from .sessions import REWARDS, Array, Declared, Field, Sessions, Signature
+from .sequences import depth, dtype_of, final_column, one_per_field, recast, reward_names
+from .sessions import REWARDS, Declared, Field, Sessions, Signature
 from .sources import FILE_KINDS, has_files, read_source
 
 
@@ -42,11 +43,11 @@ class SessionReplay(BatchEnvironment):
     flat_actions: ClassVar[bool] = True
 
     @abstractmethod
-    def _begin(self, incarnations: IntVector) -> Sessions:
+    def _begin(self, incarnations: IndexVector) -> Sessions:
         """Note that ``incarnations`` begin; return the sessions to choose from."""
 
     @abstractmethod
-    def _choose(self, incarnations: IntVector) -> IntVector:
+    def _choose(self, incarnations: IndexVector) -> IndexVector:
         """Return which session each of ``incarnations``, which begin, replays."""
 
     def _describe(self, signature: Signature) -> None:
@@ -72,7 +73,7 @@ class SessionReplay(BatchEnvironment):
     def get_action_spaces(self) -> Sequence[Space]:
         return _spaces(self._signature.actions, super().get_action_spaces())
 
-    def get_first_states(self, incarnations: IntVector) -> tuple[Arrays, Arrays]:
+    def get_first_states(self, incarnations: IndexVector) -> tuple[Arrays, Arrays]:
         self._sessions = self._begin(incarnations)
         self._lengths = self._sessions.lengths
         chosen = self._choose(incarnations)
@@ -221,21 +222,21 @@ class SessionBatchEnvironment(SessionReplay):
         """[session, ...] of each memory: what it held before the first tick; ``None`` where not known."""
         return self.pool.previous_memories
 
-    def _begin(self, incarnations: IntVector) -> Sessions:
+    def _begin(self, incarnations: IndexVector) -> Sessions:
         if self._draw is not None and len(incarnations) == self.batch:
             if self._begun:
                 self.pool, self.selector = self._draw()
             self._begun = True
         return self.pool.sessions
 
-    def _choose(self, incarnations: IntVector) -> IntVector:
+    def _choose(self, incarnations: IndexVector) -> IndexVector:
         return np.asarray(incarnations, dtype=np.int64)
 
 
 def _fields(kind: str, given: Any, shapes: Sequence[Sequence[int]]) -> list[Field]:
     """Return the fields of what was given: their shapes are declared, their dtypes found."""
     fields = [Field(kind if not i else f"{kind}_{i}", tuple(shape)) for i, shape in enumerate(shapes)]
-    each = one_for_each(f"{kind}s", given, fields)
+    each = one_per_field(f"{kind}s", given, fields)
     return [replace(field, dtype=dtype_of(one)) for field, one in zip(fields, each, strict=True)]
 
 
@@ -451,7 +452,7 @@ class SessionPoolEnvironment(SessionReplay):
         return self.pool.rewards
 
     @property
-    def replayed(self) -> IntVector:
+    def replayed(self) -> IndexVector:
         """(batch,): the session that each incarnation replays now."""
         return self._replayed
 
@@ -473,7 +474,7 @@ class SessionPoolEnvironment(SessionReplay):
             )
         return self.rng
 
-    def _begin(self, incarnations: IntVector) -> Sessions:
+    def _begin(self, incarnations: IndexVector) -> Sessions:
         pool = self.pool
         everyone = len(incarnations) == self.batch
         # the framework gives new generators for every episode of the phase
@@ -486,7 +487,7 @@ class SessionPoolEnvironment(SessionReplay):
             self._given, self._current = given, pool.sessions
             self._turns = np.zeros(self.batch, dtype=np.int64)
             self._replayed = np.zeros(self.batch, dtype=np.int64)
-            self._orders: dict[int, IntVector] = {}
+            self._orders: dict[int, IndexVector] = {}
             self._drawn = 0
             self._begin_draws()
         if self.sample != "with_replacement" and len(self._current) < self.batch:
@@ -506,7 +507,7 @@ class SessionPoolEnvironment(SessionReplay):
         numbers = range(self.first, self.first + self.batch)
         self._drawers = [seeding.generator(self.rng_seed, *place, "body", k) for k in numbers]
 
-    def _choose(self, incarnations: IntVector) -> IntVector:
+    def _choose(self, incarnations: IndexVector) -> IndexVector:
         size, turns = len(self._sessions), self._turns[incarnations]
         numbers = self.first + incarnations
         if self.sample == "with_replacement":
@@ -523,7 +524,7 @@ class SessionPoolEnvironment(SessionReplay):
         self._replayed[incarnations] = chosen
         return chosen
 
-    def _order(self, turn: int) -> IntVector:
+    def _order(self, turn: int) -> IndexVector:
         """Return the order of the sessions for the ``turn``-th episodes of all incarnations.
 
         It does not depend on how many incarnations there are: number n takes the n-th session.

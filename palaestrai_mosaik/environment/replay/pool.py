@@ -1,4 +1,4 @@
-"""The pool: sessions that were recorded, in memory or mapped from files."""
+"""The pool: recorded sessions, in memory or mapped from files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import Array, IntVector
 
 from .pool_files import open_pool, write_pool
-from .sequences import Given, sessions_of
-from .sessions import REWARDS, Array, Declared, IntVector, Sessions, Signature, offsets_of
+from .sequences import GivenSequences, sessions_of
+from .sessions import REWARDS, Declared, Sessions, Signature, offsets_of
 
 
 class SessionPool:
@@ -96,7 +97,7 @@ class SessionPool:
 
         Raises :class:`ContractError` that names session, tick and shape; the pool stays as it was.
         """
-        given = Given(
+        given = GivenSequences(
             observation_sequences, action_sequences, reward_seq, is_alive, prev_memories, terminated
         )
         loaded = sessions_of(self.signature, given)
@@ -120,7 +121,7 @@ class SessionPool:
         """
         if max_pool_size is not None and (type(max_pool_size) is not int or max_pool_size < 1):
             raise ContractError(f"max_pool_size must be a whole number of at least 1, not {max_pool_size!r}")
-        given = Given(
+        given = GivenSequences(
             observation_sequences, action_sequences, reward_seq, is_alive, prev_memories, terminated
         )
         added = sessions_of(self.signature, given)

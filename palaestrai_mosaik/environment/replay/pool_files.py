@@ -22,9 +22,10 @@ from numpy.lib.format import open_memmap
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.types.arrays import Array
 
 from .sequences import declared_memories, final_column
-from .sessions import NUMBERS, Array, Sessions, Signature, offsets_of
+from .sessions import NUMBERS, Sessions, Signature, offsets_of
 
 _DESCRIPTION = "pool.json"
 _FORMAT = 1
@@ -36,7 +37,7 @@ class PoolWriter:
 
     ::
 
-        with PoolWriter("lived", pool.signature) as writer:
+        with PoolWriter("recorded", pool.signature) as writer:
             for pool in pieces:
                 writer.append(pool.sessions)
 

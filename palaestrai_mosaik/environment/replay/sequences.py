@@ -1,4 +1,4 @@
-"""Makes sessions of sequences ``[session, tick, ...]`` as AgentNet has them."""
+"""Converts sequences ``[session, tick, ...]``, as AgentNet has them, into sessions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import Array
 
-from .sessions import NUMBERS, REWARDS, Array, Field, Sessions, Signature, offsets_of
+from .sessions import NUMBERS, REWARDS, Field, Sessions, Signature, offsets_of
 
 _SCALAR = np.dtype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenSequences:
     """What a user hands in; see :meth:`.pool.SessionPool.load_sessions`."""
 
     observations: Any
@@ -29,7 +30,7 @@ class Given:
     terminated: Any = None
 
 
-def sessions_of(signature: Signature, given: Given) -> Sessions:
+def sessions_of(signature: Signature, given: GivenSequences) -> Sessions:
     """Return what was given as sessions.
 
     Raises :class:`ContractError` with the session and tick at which something does not fit.
@@ -38,14 +39,14 @@ def sessions_of(signature: Signature, given: Given) -> Sessions:
         _sequences(f"observation {f.name!r}", one, f.shape, f.dtype)
         for f, one in zip(
             signature.observations,
-            one_for_each("observations", given.observations, signature.observations),
+            one_per_field("observations", given.observations, signature.observations),
             strict=True,
         )
     ]
     acted = [
         _sequences(f"action {f.name!r}", one, f.shape, f.dtype)
         for f, one in zip(
-            signature.actions, one_for_each("actions", given.actions, signature.actions), strict=True
+            signature.actions, one_per_field("actions", given.actions, signature.actions), strict=True
         )
     ]
     width = len(signature.rewards)
@@ -138,7 +139,7 @@ def final_column(name: str) -> str:
     return name.replace("observation", "final", 1)
 
 
-def one_for_each(what: str, given: Any, fields: Sequence[Field]) -> list[Any]:
+def one_per_field(what: str, given: Any, fields: Sequence[Field]) -> list[Any]:
     """Return one entry for each field: a list of them, or the bare entry where there is one field."""
     if not fields:
         if given is not None and len(given):

@@ -13,9 +13,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.errors import ContractError, SpaceError, did_you_mean
 from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Space
-
-Array = npt.NDArray[Any]
-IntVector = npt.NDArray[np.int64]
+from palaestrai_mosaik.types.arrays import Array, IntVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ def offsets_of(lengths: npt.ArrayLike) -> IntVector:
 
 
 FLOAT = np.dtype(np.float64)
-#: the reward of a pool that is told nothing else
+#: the reward of a pool by default
 REWARDS = ("reward",)
 
 #: the kinds of dtypes that hold numbers

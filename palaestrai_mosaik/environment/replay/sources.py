@@ -17,10 +17,11 @@ from numpy.lib.npyio import NpzFile
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types import Space
+from palaestrai_mosaik.types.arrays import Array, IntVector
 
 from .pool import SessionPool
 from .sequences import finals, reward_names
-from .sessions import NUMBERS, REWARDS, Array, Field, IntVector, Sessions, Signature, entries, offsets_of
+from .sessions import NUMBERS, REWARDS, Field, Sessions, Signature, entries, offsets_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ def read_npz(path: str | Path) -> SessionPool:
                 f"source: {path} has {kind!r} and {name!r}; either there is one, or all of them have names"
             )
     observed, acted, memories = (
-        _called(arrays, kind) for kind in ("observations", "actions", "prev_memories")
+        _named_arrays(arrays, kind) for kind in ("observations", "actions", "prev_memories")
     )
     rewards = arrays.get("rewards")
     try:
@@ -93,7 +94,7 @@ def _npz_arrays(path: str | Path) -> dict[str, Array]:
         raise ContractError(f"source: cannot read {path}: {error or type(error).__name__}") from error
 
 
-def _called(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
+def _named_arrays(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
     """Return the arrays of a kind by the names that they have (``""``: the only one has none)."""
     if kind in arrays:
         return {"": arrays[kind]}
@@ -107,9 +108,9 @@ def _npz_fields(kind: str, arrays: Mapping[str, Array]) -> list[Field]:
 Source = Mapping[str, Any]
 Columns = Mapping[str, Array]
 
-#: what tells one session from another in the rows of a store, as far as it is there
+#: the columns that identify a session in the rows of a store, as far as they are there
 SESSION_KEYS = ("phase", "agent", "evaluation", "worker", "episode", "body", "environment_episode")
-#: tells rows of several folders apart; no column of a file is called so
+#: distinguishes rows of several folders; no column of a file is called so
 _FOLDER = "number of the folder"
 #: stands for the number of a body or incarnation in names that are for all of them
 ANY_BODY = ".{body}."
@@ -169,7 +170,7 @@ def has_files(source: Source | SessionPool) -> bool:
     if kind is None:
         return False
     place = source[kind]
-    # what is no path is told by who reads it
+    # what is no path is reported by the reader
     return not isinstance(place, str | Path) or Path(place).exists() or bool(glob(str(place)))
 
 
@@ -203,7 +204,7 @@ class Channel:
 class RecordedRows:
     """Rows of one agent: a column for each key, number and flag.
 
-    ``session``: the columns that tell sessions apart; ``tick``: the one that orders a session's
+    ``session``: the columns that identify a session; ``tick``: the one that orders a session's
     rows; ``terminated``: a column, or ``None`` where it is not known. ``rewards`` are columns.
     """
 

@@ -56,21 +56,21 @@ _ROWS, _TOGETHER = 1000, 10_000
 class PalaestraiDatabase:
     """A results database of palaestrAI: an SQLite file, a URL, ``@FILE`` or ``env:NAME``.
 
-    Raises :class:`StoreError` if it cannot be opened, is none of palaestrAI, or one of a release whose
-    tables are others.
+    Raises :class:`StoreError` if it cannot be opened, is not palaestrAI's, or is of a release with
+    other tables.
     """
 
     def __init__(self, location: str):
         self._url = _url_of(location)
-        #: how it may be told to anybody
+        #: the location without a password
         self.name = masked(self._url) if is_database(location) else str(Path(location).absolute())
         sqlite = self._url.get_backend_name() == "sqlite"
         options: dict[str, Any] = {} if sqlite else {"isolation_level": "REPEATABLE READ"}
-        with self._told("open"):
+        with self._errors_as_sentence("open"):
             self._engine = sa.create_engine(_read_only(self._url) if sqlite else self._url, **options)
             self._connection = self._engine.connect()
         try:
-            with self._told("read"):
+            with self._errors_as_sentence("read"):
                 if sqlite:
                     self._connection.exec_driver_sql("BEGIN")  # else every question would see another state
                 self._tables = self._reflected()
@@ -97,7 +97,7 @@ class PalaestraiDatabase:
         return column in self._tables[table].c
 
     def rows(self, table: str, column: str, values: Sequence[Any] | None = None) -> Iterator[Any]:
-        """Yield the rows of ``table`` whose ``column`` has one of the ``values`` (``None``: all), oldest first.
+        """Yield the rows of ``table`` with one of the ``values`` in ``column`` (``None``: all), oldest first.
 
         Some at a time, whatever their number. What palaestrAI writes as JSON is text.
         """
@@ -105,21 +105,21 @@ class PalaestraiDatabase:
         columns = [sa.cast(one, sa.Text).label(one.name) if one.name in _JSON else one for one in found.c]
         question = sa.select(*columns).order_by(found.c.id)
         if values is None:
-            return self._asked(question, _ROWS)
-        parts = [self._asked(question.where(found.c[column].in_(some)), _ROWS) for some in _chunks(values)]
+            return self._query(question, _ROWS)
+        parts = [self._query(question.where(found.c[column].in_(some)), _ROWS) for some in _chunks(values)]
         return heapq.merge(*parts, key=lambda row: row.id)
 
     def ids(self, table: str, column: str) -> list[tuple[Any, Any]]:
         """Return the id of each row of ``table``, oldest first, and what it has in ``column``; no more is read."""
         found = self._tables[table].c
         question = sa.select(found.id, found[column]).order_by(found.id)
-        return [(row[0], row[1]) for row in self._asked(question, _ROWS)]
+        return [(row[0], row[1]) for row in self._query(question, _ROWS)]
 
     def count(self, table: str, column: str, values: Sequence[Any]) -> int:
         """Return how many rows of ``table`` have one of the ``values`` in ``column``."""
         found = self._tables[table]
         question = sa.select(sa.func.count()).select_from(found)
-        parts = (self._asked(question.where(found.c[column].in_(some)), 1) for some in _chunks(values))
+        parts = (self._query(question.where(found.c[column].in_(some)), 1) for some in _chunks(values))
         return sum(int(row[0]) for part in parts for row in part)
 
     def newest_brains(self, agents: Sequence[int]) -> Iterator[Any]:
@@ -135,19 +135,19 @@ class PalaestraiDatabase:
             )
             columns = (found.c.id, found.c.agent_id, found.c.tag, found.c.state, newest.c.states)
             question = sa.select(*columns).join(newest, newest.c.id == found.c.id).order_by(found.c.id)
-            parts.append(self._asked(question, 1))
+            parts.append(self._query(question, 1))
         return heapq.merge(*parts, key=lambda row: row.id)
 
-    def rows_if_there(self, table: str, column: str, value: Any) -> list[Any]:
+    def rows_if_present(self, table: str, column: str, value: Any) -> list[Any]:
         """Return rows of a table that only some releases have."""
-        with self._told("read"):
+        with self._errors_as_sentence("read"):
             if not sa.inspect(self._connection).has_table(table):
                 return []
             found = sa.Table(table, sa.MetaData(), autoload_with=self._connection)
             return list(self._connection.execute(sa.select(found).where(found.c[column] == value)))
 
-    def _asked(self, question: sa.Select[Any], together: int) -> Iterator[Any]:
-        with self._told("read"):
+    def _query(self, question: sa.Select[Any], together: int) -> Iterator[Any]:
+        with self._errors_as_sentence("read"):
             yield from self._connection.execute(question.execution_options(yield_per=together))
 
     def _reflected(self) -> dict[str, sa.Table]:
@@ -158,7 +158,7 @@ class PalaestraiDatabase:
         if len(missing) == len(_TABLES):
             raise StoreError(f"{self.name} is no results database of palaestrAI: it has none of its tables")
         if missing:
-            raise StoreError(self._other(f"it lacks {_some(missing, 'table')}"))
+            raise StoreError(self._other_release(f"it lacks {_some(missing, 'table')}"))
         metadata = sa.MetaData()
         tables = {
             name: sa.Table(name, metadata, autoload_with=self._connection, resolve_fks=False)
@@ -167,17 +167,17 @@ class PalaestraiDatabase:
         for name, columns in _TABLES.items():
             lacking = [column for column in columns if column not in tables[name].c]
             if lacking:
-                raise StoreError(self._other(f"its table {name} lacks {_some(lacking, 'column')}"))
+                raise StoreError(self._other_release(f"its table {name} lacks {_some(lacking, 'column')}"))
         return tables
 
-    def _other(self, why: str) -> str:
+    def _other_release(self, why: str) -> str:
         return (
             f"{self.name} was made by another release of palaestrAI than 3.5: {why}; "
             "let palaestrAI 3.5 upgrade it: palaestrai database-migrate"
         )
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _errors_as_sentence(self, what: str) -> Iterator[None]:
         """Tell errors of the database as one line, without passwords; also where a date or number is none."""
         try:
             yield

@@ -1,34 +1,229 @@
-"""One phase of palaestrAI's results, recorded as one of ours: rows of agents, states, episodes."""
+"""One phase of palaestrAI's results, recorded as one of ours.
+
+First what its rows mean: their channels, the numbers of episodes and workers, and their dates; then
+:class:`PhaseImport`, which records them.
+
+palaestrAI counts episodes from 0 again when a simulation restarts, and in some releases not at all. So
+an episode ends where a row says that it is done, where its number changes, or where the simulated
+time falls back, and is numbered here from 0, for each worker.
+
+An instance, and the end of each phase, are dated in UTC (by the database, and since 3.5), rows in the
+local time of the machine.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from palaestrai_mosaik.errors import SpaceError, StoreError
 from palaestrai_mosaik.store.phase_recorder import PhaseRecorder
 from palaestrai_mosaik.store.recorder import InstanceRecorder
-from palaestrai_mosaik.store.records import AgentRecord, BodyRecord, EnvironmentRecord
+from palaestrai_mosaik.store.records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
+from palaestrai_mosaik.types import Space
 
 from .database import PalaestraiDatabase
-from .jsonpickle import Information, as_float, as_int, informations, mapping, plain
-from .rows import (
-    EVALUATE,
-    Channels,
-    EpisodeNumbering,
-    Layout,
-    Muscles,
-    NewChannel,
-    ends_of,
-    moment,
-    tick_of,
-    workers_of,
-)
+from .jsonpickle import Information, as_float, as_int, informations, mapping, numbers, plain
 
 _NAN = math.nan
+
+
+#: the mode of an evaluation
+EVALUATE = "evaluate"
+_EARLIEST, _LATEST = datetime.min + timedelta(days=2), datetime.max - timedelta(days=2)
+#: the owner of channels: phase, kind of owner, name of the agent or uid of the environment, kind
+_Owner = tuple[int, str, str, str]
+
+
+class NewChannel(Exception):
+    """A row has a channel that no earlier row had: the recording must restart with a column for it."""
+
+
+class Channels:
+    """The channels of one kind that the rows of an agent or environment have; they grow."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, tuple[str, int]] = {}
+        self._places: dict[str, slice] = {}
+        self._empty: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._spaces)
+
+    def learn(self, found: Iterable[Information]) -> bool:
+        """Know these channels; return whether any was new, or larger than before."""
+        grown = False
+        for one in found:
+            known = self._spaces.get(one.uid)
+            size = max(1, sum(1 for _ in numbers(one.value)))
+            if known is None or size > known[1]:
+                self._spaces[one.uid] = (_space_text(one.space), size)
+                grown = True
+        if grown:
+            self._empty, self._places = [], {}
+            for uid, (_, size) in self._spaces.items():
+                self._places[uid] = slice(len(self._empty), len(self._empty) + size)
+                self._empty += [math.nan] * size
+        return grown
+
+    def vector(self, found: Sequence[Information]) -> list[float]:
+        """Return the numbers of all channels, NaN for those that are not among ``found``.
+
+        Raises :class:`NewChannel` where these need more room; then they are known.
+        """
+        result = self._empty.copy()
+        for one in found:
+            place, value = self._places.get(one.uid), one.value
+            if place is not None and type(value) in (int, float) and place.stop - place.start == 1:
+                result[place.start] = value if type(value) is float else as_float(value)
+                continue
+            flat = list(numbers(value))
+            if place is None or len(flat) > place.stop - place.start:
+                self.learn(found)
+                raise NewChannel
+            result[place.start : place.start + len(flat)] = flat
+        return result
+
+    def records(self) -> list[ChannelRecord]:
+        """Return the channels as the store keeps them."""
+        return [ChannelRecord(uid, space, size) for uid, (space, size) in self._spaces.items()]
+
+    def columns(self) -> list[str]:
+        """Return one name for each number."""
+        sizes = [(uid, size) for uid, (_, size) in self._spaces.items()]
+        return [uid if size == 1 else f"{uid}[{i}]" for uid, size in sizes for i in range(size)]
+
+
+class Layout:
+    """What columns the streams of an instance have. It is kept where its recording begins again."""
+
+    def __init__(self) -> None:
+        self._channels: dict[_Owner, Channels] = {}
+        #: agents (phase, name) that would have done something else than was done
+        self.proposing: set[tuple[int, str]] = set()
+
+    def channels(self, *owner: Any) -> Channels:
+        """Return the channels of an owner: phase, ``agent`` or ``environment``, its name, the kind."""
+        return self._channels.setdefault(owner, Channels())
+
+
+class EpisodeNumbering:
+    """Numbers the episodes of each stream of rows, and the steps in them."""
+
+    def __init__(self) -> None:
+        self._last: dict[Any, tuple[Any, int | None, bool]] = {}
+        self._at: dict[Any, tuple[int, int]] = {}
+
+    def place(self, stream: Any, episode: Any, tick: int | None, done: bool) -> tuple[int, int]:
+        """Return the number of the episode, and how many rows of it came before."""
+        last = self._last.get(stream)
+        number, step = self._at.get(stream, (0, -1))
+        if last is None:
+            number, step = 0, 0
+        elif last[2] or last[0] != episode or (tick is not None and last[1] is not None and tick < last[1]):
+            number, step = number + 1, 0
+        else:
+            step += 1
+        self._last[stream], self._at[stream] = (episode, tick, done), (number, step)
+        return number, step
+
+
+class WorkerNumbers:
+    """Which worker a muscle is of: their order in the list that an agent has of them."""
+
+    def __init__(self, rows: Sequence[Any], evaluates: Mapping[int, bool]):
+        self._evaluation = {row.id: evaluates[row.experiment_run_phase_id] for row in rows}
+        self._known: dict[bool, list[str]] = {False: [], True: []}
+        for row in rows:
+            muscles = plain(row.muscles)
+            self._known[self._evaluation[row.id]] += muscles if isinstance(muscles, list) else []
+
+    def worker(self, row: Any) -> tuple[int, bool]:
+        """Return the number of the worker, and whether it evaluates."""
+        evaluation = self._evaluation[row.agent_id] or getattr(row, "mode", None) == EVALUATE
+        known, muscle = self._known[evaluation], row.rollout_worker_uid
+        if muscle not in known:
+            known.append(muscle)
+        return known.index(muscle), evaluation
+
+
+def workers_of(rows: Iterable[Any], evaluates: Mapping[int, bool]) -> dict[int, tuple[int, bool]]:
+    """Return for each copy of an environment its worker, in the order in which they were made."""
+    counts: Counter[bool] = Counter()
+    found = {}
+    for row in rows:
+        evaluation = evaluates[row.experiment_run_phase_id]
+        found[row.id] = (counts[evaluation], evaluation)
+        counts[evaluation] += 1
+    return found
+
+
+def tick_of(simtimes: str | None) -> int | None:
+    """Return the time of the environment that is the furthest; ``None`` where there is none."""
+    times = []
+    for uid, one in mapping(simtimes, "the times of the environments").items():
+        if not isinstance(one, dict):
+            raise StoreError(f"the time of environment {uid!r} cannot be read: it is no mapping")
+        if one.get("simtime_ticks") is not None:
+            times.append(as_int(one["simtime_ticks"], f"the time of environment {uid!r}"))
+    return max(times, default=None)
+
+
+def as_date(date: Any) -> datetime:
+    """Return a date of a row with a zone; where it has none, UTC. Raises :class:`StoreError` for what is none."""
+    # (a day at both ends is for zones)
+    if not isinstance(date, datetime) or not _EARLIEST <= date.replace(tzinfo=None) <= _LATEST:
+        raise StoreError(f"cannot read {date!r}: expected is a date")
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+
+
+def termination_of(row: Any, done: bool) -> tuple[bool, bool]:
+    """Return terminated and truncated; older rows know only that it is done."""
+    terminated, truncated = getattr(row, "terminated", None), getattr(row, "truncated", None)
+    if terminated is None and truncated is None:
+        return done, False
+    return bool(terminated), bool(truncated)
+
+
+def _space_text(text: str) -> str:
+    """Return a space's text as it is written here; what cannot be read stays."""
+    try:
+        return str(Space.from_string(text))
+    except SpaceError:
+        return text
+
+
+#: zones differ by such steps
+_STEP = timedelta(minutes=15)
+#: the zones in use that are not whole hours from -12 to 14 (IANA Time Zone Database, 2025)
+_BETWEEN = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
+_ZONES = [timedelta(hours=hours) for hours in (*range(-12, 15), *_BETWEEN)]
+#: a zone is taken from the end of a phase if it lies that near to one in use
+_NEAR = timedelta(minutes=5)
+
+
+def zone_of(started: datetime, first: datetime, ends: Sequence[tuple[datetime, datetime]]) -> timedelta:
+    """Return by how much the dates of rows are before those of UTC.
+
+    ``started``: when the instance was made, in UTC; ``first``: the date of its first row. ``ends``: for
+    each phase that has ended, the date of its last row, and when palaestrAI says that it has ended, in
+    UTC: they lie seconds apart. Where there is none of these, the zone is the one in use with the
+    first row the nearest after the start. Then a run of which the first row came late may be
+    taken for one of another zone.
+    """
+    # rows come before the end, so the least of these is the nearest
+    if ends:
+        apart = max(last - ended for last, ended in ends)
+        zone = round(apart / _STEP) * _STEP
+        if zone in _ZONES and abs(apart - zone) <= _NEAR:
+            return zone
+    # (by the clock of the database, the row may be a moment before the instance)
+    before = [zone for zone in _ZONES if zone <= first - started + timedelta(minutes=1)]
+    return max(before, default=_ZONES[0])
 
 
 @dataclass
@@ -47,7 +242,7 @@ class _Moments:
             self.min = min(self.min, value)
             self.max = max(self.max, value)
 
-    def told(self) -> dict[str, float]:
+    def as_mapping(self) -> dict[str, float]:
         if not self.count:
             return dict.fromkeys(("sum", "mean", "min", "max"), _NAN)
         return {"sum": self.sum, "mean": self.sum / self.count, "min": self.min, "max": self.max}
@@ -64,7 +259,7 @@ class _Episode:
     states: Counter[str] = field(default_factory=Counter)
     outcomes: dict[str, tuple[_Moments, dict[str, _Moments]]] = field(default_factory=dict)
 
-    def saw(self, walltime: datetime, time: int, done: bool) -> None:
+    def add_row(self, walltime: datetime, time: int, done: bool) -> None:
         self.first, self.last = min(self.first, walltime), max(self.last, walltime)
         self.ticks, self.done = max(self.ticks, time), self.done or done
 
@@ -80,8 +275,8 @@ class EpisodeKey(NamedTuple):
 class PhaseImport:
     """Reads the rows of palaestrAI's phases that have one number, and records them as one phase.
 
-    Evaluations are a phase of their own there. ``notes`` counts what could not be recorded, ``read`` is
-    told how many rows were read.
+    Evaluations are a phase of their own there. ``notes`` counts what could not be recorded, ``read`` gets
+    how many rows were read.
     """
 
     def __init__(
@@ -100,8 +295,8 @@ class PhaseImport:
         self._config = mapping(first.configuration, f"the configuration of phase {self.name!r}")
         self._database, self._layout, self._notes, self._read = database, layout, notes, read
         ids = list(self._evaluates)
-        self._agents = _by(database.rows("agents", "experiment_run_phase_id", ids), "name")
-        self._environments = _by(database.rows("environments", "experiment_run_phase_id", ids), "uid")
+        self._agents = _grouped(database.rows("agents", "experiment_run_phase_id", ids), "name")
+        self._environments = _grouped(database.rows("environments", "experiment_run_phase_id", ids), "uid")
         #: what became of the episodes, once they were recorded
         self.episodes: dict[EpisodeKey, _Episode] = {}
         #: at how many steps an agent that has actuators set none of them
@@ -121,7 +316,7 @@ class PhaseImport:
 
     def record(self, recorder: InstanceRecorder, controller: str, reason: str) -> None:
         """Record the phase. Raises :class:`NewChannel` where it must be done again with more columns."""
-        self._look()
+        self._learn_channels()
         workers = self._config.get("workers", self._config.get("worker"))
         episodes = self._config.get("episodes")
         self._recorder = recorder.begin_phase(
@@ -149,7 +344,7 @@ class PhaseImport:
                 last[key.worker] = key
         return bool(last) and all(self.episodes[key].done for key in last.values())
 
-    def _look(self) -> None:
+    def _learn_channels(self) -> None:
         """Learn the channels from the first row of each owner."""
         for uid, rows in self._environments.items():
             first = self._first("world_states", "environment_id", rows)
@@ -185,7 +380,9 @@ class PhaseImport:
     def _agent(self, name: str) -> AgentRecord:
         config = plain(self._agents[name][0].configuration)
         config = config if isinstance(config, dict) else {}
-        brain, muscle, objective = (_class(config.get(part)) for part in ("brain", "muscle", "objective"))
+        brain, muscle, objective = (
+            _class_name(config.get(part)) for part in ("brain", "muscle", "objective")
+        )
         alone = list(self._environments)
         body = BodyRecord(
             environment=alone[0] if len(alone) == 1 else None,
@@ -209,23 +406,23 @@ class PhaseImport:
             number, step = cuts.place((worker, evaluation), row.episode, tick, done)
             time = step + 1 if tick is None else tick
             readings = channels.vector(informations(row.state_dump))
-            stamp, walltime = getattr(row, "simtime_timestamp", None), moment(row.walltime)
+            stamp, walltime = getattr(row, "simtime_timestamp", None), as_date(row.walltime)
             state = None if stamp is None else {"simtime_timestamp": stamp.isoformat()}
             stream = self._recorder.environment(uid, evaluation)
             # (the state before the first step is not recorded there)
             stream.append(worker, number, step + 1, time, readings, (), done, False, state)
             episode = self._episode(EpisodeKey(worker, number, evaluation), walltime)
-            episode.saw(walltime, time, done)
+            episode.add_row(walltime, time, done)
             episode.states[uid] += 1
 
     def _record_actions(self, name: str, rows: Sequence[Any]) -> None:
         assert self._recorder is not None
-        muscles = Muscles(rows, self._evaluates)
-        sensors, actuators, told = (
+        muscles = WorkerNumbers(rows, self._evaluates)
+        sensors, actuators, reward_channels = (
             self._channels("agent", name, k) for k in ("sensor", "actuator", "reward")
         )
         proposing, cuts = (self.number, name) in self._layout.proposing, EpisodeNumbering()
-        rewards_of, walls = told.columns(), dict[Any, datetime]()
+        rewards_of, walls = reward_channels.columns(), dict[Any, datetime]()
         for row in self._rows("muscle_actions", "agent_id", rows):
             worker, evaluation = muscles.worker(row)
             done, tick = bool(row.done), tick_of(row.simtimes)
@@ -241,20 +438,20 @@ class PhaseImport:
             setpoints = (
                 proposed if applied in (None, "null", wished) else actuators.vector(informations(applied))
             )
-            rewards = told.vector(self._rewards(row))
+            rewards = reward_channels.vector(self._rewards(row))
             objective = _NAN if row.objective is None else as_float(row.objective, "an objective")
-            walltime = moment(row.walltime)
+            walltime = as_date(row.walltime)
             wall = (walltime - walls[key]).total_seconds() if key in walls else _NAN
             walls = {one: at for one, at in walls.items() if one.worker != worker} | {key: walltime}
             self._recorder.agent(name, evaluation).append(
                 *(worker, number, step, time),
                 *(sensors.vector(informations(row.sensor_readings)), setpoints, rewards, objective),
-                *ends_of(row, done),
+                *termination_of(row, done),
                 wall,
                 proposed=proposed if proposing else None,
             )
             episode = self._episode(key, walltime)
-            episode.saw(walltime, time, done)
+            episode.add_row(walltime, time, done)
             episode.rows[name] += 1
             fresh = (_Moments(), {reward: _Moments() for reward in rewards_of})
             own, each = episode.outcomes.setdefault(name, fresh)
@@ -267,7 +464,7 @@ class PhaseImport:
         assert self._recorder is not None
         found = mapping(getattr(row, "statistics", None), "what an agent tells about itself")
         for what, value in found.items():
-            figure = _figure(value)
+            figure = _mean_of(value)
             if figure is None:
                 self._notes[f"statistic {what!r} of agent {name!r} that is no number"] += 1
             else:
@@ -286,7 +483,10 @@ class PhaseImport:
                 flow="RESET" if one.done else "CONTINUE",
                 duration=(one.last - one.first).total_seconds(),
                 agents={
-                    name: {"objective": own.told(), "rewards": {r: m.told() for r, m in each.items()}}
+                    name: {
+                        "objective": own.as_mapping(),
+                        "rewards": {r: m.as_mapping() for r, m in each.items()},
+                    }
                     for name, (own, each) in one.outcomes.items()
                 },
                 evaluation=key.evaluation,
@@ -317,14 +517,14 @@ class PhaseImport:
                 yield row
 
 
-def _by(rows: Iterable[Any], name: str) -> dict[str, list[Any]]:
+def _grouped(rows: Iterable[Any], name: str) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for row in rows:
         found.setdefault(str(getattr(row, name)), []).append(row)
     return found
 
 
-def _figure(value: Any) -> float | None:
+def _mean_of(value: Any) -> float | None:
     """Return a statistic as one number: of several, their mean."""
     several = list(value.values()) if isinstance(value, dict) else value
     several = several if isinstance(several, list) else [several]
@@ -338,5 +538,5 @@ def _figure(value: Any) -> float | None:
         return None
 
 
-def _class(part: Any) -> str | None:
+def _class_name(part: Any) -> str | None:
     return str(part["name"]) if isinstance(part, dict) and part.get("name") else None

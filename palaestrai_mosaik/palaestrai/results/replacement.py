@@ -2,8 +2,8 @@
 
 Rows and files cannot be exchanged in one step, and this may be killed at any moment. So in one
 transaction the rows are exchanged, the old files are set aside, and the new ones put in their place;
-only when the rows are there for good, the old files go. What a killed import has set aside tells the
-next one that it must be decided between old and new files: by the rows, which are one or the other.
+only when the rows are there for good, the old files go. Where a killed import has set files aside, the
+next one decides between old and new files by the rows, which are one or the other.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def staging(store: Store) -> Iterator[Path]:
         files.discard_tree(path)
 
 
-def exchange(staged: Store, store: Store, uid: str) -> None:
+def replace_instance(staged: Store, store: Store, uid: str) -> None:
     """Move the instance ``uid`` from ``staged`` to ``store``, in place of what is there of it.
 
     Raises :class:`StoreError` where that cannot be; then all is as it was.
@@ -60,7 +60,7 @@ def exchange(staged: Store, store: Store, uid: str) -> None:
     try:
         with reader.reading(staged.directory) as own, store.database.writing() as session:
             lock(session)
-            _settle(session, before)
+            _keep_matching_files(session, before)
             remove_rows(session, uid)
             copy_rows(own, source, session, uid)
             if os.path.lexists(target):
@@ -68,7 +68,7 @@ def exchange(staged: Store, store: Store, uid: str) -> None:
             files.move(source, target)
     except BaseException as error:
         with suppress(StoreError):  # (else the next import does)
-            settle(store)
+            finish_interrupted_imports(store)
         if isinstance(error, OSError):
             raise StoreError(f"cannot write to {target.parent}: {error}") from error
         raise
@@ -77,7 +77,7 @@ def exchange(staged: Store, store: Store, uid: str) -> None:
     files.discard_tree(before)
 
 
-def settle(store: Store) -> None:
+def finish_interrupted_imports(store: Store) -> None:
     """Bring to an end what imports have left that were killed on this host, or have failed.
 
     Raises :class:`StoreError` where files cannot be moved.
@@ -92,7 +92,7 @@ def settle(store: Store) -> None:
         with store.database.writing() as session:
             lock(session)
             try:
-                _settle(session, before)
+                _keep_matching_files(session, before)
             except OSError as error:
                 raise StoreError(f"cannot put {before} in its place: {error}") from error
 
@@ -101,8 +101,8 @@ def _before(target: Path) -> Path:
     return target.with_name(f".{target.name}{_BEFORE}")
 
 
-def _settle(session: Session, before: Path) -> None:
-    """Take ``before`` back where its files are those that the rows tell of, else remove it."""
+def _keep_matching_files(session: Session, before: Path) -> None:
+    """Take ``before`` back where its files are those of the rows, else remove it."""
     if not os.path.lexists(before):
         return
     target = before.with_name(before.name[1 : -len(_BEFORE)])
@@ -114,14 +114,14 @@ def _settle(session: Session, before: Path) -> None:
 
 
 def _are_of(session: Session, uid: str, directory: Path) -> bool:
-    """Whether the files in ``directory`` are those that the rows of the instance ``uid`` tell of."""
+    """Whether the files in ``directory`` are those of the rows of the instance ``uid``."""
     status = session.scalar(select(Instance.status).where(Instance.uid == uid))
     question = select(Stream.folder, Stream.rows, Stream.digest).join(Phase, Phase.id == Stream.phase_id)
     question = question.join(Instance, Instance.id == Phase.instance_id).where(Instance.uid == uid)
-    told = {row.folder: {"rows": row.rows, "digest": row.digest} for row in session.execute(question)}
+    streams = {row.folder: {"rows": row.rows, "digest": row.digest} for row in session.execute(question)}
     try:
         marker = json.loads(read_marker(directory))
         found: tuple[str, dict[str, str]] = (marker["status"], marker["digests"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return found == (status, digests_of(told))
+    return found == (status, digests_of(streams))

@@ -1,7 +1,7 @@
-"""What each episode of each body came to, taken from the recorded steps.
+"""The outcome of each episode of each body, computed from the recorded steps.
 
-The aggregates in SQL are those of an agent's episodes of the phase. Where environments begin
-again on their own, an episode of the phase holds many episodes of each body: these are here.
+The aggregates in SQL are those of an agent's episodes of the phase. Where environments restart
+on their own, an episode of the phase holds many episodes of each body: these are here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..parts import columns_of, damage_told, open_parts, whole_parts
+from ..parts import columns_of, damage_reported, open_parts, whole_parts
 from .lookup import Lookup, inside
 from .members import Bodies, BodyGroup, Members
 from .runs import RunQueries
@@ -110,14 +110,14 @@ def _episodes_of(paths: Sequence[Path], rows: RowRange, with_counts: bool) -> pd
     there = columns_of(paths)
     rewards = [name for name in there if name.startswith("reward.")]
     values = ["objective", *rewards]
-    with damage_told(paths):
+    with damage_reported(paths):
         folded = [
             _fold(table, {name: [("sum", f"{name}_sum"), ("count", f"{name}_count")] for name in values})
             for table in _tables(paths, rows, [*_KEYS, "step", "time", *values, *_ENDS])
         ]
     import pyarrow as pa
 
-    whole = _again(pa.concat_tables(folded), values)
+    whole = _fold_again(pa.concat_tables(folded), values)
     result: pd.DataFrame = whole.to_pandas()
     counts = {name: result.pop(f"{name}_count") for name in values}
     for name in values:
@@ -170,7 +170,7 @@ def _fold(table: pa.Table, values: Mapping[str, Sequence[tuple[str, str]]]) -> p
     return _grouped(table, aggregates)
 
 
-def _again(table: pa.Table, values: Sequence[str]) -> pa.Table:
+def _fold_again(table: pa.Table, values: Sequence[str]) -> pa.Table:
     aggregates = [("steps", "sum", "steps"), ("time", "max", "time")]
     aggregates += [(f"{n}_{how}", "sum", f"{n}_{how}") for n in values for how in ("sum", "count")]
     aggregates += [(name, "max", name) for name in _ENDS]
@@ -185,7 +185,7 @@ def _grouped(table: pa.Table, aggregates: Sequence[tuple[str, str, str]]) -> pa.
 
 
 def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
-    """Return what ended by itself, as the states of the environments tell."""
+    """Return what ended by itself, by the states of the environments."""
     import pyarrow.compute as pc
 
     result: dict[tuple[int, bool, str], set[tuple[int, int, int, int]]] = {}
@@ -198,7 +198,7 @@ def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
         keys = ["worker", "episode", "incarnation", "environment_episode"]
         wanted = pc.field("terminated") | pc.field("truncated")
         besides = rows.expression(there)
-        with damage_told(paths):
+        with damage_reported(paths):
             table = open_parts(paths).to_table(
                 columns=[name for name in keys if name in there],
                 filter=wanted if besides is None else wanted & besides,
@@ -213,6 +213,10 @@ def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _E
     keys = frame[_KEYS].itertuples(index=False)
     around = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
     return [
-        any((worker, episode, seat, own) in known for known, uid in around for seat in group.seats(uid, body))
+        any(
+            (worker, episode, incarnation, own) in known
+            for known, uid in around
+            for incarnation in group.incarnations_of(uid, body)
+        )
         for worker, episode, body, own in keys
     ]

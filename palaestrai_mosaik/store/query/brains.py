@@ -1,4 +1,4 @@
-"""Brains in the database: for stores whose files are not seen by all that load from them."""
+"""Brains in the database: for stores with files that not every reader can see."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class BrainQueries:
         ``instance`` is the uid of an instance, ``phase`` a phase's number. Raises
         :class:`StoreError` if there is no such instance.
         """
-        told = {"sha256": hashlib.sha256(dump).hexdigest(), "time": utc_now(), "dump": dump}
+        values = {"sha256": hashlib.sha256(dump).hexdigest(), "time": utc_now(), "dump": dump}
 
         def write(session: Session) -> None:
             owner = self._instance_id(session, instance)
             key = {"instance_id": owner, "phase": phase, "agent": agent, "snapshot": snapshot, "tag": tag}
             session.execute(delete(StoredBrain).where(*_is(**key)))
-            session.execute(insert(StoredBrain), [key | told])
+            session.execute(insert(StoredBrain), [key | values])
 
         self.database.write(write)
 
@@ -47,7 +47,7 @@ class BrainQueries:
     def brain(self, instance: str, phase: int, agent: str, *, snapshot: str = "", tag: str = "") -> bytes:
         """Return the dump that was kept under these keys.
 
-        Raises :class:`StoreError` if there is none, telling what there is, and if it is
+        Raises :class:`StoreError` if there is none, naming what there is, and if it is
         damaged: its bytes do not have the SHA-256 that was written with them.
         """
         wanted = _named(instance, phase, agent, snapshot, tag)

@@ -68,8 +68,8 @@ class ManyRunsQueries:
                 newest[hashed] = ([one for one in found if one.status == "finished"] or found)[-1]
             failed = [instance.id for instance in newest.values() if instance.status != "finished"]
             for some in _chunks(failed):
-                told = select(Failure).where(Failure.instance_id.in_(some)).order_by(Failure.id)
-                for failure in session.scalars(told):
+                failures = select(Failure).where(Failure.instance_id.in_(some)).order_by(Failure.id)
+                for failure in session.scalars(failures):
                     errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
             rows = [
                 (
@@ -144,12 +144,12 @@ class ManyRunsQueries:
 
     @reads
     def reward_names_across(self, runs: Sequence[str], phase: int | str | None = None) -> list[str]:
-        """Return the names of all rewards that agents were told in this phase, sorted."""
+        """Return the names of all rewards of agents in this phase, sorted."""
         names: set[str] = set()
         with self.database.reading() as session:
             for some in _chunks(list(self._places(session, runs, phase))):
-                told = select(Outcome.name).where(Outcome.phase_id.in_(some), Outcome.kind == "reward")
-                names.update(session.scalars(told.distinct()))
+                found = select(Outcome.name).where(Outcome.phase_id.in_(some), Outcome.kind == "reward")
+                names.update(session.scalars(found.distinct()))
         return sorted(names)
 
     @reads

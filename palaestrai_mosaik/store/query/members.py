@@ -47,7 +47,7 @@ class BodyChoice:
 
 @dataclass(frozen=True, slots=True)
 class BodyGroup:
-    """Alike bodies of an agent in a phase; ``numbers`` are those that are meant.
+    """A group of identical bodies of an agent in a phase; ``numbers`` are the chosen ones.
 
     ``places`` gives for each environment around them the incarnations in which the bodies of
     ``whole`` sit, one after the other; of a single body, there may be several. ``several``: the agent
@@ -64,15 +64,19 @@ class BodyGroup:
     places: dict[str, Sequence[int]]
     several: bool
 
-    def seats(self, environment: str, number: int) -> Sequence[int]:
-        """Return in which incarnations of ``environment`` the body with this number sits."""
-        seats = self.places.get(environment, ())
+    def incarnations_of(self, environment: str, number: int) -> Sequence[int]:
+        """Return the incarnations of ``environment`` that the body with this number is in."""
+        incarnations = self.places.get(environment, ())
         place = number - self.whole.start
-        return seats if len(self.whole) == 1 else seats[place : place + 1]
+        return incarnations if len(self.whole) == 1 else incarnations[place : place + 1]
 
     def incarnations(self, environment: str) -> set[int]:
-        """Return in which incarnations of ``environment`` the bodies sit."""
-        return {seat for number in self.numbers for seat in self.seats(environment, number)}
+        """Return the incarnations of ``environment`` that the bodies are in."""
+        return {
+            incarnation
+            for number in self.numbers
+            for incarnation in self.incarnations_of(environment, number)
+        }
 
 
 class Members:
@@ -150,7 +154,7 @@ class Members:
         environment: str | None = None,
         body: Bodies | None = None,
     ) -> pd.DataFrame:
-        """Return one row per phase and group of alike bodies of an agent: of those that are meant.
+        """Return one row per phase and group of identical bodies of an agent, of the chosen ones.
 
         Columns: ``phase``, ``agent``, ``group``, ``name`` (a label, or ``None``), ``first`` and
         ``count`` (the bodies are ``first`` up to ``first + count - 1``), ``environment`` (``None``:
@@ -162,10 +166,10 @@ class Members:
         stands for the number).
         """
         rows = self._bodies(run, phase, agent)
-        rows["incarnations"] = self._seated(run, phase, rows)
-        meant = {(g.phase, g.agent, g.group) for g in self.groups(run, phase, agent, environment, body)}
+        rows["incarnations"] = self._incarnations(run, phase, rows)
+        chosen = {(g.phase, g.agent, g.group) for g in self.groups(run, phase, agent, environment, body)}
         keys = rows[["phase", "agent", "group"]].itertuples(index=False, name=None)
-        return rows[np.array([key in meant for key in keys], dtype=bool)].reset_index(drop=True)
+        return rows[np.array([key in chosen for key in keys], dtype=bool)].reset_index(drop=True)
 
     def groups(
         self,
@@ -175,27 +179,27 @@ class Members:
         environment: str | None = None,
         body: Bodies | None = None,
     ) -> list[BodyGroup]:
-        """Return the groups of bodies that are meant, in order of phase, agent and group."""
+        """Return the chosen groups of bodies, in order of phase, agent and group."""
         self._lookup.check_member(run, phase, "agent", agent)
         self._lookup.check_member(run, phase, "environment", environment)
         found = self._all_groups(run, phase, agent)
         place = f"run {run!r}" if phase is None else f"phase {phase!r} of run {run!r}"
-        whose = place if agent is None else f"agent {agent!r} in {place}"
+        owner = place if agent is None else f"agent {agent!r} in {place}"
         if environment is not None:
             around = [name for one in found for name in one.places]
             found = [one for one in found if environment in one.places]
             if not found and agent is not None:
                 there = listed(sorted(set(around)), _MOST)
                 raise StoreError(
-                    f"{whose} has no body in {environment!r}; it has bodies in: {there or 'none'}"
+                    f"{owner} has no body in {environment!r}; it has bodies in: {there or 'none'}"
                 )
-        return found if body is None else _with_bodies(found, body, whose)
+        return found if body is None else _with_bodies(found, body, owner)
 
     def _all_groups(self, run: str, phase: int | str | None, agent: str | None) -> list[BodyGroup]:
         rows = self._bodies(run, phase, agent)
         if rows.empty:
             return []
-        seated = self._seated(run, phase, rows)
+        placed = self._incarnations(run, phase, rows)
         offered: dict[int, dict[str, str]] = {}
         spanning = rows["environment"].isna()
         if spanning.any():
@@ -208,11 +212,11 @@ class Members:
         counts = rows.groupby(["phase", "agent"])["count"].sum().to_dict()
         result = []
         row: Any
-        for row, seats in zip(rows.itertuples(index=False), seated, strict=True):
+        for row, incarnations in zip(rows.itertuples(index=False), placed, strict=True):
             whole = range(int(row.first), int(row.first) + int(row.count))
             places: dict[str, Sequence[int]]
             if row.environment is not None:
-                places = {row.environment: seats or (0,) * len(whole)}
+                places = {row.environment: incarnations or (0,) * len(whole)}
             else:
                 places = _around([*row.sensors, *row.actuators], offered.get(row.phase, {}))
             several = int(counts[row.phase, row.agent]) > 1
@@ -224,7 +228,7 @@ class Members:
             )
         return result
 
-    def _seated(self, run: str, phase: int | str | None, rows: pd.DataFrame) -> pd.Series:
+    def _incarnations(self, run: str, phase: int | str | None, rows: pd.DataFrame) -> pd.Series:
         """Return for each group of bodies the incarnations of its batched environment, in order."""
         import pandas as pd
 
@@ -233,10 +237,10 @@ class Members:
         found: list[list[int]] = []
         row: Any
         for row in rows.itertuples(index=False):
-            told = row.incarnations
-            if told is None and known.get((row.phase, row.environment), 1) > 1:
-                told = range(int(row.number), int(row.number) + int(row.count))
-            found.append([] if told is None else list(told))
+            numbers = row.incarnations
+            if numbers is None and known.get((row.phase, row.environment), 1) > 1:
+                numbers = range(int(row.number), int(row.number) + int(row.count))
+            found.append([] if numbers is None else list(numbers))
         return pd.Series(found, dtype=object)
 
     def _bodies(self, run: str, phase: int | str | None, agent: str | None) -> pd.DataFrame:
@@ -329,7 +333,7 @@ def numbers_of(wanted: int | Sequence[int], count: int, what: str) -> tuple[int,
     return tuple(found)
 
 
-def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, whose: str) -> list[BodyGroup]:
+def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, owner: str) -> list[BodyGroup]:
     chosen: dict[int, set[int]] = {}
     for one in _each(body, "body"):
         number = None if isinstance(one, str) else _number(one)
@@ -337,12 +341,12 @@ def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, whose: str) -> list[
             raise StoreError(f"body {one!r}: expected is a number or a label, or a list of them")
         known = False
         for i, group in enumerate(groups):
-            meant = group.whole if number is None else (number,)
+            numbers = group.whole if number is None else (number,)
             if group.name == one if number is None else number in group.whole:
-                chosen.setdefault(i, set()).update(meant)
+                chosen.setdefault(i, set()).update(numbers)
                 known = True
         if not known:
-            raise _no_body(groups, one if number is None else number, whose)
+            raise _no_body(groups, one if number is None else number, owner)
     return [
         groups[i]
         if len(numbers) == len(groups[i].whole)
@@ -351,19 +355,19 @@ def _with_bodies(groups: Sequence[BodyGroup], body: Bodies, whose: str) -> list[
     ]
 
 
-def _no_body(groups: Sequence[BodyGroup], wanted: int | str, whose: str) -> StoreError:
+def _no_body(groups: Sequence[BodyGroup], wanted: int | str, owner: str) -> StoreError:
     labels = sorted({group.name for group in groups if group.name is not None})
     if isinstance(wanted, str):
         if not labels:
-            return StoreError(f"{whose} has no body {wanted!r}: its bodies have numbers, but no labels")
-        return unknown("body", wanted, labels, whose)
+            return StoreError(f"{owner} has no body {wanted!r}: its bodies have numbers, but no labels")
+        return unknown("body", wanted, labels, owner)
     numbers: dict[str, set[int]] = {}
     for group in groups:
         numbers.setdefault(group.agent, set()).update(group.whole)
     known = [
         (f"{agent} " if len(numbers) > 1 else "") + _ranges(sorted(found)) for agent, found in numbers.items()
     ]
-    return StoreError(f"{whose} has no body {wanted}; it has: {listed(known, _MOST) or 'none'}")
+    return StoreError(f"{owner} has no body {wanted}; it has: {listed(known, _MOST) or 'none'}")
 
 
 def _ranges(numbers: Sequence[int]) -> str:

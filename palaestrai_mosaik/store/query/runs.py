@@ -7,7 +7,7 @@ one name is found under the other by the content of the document.
 ``run`` is, everywhere, the uid of an instance, the beginning of one, the uid of a run
 document (its latest instance is meant), or ``"latest"``. ``phase`` is a phase's number or
 name. ``evaluation`` says which episodes are meant: ``False`` training (the default),
-``True`` evaluation, ``None`` both, with a column ``evaluation`` to tell them apart. All can
+``True`` evaluation, ``None`` both, with a column ``evaluation`` to distinguish them. All can
 be asked while a run goes on, and after it was killed: what was written until then is there.
 """
 
@@ -228,7 +228,7 @@ class RunQueries:
             "phase": Phase.number,
             "worker": Outcome.worker,
             "episode": Outcome.episode,
-            **_told_apart(evaluation, Outcome.evaluation),
+            **_evaluation_column(evaluation, Outcome.evaluation),
             "agent": Agent.name,
             "kind": Outcome.kind,
             "name": Outcome.name,
@@ -270,7 +270,7 @@ class RunQueries:
             "name": Phase.name,
             "worker": Episode.worker,
             "episode": Episode.episode,
-            **_told_apart(evaluation, Episode.evaluation),
+            **_evaluation_column(evaluation, Episode.evaluation),
             "steps": Episode.steps,
             "ticks": Episode.ticks,
             "ended_by": Episode.ended_by,
@@ -286,7 +286,7 @@ class RunQueries:
         result = self._lookup.table(run, columns, joined, order, phase)
         result = result.astype(dict.fromkeys(_KEYS, int))
         outcomes = self.outcomes(run, phase, agent, evaluation)
-        episode = [*_KEYS, *_told_apart(evaluation, None)]
+        episode = [*_KEYS, *_evaluation_column(evaluation, None)]
         keys = [*episode, "agent"]
         names = outcomes["kind"].where(outcomes["kind"] == "objective", "reward." + outcomes["name"])
         who = outcomes[keys].drop_duplicates()
@@ -374,7 +374,7 @@ class RunQueries:
             return document
 
 
-def _told_apart(evaluation: bool | None, column: Any) -> dict[str, Any]:
+def _evaluation_column(evaluation: bool | None, column: Any) -> dict[str, Any]:
     return {"evaluation": column} if evaluation is None else {}
 
 

@@ -162,7 +162,7 @@ class Trajectories:
 
         Columns: ``phase`` and ``environment`` (each unless picked), ``worker``,
         ``episode``, ``step``, ``time``, ``reading.UID``, ``reward.NAME``, ``terminated``,
-        ``truncated``, ``state`` (whatever else the environment told, or ``None``).
+        ``truncated``, ``state`` (whatever else the environment reported, or ``None``).
 
         ``agent`` and ``body`` mean the environments, and the incarnations of batched ones, in
         which these bodies are; ``incarnation`` (a number or several) picks some. A batched
@@ -211,7 +211,7 @@ class Trajectories:
         key: str | None = None,
         evaluation: bool | None = False,
     ) -> pd.DataFrame:
-        """Return what agents told about themselves, in long format.
+        """Return the statistics that agents reported, in long format.
 
         Columns: ``phase`` (unless picked), ``agent``, ``worker``, ``episode``, ``step``,
         ``key``, ``value``. ``evaluation`` as for :meth:`steps`.
@@ -224,8 +224,8 @@ class Trajectories:
             del result["phase"]
         if result.empty:
             first = [] if phase is not None else ["phase"]
-            told_apart = ["evaluation"] if evaluation is None else []
-            names = [*first, "agent", "worker", "episode", *told_apart, "step", "key", "value"]
+            distinguishing = ["evaluation"] if evaluation is None else []
+            names = [*first, "agent", "worker", "episode", *distinguishing, "step", "key", "value"]
             return result.reindex(columns=names)
         for name, wanted in (("agent", agent), ("key", key)):
             if wanted is not None:
@@ -294,7 +294,7 @@ def _incarnations_around(groups: Iterable[BodyGroup], key: tuple[int, str, int])
 
 
 def _shown(frame: pd.DataFrame, shown: set[str], several: bool) -> pd.DataFrame:
-    """Drop the columns that say whose a row is, where this is clear; those in ``shown`` stay."""
+    """Drop the columns with the owner of a row where it is clear; those in ``shown`` stay."""
     owner = "agent" if "agent" in frame else "environment"
     hidden = [name for name in ("phase", owner, *NUMBERS) if name in frame]
     if not several and not frame["environment_episode"].any():

@@ -1,4 +1,4 @@
-"""What our simulators share."""
+"""The base class of our simulators, and the sum of their inputs."""
 
 from __future__ import annotations
 

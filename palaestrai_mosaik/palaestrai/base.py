@@ -1,26 +1,98 @@
-"""Global random generators of one's own, for parts that draw from global ones.
+"""What the adapters share: their base class, and global random generators for each part.
 
 palaestrAI runs every brain, every muscle and every environment in a process of its own, so each has
-global generators (of Python, numpy and torch) that nobody else draws from, and published learners
-rely on them. Here they are parts of one process. :class:`Streams` gives each of them what it is
-used to, and keeps what the others do apart.
+global generators (of Python, numpy and torch) that no other part draws from, and published learners
+rely on them. Here they are parts of one process: :class:`GlobalGenerators` gives each part its own.
 """
 
 from __future__ import annotations
 
 import random
+import struct
 import sys
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from numbers import Real
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import palaestrai.types
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.types import Mode
+
+#: An objective's NaN as its bits. A row that has no objective has Python's own NaN, and what is on its way to
+#: the brain has one number for both, so that the two differ in a bit of which arithmetic makes no use.
+_COMPUTED = struct.pack("<Q", 0x7FF8_0000_0000_0001)
+#: the objective of a row for which NaN was computed (a part of palaestrAI gets it, as in palaestrAI)
+COMPUTED_NAN: float = struct.unpack("<d", _COMPUTED)[0]
+
+_MODES = {Mode.TRAIN: palaestrai.types.Mode.TRAIN, Mode.TEST: palaestrai.types.Mode.TEST}
 
 
-class Streams:
-    """The global generators of one part: ``with streams:`` puts them in place for a block.
+def their_mode(mode: Mode) -> Any:
+    """Return palaestrAI's mode. Evaluations are test mode, in palaestrAI and here."""
+    return _MODES[mode]
+
+
+def is_known(objective: float) -> bool:
+    """Whether a row has an objective: a number, or a NaN that was computed."""
+    return objective == objective or struct.pack("<d", objective) == _COMPUTED  # noqa: PLR0124 (NaN)
+
+
+class Adapted:
+    """An adapter: keeps the document's ``params`` until the part is made from them (:meth:`_make`).
+
+    ``part`` is the object of palaestrAI's class, ``generators`` are the global generators that it sees.
+    """
+
+    theirs: ClassVar[type]
+    part: Any
+    generators: GlobalGenerators
+
+    def __init__(self, **params: Any):
+        self.params = params
+
+    def _make(self, seed: int) -> None:
+        """Make the part; its global generators are seeded from ``seed``."""
+        self.generators = GlobalGenerators(seed)
+        with self.generators:
+            self.part = self.theirs(**deepcopy(self.params))
+
+
+@dataclass(slots=True)
+class MuscleData:
+    """What a muscle of palaestrAI gave for its brain, for filters to change on the way."""
+
+    data: Any
+
+
+def numeric_statistics(statistics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the figures among what a part of palaestrAI reports, which may be anything.
+
+    Of several numbers (an array, a list, a mapping to numbers) it is their mean; what else there is
+    cannot be stored as a figure, and is left out.
+    """
+    for key, value in statistics.items():
+        several = list(value.values()) if isinstance(value, Mapping) else value
+        if isinstance(several, Real):
+            yield key, float(several)
+            continue
+        if isinstance(several, str | bytes) or several is None:
+            continue
+        try:
+            array = np.asarray(several, dtype=np.float64)
+        except (TypeError, ValueError):
+            continue
+        if array.ndim <= 1 and array.size:
+            yield key, float(array.mean())
+
+
+class GlobalGenerators:
+    """The global generators of one part: ``with generators:`` puts them in place for a block.
 
     All of them are seeded from ``seed``, so that what is drawn does not depend on what other parts
     draw, nor on the process. They go on from block to block, and can be pickled. torch's is there if
@@ -40,7 +112,7 @@ class Streams:
         self._depth = 0
 
     def reseed(self, seed: int) -> None:
-        """Begin anew from ``seed``; not inside a block."""
+        """Restart from ``seed``; not inside a block."""
         self.seed = seed
         self._python: Any = random.Random(seeding.integer_seed(seed, "random")).getstate()
         self._numpy: Any = np.random.MT19937(seeding.seed_sequence(seed, "numpy"))
@@ -48,7 +120,7 @@ class Streams:
         self._torch: Any = None
 
     def renew(self, rng: np.random.Generator, *names: str | int) -> None:
-        """Begin anew if ``rng`` is not the one of the last call; not inside a block.
+        """Restart if ``rng`` is not the one of the last call; not inside a block.
 
         ``rng`` is what another part has for the running episode. The new seed is that of its place in
         the tree of seeds, and of ``names``; nothing is drawn from it.

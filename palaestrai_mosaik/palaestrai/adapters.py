@@ -1,4 +1,4 @@
-"""Which adapter a class of palaestrAI's kind gets."""
+"""Which adapter a class that is written for palaestrAI gets."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import sys
 from functools import cache
 from typing import Any
 
-#: topic of a document -> palaestrAI's base class, and the adapter: module of this package and class.
-#: An adapter's class is made with the class that it adapts (a subclass for each, see :func:`adapted`).
+#: topic of a document -> palaestrAI's base class (module and name), and the adapter (module of this package and name)
 _ADAPTERS: dict[str, tuple[str, str, str]] = {
     "brain": ("palaestrai.agent.brain", "Brain", ".brain:AdaptedBrain"),
     "muscle": ("palaestrai.agent.muscle", "Muscle", ".muscle:AdaptedMuscle"),
-    "objective": ("palaestrai.agent.objective", "Objective", ".objective:AdaptedObjective"),
+    "objective": ("palaestrai.agent.objective", "Objective", ".muscle:AdaptedObjective"),
     "filter": ("palaestrai.agent.filter", "Filter", ".filter:AdaptedFilter"),
     "environment": ("palaestrai.environment.environment", "Environment", ".environment:AdaptedEnvironment"),
-    "reward": ("palaestrai.environment.reward", "Reward", ".reward:AdaptedReward"),
+    "reward": ("palaestrai.environment.reward", "Reward", ".environment:AdaptedReward"),
     "state_transformer": (
         "palaestrai.environment.environment_state_transformer",
         "EnvironmentStateTransformer",
-        ".state_transformer:AdaptedStateTransformer",
+        ".environment:AdaptedStateTransformer",
     ),
     "condition": (
         "palaestrai.experiment.termination_condition",
