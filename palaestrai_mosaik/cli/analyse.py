@@ -12,10 +12,10 @@ import numpy as np
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import ANALYSIS, REPORT
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.text import count
 
-from .common import FAILED, FINISHED, say, store_option
+from .common import say, store_option
 from .tables import NOTHING, number, table
 
 if TYPE_CHECKING:

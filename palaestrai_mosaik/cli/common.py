@@ -1,4 +1,4 @@
-"""What all commands have in common: exit codes, argument types, design folders, errors."""
+"""What all commands have in common: argument types, design folders, errors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from pathlib import Path
 
 from palaestrai_mosaik import __version__, collector
 from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
-from palaestrai_mosaik.errors import DocumentError, NameResolutionError, PalaestraiMosaikError, Problem
+from palaestrai_mosaik.errors import (
+    FINISHED,
+    INTERRUPTED,
+    UNSOUND,
+    DocumentError,
+    NameResolutionError,
+    PalaestraiMosaikError,
+    Problem,
+)
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 from palaestrai_mosaik.text import harmless, listed
 
-#: exit codes
-FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
 #: the environment variable that names the store when ``--store`` is not given
 STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
 DEFAULT_STORE = "palaestrai-results"

@@ -11,7 +11,7 @@ from typing import Any
 
 from palaestrai_mosaik.design.estimate import Experience, experience
 from palaestrai_mosaik.design.folder import RESULTS, SCRIPT, STORES, DesignFolder
-from palaestrai_mosaik.errors import ExecutionError, SchedulerError
+from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError, SchedulerError
 from palaestrai_mosaik.execution import (
     Settings,
     StoreLocation,
@@ -31,7 +31,7 @@ from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.text import count, listed
 
-from .common import FAILED, FINISHED, INTERRUPTED, find_folder, say, store_option
+from .common import find_folder, say, store_option
 from .progress import CountProgress
 from .tables import byte_size, duration, factors_of, list_runs, number, short_path, tell_left_out
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.execution import (
     RunStatus,
     Settings,
@@ -25,7 +26,7 @@ from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
 from palaestrai_mosaik.text import count
 
-from .common import FINISHED, find_folder, say, store_option
+from .common import find_folder, say, store_option
 from .tables import duration, factors_of, list_runs, short_path, table
 
 #: what ``resume`` executes again because of what it did

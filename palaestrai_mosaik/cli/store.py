@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.palaestrai.results import Imported, import_results
 from palaestrai_mosaik.run.brains import keep_brain
 from palaestrai_mosaik.store import Store
@@ -18,7 +18,7 @@ from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
-from .common import FAILED, FINISHED, say
+from .common import say
 from .progress import CountProgress
 
 # Of runs without files, so many are named.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.errors import FAILED
 
 from .executor import Executor, OwnClass
 from .job import Job, JobRecord, Marker
@@ -147,7 +148,7 @@ class _Process:
             self._done += 1
             self._since = None
             if self._late and record.status == "interrupted":
-                record = replace(record, status="failed", exit_code=1, error=self._limit())
+                record = replace(record, status="failed", exit_code=FAILED, error=self._limit())
                 record.write(job.record)
             yield record
 

@@ -27,7 +27,7 @@ from types import FrameType
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES
-from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 
 from ..claim import wait_for_dying
@@ -39,7 +39,6 @@ from .submission import Submission, Submissions
 
 #: seconds within which the scheduler must have answered
 _ANSWER = 60.0
-_FINISHED, _FAILED, _REFUSED, _INTERRUPTED = 0, 1, 2, 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ class TaskOutcome:
     def exit_code(self) -> int:
         """What the process of the task exits with."""
         if self.ended and self.interrupted + self.not_begun:
-            return _INTERRUPTED
-        return _FAILED if self.failed + self.interrupted + self.left_out + self.not_begun else _FINISHED
+            return INTERRUPTED
+        return FAILED if self.failed + self.interrupted + self.left_out + self.not_begun else FINISHED
 
 
 def execute_task(
@@ -268,11 +267,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             method=start_method(os.environ),
             should_end=signals,
         )
-        if signals.late and not signals.ended and outcome.exit_code == _INTERRUPTED:
+        if signals.late and not signals.ended and outcome.exit_code == INTERRUPTED:
             submission = Submissions(given.folder).read(given.submission)
             if not requeue(submission, outcome, os.environ):
-                return _FAILED
+                return FAILED
     except ExecutionError as error:
         print(f"error: {error}", file=sys.stderr)
-        return _REFUSED
+        return UNSOUND
     return outcome.exit_code

@@ -26,7 +26,7 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.errors import FAILED, INTERRUPTED, ExecutionError
 
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker, RecordStatus, is_silent
@@ -312,7 +312,7 @@ def _is_told(stop: Path) -> bool:
 def _left(job: Job, status: RecordStatus, error: str) -> JobRecord:
     """Write and return the record of a run whose process is gone, or will be."""
     marker, known = Marker.read(job.marker), JobRecord.read(job.record)
-    code = 130 if status == "interrupted" else 1
+    code = INTERRUPTED if status == "interrupted" else FAILED
     if known is not None and job.is_told_by(known) and (marker is None or marker.attempt <= known.attempt):
         record = replace(known, status=status, exit_code=code, error=error)
     else:

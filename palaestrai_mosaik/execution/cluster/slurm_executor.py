@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.errors import FAILED, SchedulerError
 
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker
@@ -152,7 +152,7 @@ class SlurmExecutor(Executor):
             marker,
             status="interrupted" if self._cancelled else "failed",
             seconds=0.0,
-            exit_code=1,
+            exit_code=FAILED,
             error=f"its task on the cluster ended and left no record of the run: {word.value}",
         )
         record.write(job.record)
