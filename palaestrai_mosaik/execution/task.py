@@ -38,9 +38,9 @@ from palaestrai_mosaik.run.worker_process import read_frame
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import shorten
 
-from .claim import Heartbeat, claim, has_lost
+from .claim import Heartbeat, claim, is_taken_over
 from .job import Job, JobRecord, Marker, RecordStatus, now
-from .run_store import earlier_attempts, open_own
+from .run_store import earlier_attempts, open_run_store
 
 #: seconds that a run has to end once nobody waits for it any more
 GRACE = 5.0
@@ -92,7 +92,7 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
     try:
         with Heartbeat(job, marker, interrupt), only_modules(job.allow_modules):
             document = _load(job)
-            with open_own(job.store) if job.own else job.store.open() as store:
+            with open_run_store(job.store) if job.own else job.store.open() as store:
                 _execute(document, store, job, interrupt, noted)
     except _Replaced:
         files.remove(job.marker, missing_ok=True)
@@ -100,9 +100,9 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
     except (RunInterrupted, KeyboardInterrupt) as stopped:
         status, code, error = "interrupted", INTERRUPTED, str(stopped) or "interrupted"
     except (Exception, SystemExit) as failure:
-        status, code, error = "failed", FAILED, _told(failure)
+        status, code, error = "failed", FAILED, _error_text(failure)
         trace = "".join(traceback.format_exception(failure))
-    if has_lost(job, marker):
+    if is_taken_over(job, marker):
         return None
     record = JobRecord(
         job.run,
@@ -159,7 +159,7 @@ def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt
     execute(document, **options)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     own = isinstance(error, PalaestraiMosaikError)
     text = str(error) if own else f"{type(error).__name__}: {error}"
     return shorten(text, _ERROR_LENGTH)

@@ -20,7 +20,7 @@ from .fractional_factorial import FRACTIONAL_FACTORIAL
 from .lhs import LHS
 from .morris import MORRIS
 from .option import (
-    MOST_NUMBERS,
+    MAX_VALUES,
     Option,
     Sampler,
     flag,
@@ -90,7 +90,7 @@ def _check(spec: DesignSpec, sampler: Sampler, drawn: Sample) -> None:
 
 
 __all__ = [
-    "MOST_NUMBERS",
+    "MAX_VALUES",
     "SAMPLERS",
     "Option",
     "Sample",

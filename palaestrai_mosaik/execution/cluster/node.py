@@ -38,7 +38,7 @@ from ..task import GRACE
 from .submission import Submission, Submissions
 
 #: seconds within which the scheduler must have answered
-_ANSWER = 60.0
+_SCHEDULER_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def execute_task(
     moved_on = False
     if todo:
         for record in executor.run(todo):
-            _tell(record)
+            _print_record(record)
             statuses.append(record.status)
             moved_on = moved_on or record.status != "interrupted"
     by_run = {job.run: job for job in jobs}
@@ -177,7 +177,7 @@ def _newest_checkpoint(job: Job) -> float:
     return max((checkpoint.stat().st_mtime for checkpoint in found), default=0.0)
 
 
-def _tell(record: JobRecord) -> None:
+def _print_record(record: JobRecord) -> None:
     error = f": {record.error}" if record.error else ""
     _say(f"run {record.run}: {record.status} after {record.seconds:.1f} s{error}")
 
@@ -227,7 +227,9 @@ def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[s
     _say(f"the time limit is near; the task is queued again ({before + 1} of {wanted} times)")
     try:
         command = ["scontrol", "requeue", str(task)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SCHEDULER_TIMEOUT, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         _say(f"cannot queue {task} again: {error}")
         return False

@@ -238,7 +238,7 @@ class Pilots:
         failed = [s for s in statuses.values() if s.state in (JobState.FAILED, JobState.MISSING)]
         self._failed = len(failed)
         if len(failed) - self._failed_before >= _HOPELESS:
-            self._hopeless = _told(failed[-1])
+            self._hopeless = _describe_failure(failed[-1])
 
 
 class _Executor(HighThroughputExecutor):
@@ -366,7 +366,7 @@ def _addresses() -> set[str]:
     }
 
 
-def _told(status: JobStatus) -> str:
+def _describe_failure(status: JobStatus) -> str:
     """Return what is known of a pilot that failed, in a few lines."""
     said = (status.message, status.stderr_summary, status.stdout_summary)
     code = None if status.exit_code is None else f"exit code {status.exit_code}"
