@@ -16,10 +16,10 @@ from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.design.schema import design_schema
 from palaestrai_mosaik.errors import FINISHED, DocumentError, ExecutionError
+from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
 from .common import say
-from .progress import CountProgress
 from .tables import byte_size, duration, first_line, number, table
 
 #: how much of a list of levels and of a path is shown

@@ -29,10 +29,10 @@ from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, dr
 from palaestrai_mosaik.execution.run_selection import Which
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
 from .common import find_folder, say, store_option
-from .progress import CountProgress
 from .tables import byte_size, duration, factors_of, list_runs, number, print_left_out, short_path
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.palaestrai.results import Imported, import_results
+from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.run.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -19,7 +20,6 @@ from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
 from .common import say
-from .progress import CountProgress
 
 # Of runs without files, so many are named.
 _LISTED = 5

@@ -43,13 +43,13 @@ def slurm(monkeypatch):
     """Give what Slurm is to say of all tasks, or to raise; and how often it was asked."""
     said = {"word": TaskState.QUEUED, "asked": 0}
 
-    def words(self, submission):
+    def task_states(self, submission):
         said["asked"] += 1
         if isinstance(said["word"], Exception):
             raise said["word"]
         return dict.fromkeys(range(submission.tasks), said["word"])
 
-    monkeypatch.setattr(Slurm, "words", words)
+    monkeypatch.setattr(Slurm, "task_states", task_states)
     return said
 
 

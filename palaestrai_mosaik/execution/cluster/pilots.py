@@ -47,7 +47,7 @@ from .settings import ParslSettings
 
 #: seconds between two signs of life of a pilot, also between two looks at its workers; and how long a
 #: pilot and the interchange wait for one before they take the other for gone
-BEAT, SILENCE = 2, 20
+HEARTBEAT_PERIOD, HEARTBEAT_THRESHOLD = 2, 20
 #: seconds after which a pilot takes a driver for gone that does not touch the file for it
 _GONE = 30
 #: so many pilots that ended one after the other, and no task between, are enough
@@ -145,8 +145,8 @@ class Pilots:
             max_workers_per_node=workers_per_node(settings),
             # who says how many workers may have more of them than cores
             cores_per_worker=1.0 if settings.workers is None else _SMALL,
-            heartbeat_period=BEAT,
-            heartbeat_threshold=SILENCE,
+            heartbeat_period=HEARTBEAT_PERIOD,
+            heartbeat_threshold=HEARTBEAT_THRESHOLD,
             drain_period=_drain_period(settings.walltime),
             block_error_handler=self._note_status,
             encrypted=True,
