@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from palaestrai_mosaik import __version__, collector
-from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
 from palaestrai_mosaik.errors import (
     FINISHED,
     INTERRUPTED,
@@ -23,6 +23,9 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 from palaestrai_mosaik.text import harmless, listed
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.design.folder import DesignFolder
 
 #: the environment variable that names the store when ``--store`` is not given
 STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
@@ -236,9 +239,15 @@ def find_folder(folder: str | None) -> DesignFolder:
     Without a name it is the working directory, else the only one in it or in ``_outputs``.
     Raises :class:`PalaestraiMosaikError` where that is none, or several.
     """
+    # (not at the top: --version and --help import nothing heavy)
+    from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
+
+    def is_design(path: Path) -> bool:
+        return (path / MANIFEST).is_file() and (path / DESIGN).is_file()
+
     if folder is not None:
         return DesignFolder.open(folder)
-    if _is_design(Path()):
+    if is_design(Path()):
         return DesignFolder.open(Path())
     places = (Path(OUTPUTS), Path())
     found = sorted(
@@ -246,7 +255,7 @@ def find_folder(folder: str | None) -> DesignFolder:
         for place in places
         if place.is_dir()
         for path in place.iterdir()
-        if not path.name.startswith(".") and _is_design(path)
+        if not path.name.startswith(".") and is_design(path)
     )
     if len(found) == 1:
         return DesignFolder.open(found[0])
@@ -255,7 +264,3 @@ def find_folder(folder: str | None) -> DesignFolder:
     raise PalaestraiMosaikError(
         f"there is no design folder here or in {OUTPUTS}: name one, or make it with arsenai generate DESIGN.yml"
     )
-
-
-def _is_design(path: Path) -> bool:
-    return (path / MANIFEST).is_file() and (path / DESIGN).is_file()
