@@ -28,6 +28,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+#: exit codes of commands and of processes that execute runs, also in the records of runs
+FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
+
 
 class PalaestraiMosaikError(Exception):
     """Base of all errors that this package raises itself."""

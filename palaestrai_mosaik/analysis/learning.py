@@ -20,7 +20,7 @@ from palaestrai_mosaik.store import BodyChoice
 
 from .curves import Axis, Span, line_curves, point_curves
 from .groups import Group, find_groups
-from .series import Curve, Panel, body_outcomes, many_bodied, own_episodes, phases_that_begin_again
+from .series import Curve, Panel, body_outcomes, has_many_bodies, own_episodes, phases_that_restart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,12 +182,12 @@ def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
 
     bodies, every = choice.bodies, store.evaluate_every(run)
     frame = store.outcomes(run, choice.phase, bodies.agent, evaluation=None)
-    by_body = many_bodied(store, run, choice.phase, bodies)
+    by_body = has_many_bodies(store, run, choice.phase, bodies)
     if by_body:
         told = body_outcomes(store, run, choice.phase, bodies, evaluation=None)
         frame = pd.concat([frame[~frame["agent"].isin(by_body)], told[told["agent"].isin(by_body)]])
     frame = frame[frame["kind"] == "objective"]
-    again = phases_that_begin_again(store, run) & set(frame["phase"])
+    again = phases_that_restart(store, run) & set(frame["phase"])
     frame = frame[~frame["phase"].isin(again)]
     steps = [
         every.get(phase) if evaluation else 1
@@ -218,7 +218,7 @@ def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
 
 def _axis(store: Store, frames: Mapping[str, Sequence[pd.DataFrame]]) -> Axis:
     """Lay the phases of all runs one behind the other; phases of one number share their place."""
-    own = any(phases_that_begin_again(store, run) for run in frames)
+    own = any(phases_that_restart(store, run) for run in frames)
     lengths: dict[int, int] = {}
     names: dict[int, tuple[str, str]] = {}
     parallel = set()

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
-Loses = Literal["run", "row", "block", "nothing"]
+Drops = Literal["run", "row", "block", "nothing"]
 
 #: where so much is lost, or more, what is left is no sample of the design any more
-MOST_LOST = 0.5
+MAX_MISSING_SHARE = 0.5
 #: more than this lost is told as a danger, because runs seldom fail by chance
 _NOTABLE = 0.02
 # Sums of squares below that share of the largest belong to nothing.
@@ -64,33 +64,33 @@ class UsedRuns:
         return self.runs.size - self.used
 
 
-def keep(y: FloatArray, block: IntArray, loses: Loses, common: bool = False) -> UsedRuns:
+def keep(y: FloatArray, block: IntArray, drops: Drops, common: bool = False) -> UsedRuns:
     """Return what can be used of the outcomes ``y``, (rows, repetitions), not finite where there is none.
 
     ``block``: (rows,). ``common``: the runs of one repetition share their seed in all rows.
-    ``loses``: what goes with a lost run: this ``run`` alone, because single runs are analysed; else
+    ``drops``: what goes with a lost run: this ``run`` alone, because single runs are analysed; else
     its row is the mean of the others, and where none is left, the ``row`` is lost, all of its
     ``block``, or, for ``nothing``, the analysis.
     """
     finite = np.isfinite(y)
     if finite.all():
         return UsedRuns(finite, y.mean(axis=1))
-    if loses == "nothing":
+    if drops == "nothing":
         block = np.zeros_like(block)
-    together = common and loses in ("block", "nothing") and y.shape[1] > 1
+    together = common and drops in ("block", "nothing") and y.shape[1] > 1
     runs = finite & _whole(finite, block) if together else finite.copy()
     empty = ~runs.any(axis=1)
-    if loses in ("block", "nothing"):
+    if drops in ("block", "nothing"):
         runs[np.isin(block, block[empty])] = False
     gone = 1 - runs.any(axis=1).mean()
     nothing = np.zeros_like(runs)
-    if loses == "nothing" and gone:
+    if drops == "nothing" and gone:
         return UsedRuns(nothing, np.full(len(y), np.nan), (), _too_few(finite, together))
-    told = _told(finite, runs, int(empty.sum()), loses, together)
-    if gone >= MOST_LOST:
-        reason = f"{'; '.join(told)}; with {MOST_LOST:.0%} or more lost nothing can be said"
+    told = _describe_missing(finite, runs, int(empty.sum()), drops, together)
+    if gone >= MAX_MISSING_SHARE:
+        reason = f"{'; '.join(told)}; with {MAX_MISSING_SHARE:.0%} or more lost nothing can be said"
         return UsedRuns(nothing, np.full(len(y), np.nan), (), reason)
-    means, adjusted = _means(y, runs, common and loses != "run")
+    means, adjusted = _means(y, runs, common and drops != "run")
     if adjusted:
         told.append(
             "rows have different repetitions left: what repetitions differ by on average is subtracted"
@@ -135,22 +135,24 @@ def _too_few(finite: BoolArray, together: bool) -> str:
     return f"{_rows(lost)} of {len(finite)} without a finite outcome, and the method needs all of them"
 
 
-def _told(finite: BoolArray, runs: BoolArray, empty: int, loses: Loses, together: bool) -> list[str]:
+def _describe_missing(
+    finite: BoolArray, runs: BoolArray, empty: int, drops: Drops, together: bool
+) -> list[str]:
     """Return what is lost: runs (where rows have several), then rows."""
-    told = list(_told_of_runs(finite, runs, loses, together)) if finite.shape[1] > 1 else []
+    told = list(_describe_missing_runs(finite, runs, drops, together)) if finite.shape[1] > 1 else []
     gone: BoolArray = ~np.asarray(runs.any(axis=1))
     if not gone.any():
         return told
     why = f"{_rows(empty)} without a finite outcome"
     if together:
         why = f"{_rows(empty)} of blocks that have no repetition in full"
-    elif loses == "block":
+    elif drops == "block":
         why += ", and those that belong to the same blocks"
     share = f"{gone.mean():.1%} of the rows are left out ({int(gone.sum())} of {len(gone)})"
     return [*told, f"{share}: {why}"]
 
 
-def _told_of_runs(finite: BoolArray, runs: BoolArray, loses: Loses, together: bool) -> Iterator[str]:
+def _describe_missing_runs(finite: BoolArray, runs: BoolArray, drops: Drops, together: bool) -> Iterator[str]:
     told = _runs(finite)
     if together:
         unused = int((finite & ~runs).sum())
@@ -158,7 +160,7 @@ def _told_of_runs(finite: BoolArray, runs: BoolArray, loses: Loses, together: bo
             "; repetitions share their seeds, so the rows of a block are means of the repetitions that all of "
             f"them have, and {unused} finite runs are not used"
         )
-    elif loses != "run":
+    elif drops != "run":
         told += ": rows are means of the runs that they have left"
     yield told
 
@@ -171,12 +173,12 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
-def told_executed(runs: int, executed: int) -> str:
+def executed_text(runs: int, executed: int) -> str:
     """Return how many of ``runs`` of a design were executed, ``35 executed``; nothing where each one was."""
     return f"{executed:,} executed" if executed < runs else ""
 
 
-def lost_runs(frame: pd.DataFrame, outcomes: Sequence[str]) -> dict[str, Any]:
+def count_missing_runs(frame: pd.DataFrame, outcomes: Sequence[str]) -> dict[str, Any]:
     """Return how many runs of ``Results.outcomes()`` there are, and how many are lost in which way.
 
     Keys: ``runs``, ``executed`` (runs that are identical are executed once), ``failed``, ``missing``, and for each

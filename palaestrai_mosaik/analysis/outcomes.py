@@ -301,8 +301,10 @@ class _Steps:
         if self._outcome.step in ("first", "last"):
             kept = [block[~np.isnan(block).all(axis=1)] for block in kept]
             at = 0 if self._outcome.step == "first" else -1
-            return fold(_told(np.concatenate([block[at] for block in kept if len(block)] or [[]])), "mean")
-        return fold(_told(np.concatenate([block.ravel() for block in kept])), self._outcome.step)
+            return fold(
+                _reported(np.concatenate([block[at] for block in kept if len(block)] or [[]])), "mean"
+            )
+        return fold(_reported(np.concatenate([block.ravel() for block in kept])), self._outcome.step)
 
     def _read(self, folder: StreamFolder) -> Iterator[_Episodes]:
         """Yield the values of a folder, body after body; nothing where it has none that are meant."""
@@ -340,7 +342,7 @@ class _Steps:
         return name == self._name or name.startswith(f"{self._name}[") or fnmatchcase(name, self._name)
 
 
-def _told(values: npt.NDArray[np.float64]) -> FloatVector:
+def _reported(values: npt.NDArray[np.float64]) -> FloatVector:
     return values[~np.isnan(values)]
 
 

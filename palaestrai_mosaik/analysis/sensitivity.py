@@ -102,8 +102,8 @@ def tidy(results: Sequence[SensitivityResult]) -> pd.DataFrame:
 
 
 def _analyse(results: Results, outcome: str, method: Method) -> SensitivityResult:
-    shown = _shown(results, outcome, method)
-    study, kept = shown.study, shown.kept
+    prepared = _prepare_study(results, outcome, method)
+    study, kept = prepared.study, prepared.kept
     notes = list(kept.notes)
     refused = kept.refused
     rows: Sequence[Index] = ()
@@ -119,7 +119,7 @@ def _analyse(results: Results, outcome: str, method: Method) -> SensitivityResul
     if refused:
         players = study.players if method.groups else study.names
         rows = [Index(index, player, float("nan")) for index in method.indices for player in players]
-    counts = (kept.used, kept.lost, shown.executed)
+    counts = (kept.used, kept.lost, prepared.executed)
     frame = _frame(outcome, method.name, rows, counts)
     return SensitivityResult(outcome, method.name, frame, *counts, tuple(notes), refused)
 
@@ -145,15 +145,15 @@ def _frame(outcome: str, method: str, rows: Sequence[Index], counts: tuple[int, 
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """What a method is shown, what it is not shown, and how many executed runs the former are."""
+class _PreparedStudy:
+    """The study of a method, the rows and runs that it uses, and the number of executed runs among them."""
 
     study: Study
     kept: UsedRuns
     executed: int
 
 
-def _shown(results: Results, outcome: str, method: Method) -> _Shown:
+def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedStudy:
     spec, sample = results.spec, results.folder.sample
     wanted = np.ones(len(sample.unit), dtype=bool)
     notes: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ def _shown(results: Results, outcome: str, method: Method) -> _Shown:
     common = spec.seed_policy == "common"
     kept = keep(y, sample.block[wanted], method.drops, common)
     mask = np.flatnonzero(wanted)[kept.rows]
-    notes += kept.notes if kept.refused else (*kept.notes, *_lost_levels(results, method, wanted, mask))
+    notes += kept.notes if kept.refused else (*kept.notes, *_missing_levels(results, method, wanted, mask))
     if method.shared_runs == "points":
         notes += tuple(_shared(run[mask, 0], sample.block[mask]))
     analysis = spec.analysis
@@ -197,7 +197,7 @@ def _shown(results: Results, outcome: str, method: Method) -> _Shown:
         _numbered(run[mask, 0]),
         None if levels is None else levels[mask],
     )
-    return _Shown(study, replace(kept, notes=notes), len(np.unique(run[wanted][kept.runs])))
+    return _PreparedStudy(study, replace(kept, notes=notes), len(np.unique(run[wanted][kept.runs])))
 
 
 def _by_repetition(results: Results, outcome: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
@@ -256,7 +256,7 @@ def _levels(results: Results, run: npt.NDArray[np.int64]) -> npt.NDArray[np.int6
     return levels
 
 
-def _lost_levels(
+def _missing_levels(
     results: Results, method: Method, wanted: npt.NDArray[np.bool_], left: npt.NDArray[np.intp]
 ) -> Iterator[str]:
     """Tell which levels no row is left of; for tests of single runs (ANOVA), all that a factor takes are its levels."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
 
 
-def many_bodied(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> set[str]:
+def has_many_bodies(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> set[str]:
     """Return the agents that have to be asked body by body: they have several, or some are picked."""
     bodies = store.bodies(run, phase, choice.agent, **choice.around)
     if choice:
@@ -70,15 +70,15 @@ def body_outcomes(
     return result[result["sum"].notna() | (result["kind"] == "objective")]
 
 
-def phases_that_begin_again(store: Store, run: str) -> set[int]:
+def phases_that_restart(store: Store, run: str) -> set[int]:
     """Return the numbers of the phases in which environments begin again on their own."""
     document = store.document(run)
-    always = _begins_again(document.get("run_config", {}))
+    always = _restarts(document.get("run_config", {}))
     phases = [phase for entry in document.get("schedule", []) for phase in entry.values()]
-    return {i for i, phase in enumerate(phases) if always or _begins_again(phase.get("simulation", {}))}
+    return {i for i, phase in enumerate(phases) if always or _restarts(phase.get("simulation", {}))}
 
 
-def _begins_again(section: Mapping[str, Any]) -> bool:
+def _restarts(section: Mapping[str, Any]) -> bool:
     conditions = list(section.get("conditions") or [])
     conditions += [section["condition"]] if section.get("condition") else []
     return any(_resets(str(one["name"]), one.get("params") or {}) for one in conditions)
@@ -217,7 +217,7 @@ def episode_panels(
     import pandas as pd
 
     outcomes = store.outcomes(run, phase, choice.agent).assign(body=0)
-    by_body = many_bodied(store, run, phase, choice)
+    by_body = has_many_bodies(store, run, phase, choice)
     if by_body:
         told = body_outcomes(store, run, phase, choice)
         kept = outcomes[~outcomes["agent"].isin(by_body)]

@@ -12,10 +12,10 @@ import numpy as np
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import ANALYSIS, REPORT
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.text import count
 
-from .common import FAILED, FINISHED, say, store_option
+from .common import say, store_option
 from .tables import NOTHING, number, table
 
 if TYPE_CHECKING:
@@ -82,20 +82,20 @@ def next_step(folder: Path, store: str | None) -> str:
 
 def runs_line(results: Results, names: Sequence[str]) -> str:
     """Return how many runs the design has, how many of them were executed, and what became of them."""
-    from palaestrai_mosaik.analysis.missing_runs import lost_runs, told_executed
+    from palaestrai_mosaik.analysis.missing_runs import count_missing_runs, executed_text
 
-    lost = lost_runs(results.outcomes(), names)
-    told = [told_executed(lost["runs"] - lost["missing"], lost["executed"])]
+    lost = count_missing_runs(results.outcomes(), names)
+    told = [executed_text(lost["runs"] - lost["missing"], lost["executed"])]
     told += [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
     said = ", ".join(filter(None, told))
     return count(lost["runs"], "run") + (f" ({said})" if said else "")
 
 
 def _outcome_table(results: Results, names: Sequence[str]) -> str:
-    from palaestrai_mosaik.analysis.missing_runs import lost_runs
+    from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
 
     frame = results.outcomes()
-    lost = lost_runs(frame, names)
+    lost = count_missing_runs(frame, names)
     rows = []
     for name in names:
         values = frame[name].to_numpy(dtype=float)
@@ -111,9 +111,9 @@ def _outcome_table(results: Results, names: Sequence[str]) -> str:
 
 
 def _sensitivity_lines(one: SensitivityResult) -> Iterator[str]:
-    from palaestrai_mosaik.analysis.missing_runs import told_executed
+    from palaestrai_mosaik.analysis.missing_runs import executed_text
 
-    told = [f"{count(one.used, 'run')} used", told_executed(one.used, one.executed)]
+    told = [f"{count(one.used, 'run')} used", executed_text(one.used, one.executed)]
     told.append(f"{one.lost:,} lost" if one.lost else "")
     yield f"{one.outcome} by {one.method} ({', '.join(filter(None, told))})"
     if one.refused:

@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import ContractError, DocumentError, PalaestraiMosaikError, Problem
+from palaestrai_mosaik.errors import (
+    FINISHED,
+    UNSOUND,
+    ContractError,
+    DocumentError,
+    PalaestraiMosaikError,
+    Problem,
+)
 from palaestrai_mosaik.experiment import check_classes, describe, json_schema, load
 from palaestrai_mosaik.text import count
 
-from .common import FINISHED, UNSOUND, print_problems, say
+from .common import print_problems, say
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice

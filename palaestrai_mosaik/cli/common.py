@@ -1,4 +1,4 @@
-"""What all commands have in common: exit codes, argument types, design folders, errors."""
+"""What all commands have in common: argument types, design folders, errors."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from palaestrai_mosaik import __version__, collector
-from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
-from palaestrai_mosaik.errors import DocumentError, NameResolutionError, PalaestraiMosaikError, Problem
+from palaestrai_mosaik.errors import (
+    FINISHED,
+    INTERRUPTED,
+    UNSOUND,
+    DocumentError,
+    NameResolutionError,
+    PalaestraiMosaikError,
+    Problem,
+)
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
 from palaestrai_mosaik.text import harmless, listed
 
-#: exit codes
-FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
+if TYPE_CHECKING:
+    from palaestrai_mosaik.design.folder import DesignFolder
+
 #: the environment variable that names the store when ``--store`` is not given
 STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
 DEFAULT_STORE = "palaestrai-results"
@@ -230,9 +239,15 @@ def find_folder(folder: str | None) -> DesignFolder:
     Without a name it is the working directory, else the only one in it or in ``_outputs``.
     Raises :class:`PalaestraiMosaikError` where that is none, or several.
     """
+    # (not at the top: --version and --help import nothing heavy)
+    from palaestrai_mosaik.design.folder import DESIGN, MANIFEST, OUTPUTS, DesignFolder
+
+    def is_design(path: Path) -> bool:
+        return (path / MANIFEST).is_file() and (path / DESIGN).is_file()
+
     if folder is not None:
         return DesignFolder.open(folder)
-    if _is_design(Path()):
+    if is_design(Path()):
         return DesignFolder.open(Path())
     places = (Path(OUTPUTS), Path())
     found = sorted(
@@ -240,7 +255,7 @@ def find_folder(folder: str | None) -> DesignFolder:
         for place in places
         if place.is_dir()
         for path in place.iterdir()
-        if not path.name.startswith(".") and _is_design(path)
+        if not path.name.startswith(".") and is_design(path)
     )
     if len(found) == 1:
         return DesignFolder.open(found[0])
@@ -249,7 +264,3 @@ def find_folder(folder: str | None) -> DesignFolder:
     raise PalaestraiMosaikError(
         f"there is no design folder here or in {OUTPUTS}: name one, or make it with arsenai generate DESIGN.yml"
     )
-
-
-def _is_design(path: Path) -> bool:
-    return (path / MANIFEST).is_file() and (path / DESIGN).is_file()

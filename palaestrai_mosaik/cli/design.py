@@ -10,16 +10,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from palaestrai_mosaik.design.design import Design, Plan, tell
+from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder
 from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.design.schema import design_schema
-from palaestrai_mosaik.errors import DocumentError, ExecutionError
+from palaestrai_mosaik.errors import FINISHED, DocumentError, ExecutionError
+from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
-from .common import FINISHED, say
-from .progress import CountProgress
+from .common import say
 from .tables import byte_size, duration, first_line, number, table
 
 #: how much of a list of levels and of a path is shown
@@ -51,7 +51,7 @@ def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
         written = loaded.write(output, force, progress)
     folder = DesignFolder.open(written.path)
     counts = folder.manifest["counts"]
-    _warn(tell(loaded.spec.warnings, folder.sample.warnings, written.warnings))
+    _warn(merge_warnings(loaded.spec.warnings, folder.sample.warnings, written.warnings))
     if quiet:
         return FINISHED
     outcome = "" if written.outcome == "new" else f", {written.outcome}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from palaestrai_mosaik.design.estimate import Experience, experience
 from palaestrai_mosaik.design.folder import RESULTS, SCRIPT, STORES, DesignFolder
-from palaestrai_mosaik.errors import ExecutionError, SchedulerError
+from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError, SchedulerError
 from palaestrai_mosaik.execution import (
     Settings,
     StoreLocation,
@@ -29,11 +29,11 @@ from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, dr
 from palaestrai_mosaik.execution.run_selection import Which
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
+from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
-from .common import FAILED, FINISHED, INTERRUPTED, find_folder, say, store_option
-from .progress import CountProgress
-from .tables import byte_size, duration, factors_of, list_runs, number, short_path, tell_left_out
+from .common import find_folder, say, store_option
+from .tables import byte_size, duration, factors_of, list_runs, number, print_left_out, short_path
 
 
 def run(  # noqa: PLR0913 (one parameter for each option)
@@ -82,7 +82,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         progress=make_progress(quiet=quiet),
         ignore_queue=ignore_queue,
     )
-    _tell(opened, summary, store)
+    _print_summary(opened, summary, store)
     if summary.interrupted:
         return INTERRUPTED
     damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
@@ -145,9 +145,9 @@ def row_numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] 
     return set().union(*rows)
 
 
-def _tell(folder: DesignFolder, summary: Summary, store: str | None) -> None:
+def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) -> None:
     """Print how it went, and what to do next."""
-    tell_left_out(summary.before)
+    print_left_out(summary.before)
     ended = {status.value: n for status, n in summary.ended.items()}
     words = [f"{n:,} {status}" for status, n in sorted(ended.items())]
     if summary.not_begun:
@@ -173,7 +173,7 @@ def _tell(folder: DesignFolder, summary: Summary, store: str | None) -> None:
             for record in failures
         )
     if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
-        tell(folder, summary.collected)
+        print_collected(folder, summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
     say(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
@@ -215,7 +215,7 @@ def submit(
         ignore_queue=ignore_queue,
         dry_run=dry,
     )
-    tell_left_out(summary.before)
+    print_left_out(summary.before)
     name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
     if dry and summary.runs:
         known = experience(opened.path)
@@ -238,8 +238,8 @@ def cancel(folder: str | None) -> int:
     """End what Slurm has of the runs of ``folder``; return the exit code."""
     opened = find_folder(folder)
     cancelled = cancel_folder(opened.path)
-    if cancelled.strange:
-        jobs = _jobs(cancelled.strange)
+    if cancelled.foreign:
+        jobs = _jobs(cancelled.foreign)
         say(f"left: {jobs}: named as a submission of this folder, but not submitted from where it is now")
     if not cancelled.jobs:
         say("nothing to cancel: Slurm has no job of this folder")
@@ -330,7 +330,7 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
     with ExitStack() as stack:
         progress = None if quiet else stack.enter_context(CountProgress(sys.stderr, "collect", "looked at"))
         found = collect_folder(opened, location, remove=remove, progress=progress)
-    tell(opened, found)
+    print_collected(opened, found)
     # (what has not ended is collected by another call)
     then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
     say(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
@@ -339,7 +339,7 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
     return FAILED if found.damaged or found.kept else FINISHED
 
 
-def tell(folder: DesignFolder, found: Collected) -> None:
+def print_collected(folder: DesignFolder, found: Collected) -> None:
     """Print what was collected, and what could not be."""
     for line in _lines(folder, found):
         say(line)

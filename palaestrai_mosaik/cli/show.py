@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.store import BodyChoice, Store
 from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
-from .common import FINISHED, say
+from .common import say
 from .tables import duration, first_line, rows_of, table
 
 if TYPE_CHECKING:

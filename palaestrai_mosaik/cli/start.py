@@ -12,24 +12,23 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, Problem, RunInterrupted
+from palaestrai_mosaik.errors import (
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    UNSOUND,
+    DocumentError,
+    PalaestraiMosaikError,
+    Problem,
+    RunInterrupted,
+)
 from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.run import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.run.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import count
 
-from .common import (
-    DEFAULT_STORE,
-    FAILED,
-    FINISHED,
-    INTERRUPTED,
-    STORE_VARIABLE,
-    UNSOUND,
-    print_problems,
-    say,
-    store_option,
-)
+from .common import DEFAULT_STORE, STORE_VARIABLE, print_problems, say, store_option
 from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4

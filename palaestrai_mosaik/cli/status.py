@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.execution import (
     RunStatus,
     Settings,
@@ -25,7 +26,7 @@ from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
 from palaestrai_mosaik.text import count
 
-from .common import FINISHED, find_folder, say, store_option
+from .common import find_folder, say, store_option
 from .tables import duration, factors_of, list_runs, short_path, table
 
 #: what ``resume`` executes again because of what it did
@@ -41,7 +42,7 @@ def status(
     """
     opened = find_folder(folder)
     states = states_of(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
-    told = _told(opened, states)
+    told = _as_json(opened, states)
     if as_json:
         print(json.dumps(told, indent=2))
         return FINISHED
@@ -68,7 +69,7 @@ def status(
     return FINISHED
 
 
-def _told(folder: DesignFolder, states: States) -> dict[str, Any]:
+def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
     counts = Counter(state.status for state in states.runs)
     failed = [state for state in states.runs if state.status in _FAILED]
     running = [state for state in states.runs if state.status is RunStatus.RUNNING]
@@ -118,8 +119,8 @@ def _told(folder: DesignFolder, states: States) -> dict[str, Any]:
 
 def _log(folder: DesignFolder, state: RunState) -> str:
     """Return where what went wrong is told: by the run, or by its task where the run did not begin."""
-    if state.before is not None and state.cover is not None and state.cover.log is not None:
-        return short_path(folder.path / state.cover.log)
+    if state.before is not None and state.assignment is not None and state.assignment.log is not None:
+        return short_path(folder.path / state.assignment.log)
     path = job_path(folder.path, state.planned)
     if state.record is not None and state.record.hash != state.planned.hash:
         # executed before the design has grown, when the run had another name
@@ -132,8 +133,12 @@ def _submissions(folder: DesignFolder, states: States) -> list[dict[str, Any]]:
     """Return the submissions that still have runs to execute, and how many tasks are in which state."""
     tasks: dict[int, dict[int, TaskState]] = {}
     for state in states.runs:
-        if state.cover is not None and state.cover.word is not None and not state.cover.word.ended:
-            tasks.setdefault(state.cover.submission, {})[state.cover.task] = state.cover.word
+        if (
+            state.assignment is not None
+            and state.assignment.state is not None
+            and not state.assignment.state.ended
+        ):
+            tasks.setdefault(state.assignment.submission, {})[state.assignment.task] = state.assignment.state
     found = []
     for number, words in sorted(tasks.items()):
         submission = Submissions(folder.path).read(number)

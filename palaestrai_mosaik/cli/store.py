@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.palaestrai.results import Imported, import_results
+from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.run.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -18,8 +19,7 @@ from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
-from .common import FAILED, FINISHED, say
-from .progress import CountProgress
+from .common import say
 
 # Of runs without files, so many are named.
 _LISTED = 5
@@ -57,7 +57,7 @@ def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = Fals
         say(f"{count(unread, 'run')} could not be read: nothing is known of them", error=True)
     of_others = everything and store.folder is None
     if absent:
-        _tell_absent(folder, absent, of_others=of_others)
+        _print_absent(folder, absent, of_others=of_others)
     if marked:
         say(f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs")
         say("(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)")
@@ -66,7 +66,7 @@ def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = Fals
     return FAILED if damaged or unread or (absent and not of_others) else FINISHED
 
 
-def _tell_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:
+def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:
     """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
     say(f"not read: {count(len(runs), 'run')} of which {folder} has no files", error=not of_others)
     if of_others:
@@ -101,12 +101,12 @@ def import_palaestrai(source: str, location: StoreLocation, experiment_run: str 
             source, store, keep_brain, experiment_run=experiment_run, progress=progress
         ):
             outcomes[one.outcome] += 1
-            _tell(one)
+            _print_import(one)
         say(_summary(outcomes, str(store.directory)))
     return FAILED if outcomes["failed"] else FINISHED
 
 
-def _tell(one: Imported) -> None:
+def _print_import(one: Imported) -> None:
     if one.problem is not None:
         say(f"{one.run}  {one.document}: not imported: {one.problem}", error=True)
         return

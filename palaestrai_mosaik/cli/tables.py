@@ -126,7 +126,7 @@ _LEFT_OUT = {
 }
 
 
-def tell_left_out(before: Mapping[RunStatus, int]) -> None:
+def print_left_out(before: Mapping[RunStatus, int]) -> None:
     """Print how many runs are left as they are, and why."""
     for status, which in _LEFT_OUT.items():
         if before.get(status):

@@ -80,11 +80,11 @@ def make_plan(
             seconds_per_run,
             experience(folder),
         ),
-        tell(spec.warnings, rows.sample.warnings, expansion.warnings),
+        merge_warnings(spec.warnings, rows.sample.warnings, expansion.warnings),
     )
 
 
-def tell(
+def merge_warnings(
     design: tuple[Problem, ...], sample: tuple[str, ...], documents: tuple[Problem, ...]
 ) -> tuple[str, ...]:
     """Return warnings as text; what the design is told is not told of its documents again."""

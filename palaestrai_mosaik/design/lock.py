@@ -61,7 +61,7 @@ class FileLock:
             else:  # its last holder has removed it in between
                 file.close()
         try:
-            self._tell()
+            self._write_holder()
         except OSError:
             self.__exit__(None, None, None)
             raise
@@ -77,7 +77,7 @@ class FileLock:
         self._file.close()
         self._file = None
 
-    def _tell(self) -> None:
+    def _write_holder(self) -> None:
         assert self._file is not None
         since = datetime.now(UTC).isoformat(timespec="milliseconds")
         told = {"host": socket.gethostname(), "pid": os.getpid(), "since": since, "used": self._used}

@@ -13,12 +13,12 @@ from .distributions import bounded
 from .methods import METHODS, Method
 from .model import DesignSpec, Factor
 from .registry import Registry, T
-from .samplers import MOST_NUMBERS, SAMPLERS, Sampler, units
+from .samplers import MAX_VALUES, SAMPLERS, Sampler, units
 
 Found = tuple[Place, str]
 
 #: samplers whose rows may be left out one by one
-_THINNED = "factorial"
+_FACTORIAL = "factorial"
 #: Weights differ where they differ by more than this.
 _ALIKE = 1e-9
 
@@ -35,7 +35,7 @@ def check_sampler(spec: DesignSpec) -> list[Found]:
     if not found:
         found = [*_axes(spec, sampler), *_groups(spec, sampler), *sampler.check(spec)]
     if not found:
-        found = [*_cap(spec, sampler), *_numbers(spec, sampler)]
+        found = [*_max_runs(spec, sampler), *_numbers(spec, sampler)]
     return [*found, *_constraints(spec, sampler), *_methods(spec, sampler)]
 
 
@@ -95,8 +95,8 @@ def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
         yield place, f"the sampler {sampler.name} takes no n: its rows follow from the factors"
     elif not isinstance(n, int) or isinstance(n, bool) or n < 1:
         yield place, f"n must be a whole number of at least 1, found {show(n)}"
-    elif n > MOST_NUMBERS:
-        yield place, f"n must be at most {MOST_NUMBERS:,}, found {show(n)}"
+    elif n > MAX_VALUES:
+        yield place, f"n must be at most {MAX_VALUES:,}, found {show(n)}"
     else:
         wrong = sampler.size_check(spec, n)
         if wrong is not None:
@@ -114,23 +114,23 @@ def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
             )
             yield _written(axis.factors[0]), message
         weights = axis.factors[0].weights
-        if weights and not sampler.weighs and max(weights) - min(weights) > _ALIKE:
+        if weights and not sampler.uses_weights and max(weights) - min(weights) > _ALIKE:
             message = (
                 f"{sampler.name} takes all levels of {axis.name} equally often, whatever their weights; leave the "
                 "weights out, or choose lhs, random or sobol"
             )
             yield (*_written(axis.factors[0]), "weights"), message
     for factor in spec.factors:
-        if sampler.ends(spec) and not bounded(factor):
+        if sampler.includes_bounds(spec) and not bounded(factor):
             message = (
                 f"{sampler.name} also takes the ends of a factor's range, and {factor.name} ({factor.dist}) "
                 f"has none; give it low and high, or choose {sampler.inner}"
             )
             yield _written(factor), message
-    method = METHODS.get(sampler.serves or "")
+    method = METHODS.get(sampler.made_for or "")
     refused = [factor.name for factor in spec.factors if method is not None and method.refuses(factor)]
     if method is not None and refused:
-        yield (("sampler",), f"{sampler.name} does not hold for {_list(refused)}: {_instead(method)}")
+        yield (("sampler",), f"{sampler.name} does not hold for {_list(refused)}: {_alternatives(method)}")
 
 
 def _written(factor: Factor) -> Place:
@@ -138,7 +138,7 @@ def _written(factor: Factor) -> Place:
     return ("factors", factor.name) if factor.choice is None else ("sampler",)
 
 
-def _instead(method: Method) -> str:
+def _alternatives(method: Method) -> str:
     marked = "; mark levels that have an order as ordered: true" if method.factors == "ordered" else ""
     return f"{method.reason}{marked}, or choose sobol, whose indices hold for any factor"
 
@@ -157,7 +157,7 @@ def _groups(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
 
 
 def _constraints(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
-    if spec.constraints and not sampler.rejects:
+    if spec.constraints and not sampler.allows_constraints:
         message = (
             f"constraints take rows out of the sample, and {sampler.name} is useless with gaps; write the factors "
             "such that every combination is allowed (a share or a ratio in place of the second limit), or "
@@ -166,12 +166,12 @@ def _constraints(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
         yield ("constraints",), message
 
 
-def _cap(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
+def _max_runs(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
     rows = sampler.rows(spec)
-    if spec.max_runs is None or rows <= spec.max_runs or sampler.name == _THINNED:
+    if spec.max_runs is None or rows <= spec.max_runs or sampler.name == _FACTORIAL:
         return
     message = f"{sampler.name} makes {rows:,} rows and none can be left out; max_runs is {spec.max_runs:,}: "
-    if sampler.knob(spec) is None:
+    if sampler.scales_with(spec) is None:
         message += f"raise it to {rows:,}, or choose another sampler"
     else:
         message += f"raise it; {_fitting(spec, sampler, spec.max_runs)}"
@@ -180,10 +180,10 @@ def _cap(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
 
 def _fitting(spec: DesignSpec, sampler: Sampler, most: int) -> str | None:
     """Return how few of what its rows are proportional to keep a sample at ``most`` rows."""
-    knob = sampler.knob(spec)
-    if knob is None:
+    scales_with = sampler.scales_with(spec)
+    if scales_with is None:
         return None
-    name, size = knob
+    name, size = scales_with
     each = sampler.rows(spec) // size
     fits = most // each
     while fits and name == "n" and sampler.size_check(spec, fits) is not None:
@@ -194,15 +194,15 @@ def _fitting(spec: DesignSpec, sampler: Sampler, most: int) -> str | None:
 def _numbers(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
     """Yield that the sample is too large for a memory, and for all that is made of it."""
     rows, axes = sampler.rows(spec), len(spec.axes)
-    if sampler.name == _THINNED and spec.max_runs is not None:
+    if sampler.name == _FACTORIAL and spec.max_runs is not None:
         rows = min(rows, spec.max_runs)
-    if rows * axes > MOST_NUMBERS:
-        advice = _fitting(spec, sampler, MOST_NUMBERS // axes)
+    if rows * axes > MAX_VALUES:
+        advice = _fitting(spec, sampler, MAX_VALUES // axes)
         message = (
-            f"{sampler.name} makes {rows:,} rows of {axes:,} numbers; a sample has at most {MOST_NUMBERS:,} "
+            f"{sampler.name} makes {rows:,} rows of {axes:,} numbers; a sample has at most {MAX_VALUES:,} "
             f"numbers{'; ' * bool(advice)}{advice or ''}"
         )
-        yield ("max_runs",) if sampler.name == _THINNED else ("sampler",), message
+        yield ("max_runs",) if sampler.name == _FACTORIAL else ("sampler",), message
 
 
 def _look_up(registry: Registry[T], what: str, name: str) -> T | str:
@@ -239,7 +239,7 @@ def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str
         )
         return
     refused = [factor.name for factor in spec.factors if method.refuses(factor)]
-    if refused and sampler.serves != method.name:
+    if refused and sampler.made_for != method.name:
         yield f"{method.name} does not hold for {_list(refused)}: {method.reason}; pawn and delta do"
     if spec.groups and not method.groups:
         able = [one.name for one in METHODS.values() if one.groups and fits(one, sampler)]

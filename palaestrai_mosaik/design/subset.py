@@ -67,11 +67,11 @@ def capped(spec: DesignSpec, drawn: Sample, size: int) -> Sample:
     taken = subset(candidates, nominal, size, random, None if whole else allowed)
     unit = np.stack([one[column] for one, column in zip(levels, taken.T, strict=True)], axis=1)
     arguments = {**drawn.arguments, "max_runs": size, "chosen_from": len(candidates)}
-    warnings = (*drawn.warnings, *_told(drawn.arguments, len(taken), len(candidates), size))
+    warnings = (*drawn.warnings, *_warning(drawn.arguments, len(taken), len(candidates), size))
     return Sample(unit, np.arange(len(unit), dtype=np.int64), arguments, warnings)
 
 
-def _told(arguments: Mapping[str, Any], taken: int, candidates: int, size: int) -> Iterator[str]:
+def _warning(arguments: Mapping[str, Any], taken: int, candidates: int, size: int) -> Iterator[str]:
     """Yield how many rows are taken, and of how many, where some are left out."""
     if "looked_at" in arguments:
         seen = f"{arguments['looked_at']:,} of {arguments['combinations']:,} combinations were looked at"

@@ -50,7 +50,7 @@ def claim(job: Job) -> Marker | None:
         if not _take(job.marker, marker):
             return None
         record = JobRecord.read(job.record)
-        if record is not None and job.is_told_by(record):
+        if record is not None and job.is_covered_by(record):
             files.remove(job.marker)
             return None
     except OSError as error:
@@ -58,7 +58,7 @@ def claim(job: Job) -> Marker | None:
     return marker
 
 
-def has_lost(job: Job, marker: Marker) -> bool:
+def is_taken_over(job: Job, marker: Marker) -> bool:
     """Whether another process has taken the place of ``marker``, because it was silent for too long."""
     found = Marker.read(job.marker)
     return found is not None and (found.host, found.pid, found.pid_started) != (
@@ -111,7 +111,7 @@ class Heartbeat:
         while not self._over.wait(HEARTBEAT):
             # a file system that does not answer, or is full, is no reason to end the run
             with suppress(OSError):
-                if has_lost(self._job, self._marker):
+                if is_taken_over(self._job, self._marker):
                     self._interrupt.request()
                     return
                 files.touch(self._job.marker)

@@ -35,7 +35,7 @@ from .job import Job, JobRecord
 from .task import open_log, perform
 
 #: module, class and parameters of a part of this package that runs are made of
-OwnClass = tuple[str, str, dict[str, Any]]
+PreloadedClass = tuple[str, str, dict[str, Any]]
 _OURS = re.compile(r"(palaestrai_mosaik\.(?:environment|agent)\.[\w.]+):(\w+)")
 #: modules that import what takes seconds and starts threads
 _LEFT_OUT = re.compile(r"palaestrai_mosaik\.agent\.library\.sb3")
@@ -102,12 +102,12 @@ class InlineExecutor(Executor):
             yield record
 
 
-def own_classes(design: Mapping[str, Any]) -> list[OwnClass]:
+def classes_to_preload(design: Mapping[str, Any]) -> list[PreloadedClass]:
     """Return the classes of this package that a design names, with their parameters, each once.
 
     Those are left out that import torch; users' classes always are.
     """
-    found: dict[str, OwnClass] = {}
+    found: dict[str, PreloadedClass] = {}
     for entry in _mappings(design):
         match = _OURS.fullmatch(canonical_name(str(entry.get("name"))))
         if match and not _LEFT_OUT.match(match[1]):

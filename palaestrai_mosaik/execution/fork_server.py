@@ -1,7 +1,7 @@
 """The fork server: a process that has imported what runs need, and forks one for each.
 
 It has set up, once, environments whose later set-ups gain by that, executes a short run of this
-package's own before it forks many (:func:`rehearse`), and does nothing else: no thread, no connection
+package's own before it forks many (:func:`warm_up`), and does nothing else: no thread, no connection
 to a store that is kept, no users' code. A fork costs a
 few milliseconds, where an interpreter would need a second (with the grid: four) to start and
 import. It ends with the driver, and its runs with it.
@@ -33,7 +33,7 @@ from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.store import package_versions
 
-from .executor import OwnClass
+from .executor import PreloadedClass
 from .job import Job
 from .run_store import empty_database
 from .task import GRACE, leave, work
@@ -53,7 +53,7 @@ _POLL = 0.05
 #: a driver that starts so many processes starts more: from then on it pays to have executed a run before they are forked
 _MANY = 4
 #: what is executed then: a step of this package's own classes, recorded
-_REHEARSAL: dict[str, Any] = {
+_WARM_UP_RUN: dict[str, Any] = {
     **{"uid": "rehearsal", "seed": 0, "version": DOCUMENT_VERSION},
     "schedule": [
         {
@@ -95,7 +95,7 @@ _REHEARSAL: dict[str, Any] = {
     },
 }
 #: a scheduler that ends a task may tell all of its processes; this one waits for the runs
-_NOT_FOR_IT = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+_IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 class _Server:
@@ -118,19 +118,19 @@ class _Server:
                 if self._wakeup in ready:
                     os.read(self._wakeup, 4096)
                 if self._connection in ready:
-                    self._obey(self._connection.recv())
+                    self._handle_message(self._connection.recv())
                 for ended in self._reap():
                     self._connection.send(ended)
         self._end_all()
 
-    def _obey(self, message: tuple[str, int, Any]) -> None:
+    def _handle_message(self, message: tuple[str, int, Any]) -> None:
         what, key, content = message
         if what == "start":
             self._starts += 1
             if self._starts == _MANY:
                 # what fails here fails in the runs, too, and they tell
                 with contextlib.suppress(Exception):
-                    rehearse()
+                    warm_up()
             self._start(key, content)
             return
         number, whole = content
@@ -153,7 +153,7 @@ class _Server:
             # a group of its own: what the run has started can be ended with it
             os.setsid()
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, *_NOT_FOR_IT):
+            for number in (signal.SIGCHLD, *_IGNORED_SIGNALS):
                 signal.signal(number, signal.SIG_DFL)
             self._connection.close()
             os.close(self._wakeup)
@@ -214,7 +214,7 @@ def _prepare(module: str, name: str, params: dict[str, Any]) -> None:
             environment.shutdown()
 
 
-def rehearse() -> None:
+def warm_up() -> None:
     """Execute a short run of this package's own classes, recorded in a store that is thrown away.
 
     What is made at first use (caches of SQLAlchemy and pyarrow, attributes of classes) is there for all runs then,
@@ -225,7 +225,7 @@ def rehearse() -> None:
         tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-") as folder,
         StoreLocation(folder).open(create=True, journal="delete") as store,
     ):
-        execute(from_mapping(_REHEARSAL, text=""), store=store)
+        execute(from_mapping(_WARM_UP_RUN, text=""), store=store)
     # as in :func:`serve`
     gc.collect()
     gc.freeze()
@@ -240,12 +240,12 @@ def main() -> None:
 
 def serve(connection: Connection, lifeline: int) -> None:
     """Run the fork server until the driver is gone; what to prepare comes as the first message."""
-    for number in _NOT_FOR_IT:
+    for number in _IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     for module in _ALWAYS:
         importlib.import_module(module)
     try:
-        parts: Sequence[OwnClass] = connection.recv()
+        parts: Sequence[PreloadedClass] = connection.recv()
     except (EOFError, OSError):
         return
     for part in parts:

@@ -109,7 +109,7 @@ class Job:
         """Where the log is."""
         return with_suffix(self.path, ".log")
 
-    def is_told_by(self, found: JobRecord | Marker) -> bool:
+    def is_covered_by(self, found: JobRecord | Marker) -> bool:
         """Whether ``found`` is of this attempt at the document, or of a later one."""
         return found.hash == self.hash and found.attempt >= self.attempt
 
@@ -159,7 +159,7 @@ class JobRecord:
 
         A marker of an attempt before that of ``job`` says nothing of it.
         """
-        if marker is not None and not job.is_told_by(marker):
+        if marker is not None and not job.is_covered_by(marker):
             marker = None
         ended = now()
         return cls(

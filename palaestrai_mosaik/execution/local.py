@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.errors import FAILED
 
-from .executor import Executor, OwnClass
+from .executor import Executor, PreloadedClass
 from .job import Job, JobRecord, Marker
-from .processes import DEFAULT_METHOD, Ended, Launcher, StartMethod, how_it_ended, make_launcher
+from .processes import DEFAULT_METHOD, Ended, Launcher, StartMethod, describe_exit, make_launcher
 from .task import LEFT_OUT
 
 #: seconds between two looks at records, time limits and whether the end is wanted
-_LOOK = 0.1
+_POLL = 0.1
 #: seconds between two times that ``should_end`` is asked
-_ASK = 1.0
+_SHOULD_END_POLL = 1.0
 #: seconds that a run has to end by itself once it was told to; after half of them it is told again
 PATIENCE = 10.0
 
@@ -51,7 +52,7 @@ class LocalExecutor(Executor):
         *,
         timeout: float | None = None,
         runs_per_process: int = 1,
-        preload: Sequence[OwnClass] = (),
+        preload: Sequence[PreloadedClass] = (),
         method: StartMethod = DEFAULT_METHOD,
         launcher: Launcher | None = None,
         should_end: Callable[[], bool] = lambda: False,
@@ -80,20 +81,20 @@ class LocalExecutor(Executor):
                     running[key] = _Process(launcher, key, batch, self._timeout)
                 if not running:
                     return
-                for ended in launcher.ended(_LOOK):
+                for ended in launcher.ended(_POLL):
                     process = running.pop(ended.key)
-                    yield from process.look()
+                    yield from process.poll()
                     if process.is_left_out(ended):
                         self.left_out.append(process.jobs.popleft().run)
                     else:
                         yield from process.end(ended)
                     again += process.jobs
                 for process in running.values():
-                    yield from process.look()
-                    process.press(self._cancelled)
+                    yield from process.poll()
+                    process.enforce_end(self._cancelled)
 
     def _ask(self) -> None:
-        if time.monotonic() - self._asked >= _ASK and not self._cancelled:
+        if time.monotonic() - self._asked >= _SHOULD_END_POLL and not self._cancelled:
             self._asked = time.monotonic()
             if self._should_end():
                 self.cancel()
@@ -131,11 +132,11 @@ class _Process:
         self._since: float | None = None
         self._done = 0
         #: when it was told to end, and why
-        self._told: float | None = None
-        self._late = self._wanted = self._urged = self._killed = False
+        self._signalled_at: float | None = None
+        self._timed_out = self._wanted = self._signalled_twice = self._killed = False
 
-    def look(self) -> Iterator[JobRecord]:
-        """Yield the records that have been written since the last look."""
+    def poll(self) -> Iterator[JobRecord]:
+        """Yield the records that have been written since the last poll."""
         while self.jobs:
             job = self.jobs[0]
             if self._since is None and job.marker.exists():
@@ -146,28 +147,28 @@ class _Process:
             self.jobs.popleft()
             self._done += 1
             self._since = None
-            if self._late and record.status == "interrupted":
-                record = replace(record, status="failed", exit_code=1, error=self._limit())
+            if self._timed_out and record.status == "interrupted":
+                record = replace(record, status="failed", exit_code=FAILED, error=self._limit())
                 record.write(job.record)
             yield record
 
-    def press(self, cancelled: int) -> None:
+    def enforce_end(self, cancelled: int) -> None:
         """End the process if its run takes too long or the user wants the end.
 
         The first signal ends the run between two steps, the second in the middle of one.
         """
         clock = time.monotonic()
-        if self._told is None:
+        if self._signalled_at is None:
             if self._timeout is not None and self._since is not None:
-                self._late = clock - self._since > self._timeout
-            self._wanted = cancelled > 0 and not self._late
-            if self._late or self._wanted:
-                self._told = clock
-                self._launcher.tell(self._key)
-        waited = 0.0 if self._told is None else clock - self._told
-        if waited > PATIENCE / 2 and not self._urged:
-            self._urged = True
-            self._launcher.tell(self._key)
+                self._timed_out = clock - self._since > self._timeout
+            self._wanted = cancelled > 0 and not self._timed_out
+            if self._timed_out or self._wanted:
+                self._signalled_at = clock
+                self._launcher.terminate(self._key)
+        waited = 0.0 if self._signalled_at is None else clock - self._signalled_at
+        if waited > PATIENCE / 2 and not self._signalled_twice:
+            self._signalled_twice = True
+            self._launcher.terminate(self._key)
         if (waited > PATIENCE or cancelled > 1) and not self._killed:
             self._killed = True
             self._launcher.kill(self._key)
@@ -213,12 +214,12 @@ class _Process:
         yield record
 
     def _why(self, code: int) -> str:
-        if self._late:
+        if self._timed_out:
             return self._limit()
         if self._wanted:
             return "killed: it was interrupted, and did not end by itself"
         hint = "; the system does this when memory runs out" if code == -9 else ""
-        return f"its process died ({how_it_ended(code)}) before the run had ended{hint}"
+        return f"its process died ({describe_exit(code)}) before the run had ended{hint}"
 
     def _limit(self) -> str:
         return f"took longer than the time limit of {self._timeout:g} s"

@@ -22,7 +22,7 @@ from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.worker_process import write_frame
 
-from .executor import OwnClass
+from .executor import PreloadedClass
 from .job import Job
 from .task import GRACE
 
@@ -63,7 +63,7 @@ class Launcher(ABC):
         """Return those that have ended since the last call; wait up to ``timeout`` s for one."""
 
     @abstractmethod
-    def tell(self, key: int) -> None:
+    def terminate(self, key: int) -> None:
         """Ask a process to end (SIGTERM)."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Launcher(ABC):
         """End these processes, and return when they have ended: told first, then killed."""
         left = set(keys)
         for key in left:
-            self.tell(key)
+            self.terminate(key)
         until, killed = time.monotonic() + GRACE, False
         while left:
             left -= {process.key for process in self.ended(_POLL)}
@@ -95,7 +95,7 @@ class ForkLauncher(Launcher):
     process must have no other threads then.
     """
 
-    def __init__(self, preload: Sequence[OwnClass] = (), *, here: bool = False):
+    def __init__(self, preload: Sequence[PreloadedClass] = (), *, here: bool = False):
         super().__init__()
         self._connection, theirs = Pipe()
         lifeline, self._lifeline = os.pipe()
@@ -143,7 +143,7 @@ class ForkLauncher(Launcher):
                 raise self._gone() from None
         return found
 
-    def tell(self, key: int) -> None:
+    def terminate(self, key: int) -> None:
         self._send(("signal", key, (signal.SIGTERM, False)))
 
     def kill(self, key: int) -> None:
@@ -166,7 +166,7 @@ class ForkLauncher(Launcher):
 
     def _gone(self) -> ExecutionError:
         code = self._server.wait(GRACE)
-        return ExecutionError(f"the process that starts the runs has ended ({how_it_ended(code)})")
+        return ExecutionError(f"the process that starts the runs has ended ({describe_exit(code)})")
 
 
 class _Forked:
@@ -253,7 +253,7 @@ class SpawnLauncher(Launcher):
                 return found
             time.sleep(_POLL)
 
-    def tell(self, key: int) -> None:
+    def terminate(self, key: int) -> None:
         if key in self._processes:
             self._processes[key].terminate()
 
@@ -272,12 +272,12 @@ class SpawnLauncher(Launcher):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def make_launcher(method: StartMethod, preload: Sequence[OwnClass]) -> Launcher:
+def make_launcher(method: StartMethod, preload: Sequence[PreloadedClass]) -> Launcher:
     """Return what starts processes by ``method``."""
     return SpawnLauncher() if method == "spawn" else ForkLauncher(preload, here=method == "fork here")
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Return an exit code in words."""
     if code >= 0:
         return f"exit code {code}"

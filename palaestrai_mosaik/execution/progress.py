@@ -1,19 +1,17 @@
-"""How the execution of a folder tells what it is doing: a bar on a terminal, lines elsewhere."""
+"""The progress of the execution of a folder."""
 
 from __future__ import annotations
 
 import os
-import sys
-import time
 from typing import TextIO
 
-from tqdm import tqdm
+from palaestrai_mosaik.progress import LINES, Pace, choose, new_bar, print_line
 
 from .job import JobRecord
 
 
 class FolderProgress:
-    """Told about the execution of a folder. This one is silent."""
+    """Is called with what happens to a folder that is executed. This one is silent."""
 
     def begin(self, total: int, processes: int) -> None:
         """``total`` runs are to be executed, up to ``processes`` at the same time."""
@@ -48,35 +46,29 @@ class _Counting(FolderProgress):
 class RunLines(_Counting):
     """Plain lines, for a log: at most one every five seconds, and one at the end."""
 
-    interval = 5.0
-
     def begin(self, total: int, processes: int) -> None:
         super().begin(total, processes)
-        self._started = self._shown = time.perf_counter()
-        self._told = -1
-        self._print(f"{total} runs, up to {processes} at the same time")
+        self._pace = Pace(LINES)
+        self._last = -1
+        print_line(self.stream, f"{total} runs, up to {processes} at the same time")
 
     def ended(self, record: JobRecord) -> None:
         super().ended(record)
-        if time.perf_counter() - self._shown >= self.interval:
+        if self._pace.due() is not None:
             self._show()
 
     def end(self) -> None:
-        if self._told != self.done:
+        if self._last != self.done:
             self._show()
 
     def _show(self) -> None:
-        self._shown, self._told = time.perf_counter(), self.done
-        seconds = self._shown - self._started
+        self._last, seconds = self.done, self._pace.seconds
         rate = self.done / seconds
         text = f"{self.done} of {self.total} runs, {self.failed} failed, {seconds:.0f} s, {rate:.3g} runs/s"
         left = self.total - self.done
         if left and rate:
             text += f", {left / rate:.0f} s left"
-        self._print(text)
-
-    def _print(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        print_line(self.stream, text)
 
 
 class RunBar(_Counting):
@@ -84,14 +76,9 @@ class RunBar(_Counting):
 
     def begin(self, total: int, processes: int) -> None:
         super().begin(total, processes)
-        self.bar = tqdm(
-            total=total,
-            desc=f"runs on {processes} cores" if processes > 1 else "runs",
-            unit="run",
-            file=self.stream,
-            bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]",
-            dynamic_ncols=True,
-        )
+        name = f"runs on {processes} cores" if processes > 1 else "runs"
+        form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+        self.bar = new_bar(self.stream, total, name, "run", bar_format=form)
 
     def ended(self, record: JobRecord) -> None:
         super().ended(record)
@@ -105,7 +92,4 @@ class RunBar(_Counting):
 
 def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> FolderProgress:
     """Return what suits ``stream`` (standard error): a bar on a terminal, else plain lines."""
-    stream = sys.stderr if stream is None else stream
-    if quiet:
-        return FolderProgress()
-    return RunBar(stream) if stream.isatty() else RunLines(stream)
+    return choose(FolderProgress, RunBar, RunLines, quiet=quiet, stream=stream)

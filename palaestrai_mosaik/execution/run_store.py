@@ -16,7 +16,7 @@ from sqlalchemy import select, text, update
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES, DesignFolder
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.run.checkpoint import has_checkpoints
+from palaestrai_mosaik.run.checkpoint import resumable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import (
@@ -64,24 +64,11 @@ def _instances_of(
         }
 
 
-def resumable(store: Store, instances: Sequence[KnownInstance]) -> str | None:
-    """Return the instance that goes on from a checkpoint, of those of one document; if any does.
-
-    It is the newest that has one of all that are newer than the last finished one.
-    """
-    for instance in reversed(instances):
-        if instance.status in ("finished", "running"):
-            return None
-        if has_checkpoints(store.instance_directory(instance.uid)):
-            return instance.uid
-    return None
-
-
 #: how a store in a folder names its database
 _DATABASE = "store.db"
 
 
-def open_own(location: StoreLocation) -> Store:
+def open_run_store(location: StoreLocation) -> Store:
     """Open the store of one run, whose process this is; it is made where it is missing.
 
     Its database has no log beside it: that needs memory which hosts do not share over a network. One
@@ -149,14 +136,14 @@ def empty_database() -> bytes:
         return Path(folder, _DATABASE).read_bytes()
 
 
-class Earlier(NamedTuple):
+class EarlierAttempts(NamedTuple):
     """What earlier attempts left: the instance that has finished, or the one that goes on; if any."""
 
     finished: str | None
     resumable: str | None
 
 
-def earlier_attempts(store: Store, hash: str) -> Earlier:
+def earlier_attempts(store: Store, hash: str) -> EarlierAttempts:
     """Return what earlier attempts left of the document with ``hash`` in ``store``, its run's own.
 
     Who calls this has the claim to the run, so none of them goes on, on whatever host it was begun:
@@ -171,10 +158,10 @@ def earlier_attempts(store: Store, hash: str) -> Earlier:
     if finished is not None:
         # its process may have been killed right before
         put_marker(store.instance_directory(finished))
-    return Earlier(finished, resumable(store, [one._replace(status="interrupted") for one in known]))
+    return EarlierAttempts(finished, resumable(store, [(one.uid, "interrupted") for one in known]))
 
 
-def stray_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> dict[Path, str]:
+def orphaned_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> dict[Path, str]:
     """Return the stores of runs that have finished and are no run of the design any more, with the instance of each.
 
     ``records`` are those of the design's own runs, by uid.
@@ -197,14 +184,14 @@ def stray_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> dict
     return found
 
 
-def contents_of(strays: Mapping[Path, str], store: Store | None) -> set[str]:
+def uncollected_contents(orphans: Mapping[Path, str], store: Store | None) -> set[str]:
     """Return the contents of the documents that were executed in these stores, and are not in ``store`` yet."""
     collected: set[str] = set()
-    if strays and store is not None:
-        collected = store.database.repeat(lambda _: _collected(store, list(strays.values())))
+    if orphans and store is not None:
+        collected = store.database.repeat(lambda _: _collected(store, list(orphans.values())))
     found: set[str] = set()
     with closing(StoreReader()) as reader:
-        for path, instance in strays.items():
+        for path, instance in orphans.items():
             if instance in collected:
                 continue
             # (what is wrong with it is told by who collects it)

@@ -19,20 +19,20 @@ from palaestrai_mosaik.design.lock import execution_lock
 from palaestrai_mosaik.errors import DocumentError, ExecutionError, StoreError
 from palaestrai_mosaik.run import Interrupt
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
-from palaestrai_mosaik.run.checkpoint import versions, why_unusable
+from palaestrai_mosaik.run.checkpoint import resumable, versions, why_unusable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
 from .claim import wait_for_dying
-from .cluster.submission import Submission, Submissions, TaskRun, own_store
-from .executor import Executor, InlineExecutor, own_classes
+from .cluster.submission import Submission, Submissions, TaskRun, run_store_location
+from .executor import Executor, InlineExecutor, classes_to_preload
 from .job import Job, JobRecord
 from .local import LocalExecutor
 from .progress import FolderProgress
 from .run_selection import Which, choose, select_runs
-from .run_store import resumable, stray_stores
+from .run_store import orphaned_stores
 from .settings import Settings
-from .status import RunState, RunStatus, job_path, job_records, run_states, slug_of, states_of
+from .status import RunState, RunStatus, job_path, job_records, run_file_stem, run_states, states_of
 from .task import GRACE
 
 if TYPE_CHECKING:
@@ -147,16 +147,19 @@ def run_folder(
             of=lambda marker: marker.task is None or marker.task.startswith(pilots),
         )
         summary = Summary(len(considered))
-        if stray_stores(folder, job_records(folder)):
+        if orphaned_stores(folder, job_records(folder)):
             # the runs that have their names now would hide them
             _collect(folder, location, summary)
         with location.open(create=True) as opened:
             states = run_states(folder, opened, held=True, ask=not ignore_queue)
-            choice = choose(states, which, considered)
-            going_on = {state.planned.uid: resumable(opened, state.instances) for state in choice.chosen}
-            _tell_unusable(opened, choice.chosen, going_on)
-        summary.considered, summary.before = choice.considered, choice.before
-        if choice.chosen:
+            selection = choose(states, which, considered)
+            going_on = {
+                state.planned.uid: resumable(opened, [one[:2] for one in state.instances])
+                for state in selection.chosen
+            }
+            _warn_of_unusable_checkpoints(opened, selection.chosen, going_on)
+        summary.considered, summary.before = selection.considered, selection.before
+        if selection.chosen:
             executor = make_executor(settings, folder)
             jobs = (
                 replace(
@@ -165,11 +168,11 @@ def run_folder(
                     checkpoint_every=settings.checkpoint_every,
                     allow_modules=settings.allow_modules,
                 )
-                for state in choice.chosen
+                for state in selection.chosen
             )
             try:
                 with _signals_cancel(executor, progress):
-                    _execute(executor, jobs, len(choice.chosen), settings.fail_fast, progress, summary)
+                    _execute(executor, jobs, len(selection.chosen), settings.fail_fast, progress, summary)
             except ExecutionError:
                 # what has ended until then is not to be missed
                 _collect(folder, location, summary)
@@ -194,7 +197,9 @@ def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) ->
         summary.not_collected = str(error)
 
 
-def _tell_unusable(store: Store, chosen: Sequence[RunState], going_on: Mapping[str, str | None]) -> None:
+def _warn_of_unusable_checkpoints(
+    store: Store, chosen: Sequence[RunState], going_on: Mapping[str, str | None]
+) -> None:
     """Tell, before they are executed, of runs that cannot go on: signed with another key, for instance."""
     now, found = versions(), []
     for state in chosen:
@@ -213,7 +218,7 @@ def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own:
     """Return the job of a run. One that stopped in a store of its own goes on there, wherever it goes on."""
     planned = state.planned
     document = (folder.path / planned.file).absolute()
-    mine = own_store(folder.path, slug_of(planned))
+    mine = run_store_location(folder.path, run_file_stem(planned))
     own = own or any(Path(mine.location).glob(f"instances/*/{CHECKPOINTS}"))
     path = job_path(folder.path, planned)
     store = mine if own else location
@@ -305,7 +310,7 @@ def submit_missing(
     answer, :class:`~palaestrai_mosaik.errors.DocumentError` where a file of the folder was edited.
     """
     from .cluster.collect import collect_folder
-    from .cluster.submit import settle_submissions, submit_folder
+    from .cluster.submit import recover_submissions, submit_folder
 
     considered = select_runs(folder, rows)
     location = StoreLocation.of(folder.path / RESULTS, store)
@@ -314,15 +319,15 @@ def submit_missing(
         if problems:
             raise DocumentError(problems)
         if not ignore_queue:
-            settle_submissions(folder.path)
-        if not dry_run and stray_stores(folder, job_records(folder)):
+            recover_submissions(folder.path)
+        if not dry_run and orphaned_stores(folder, job_records(folder)):
             # the runs that have their names now would hide them
             collect_folder(folder, location)
         states = states_of(folder, location, held=True, ask=not ignore_queue)
-        choice = choose(states, which, considered)
-        runs = tuple(task_run(state) for state in choice.chosen)
+        selection = choose(states, which, considered)
+        runs = tuple(task_run(state) for state in selection.chosen)
         submission = submit_folder(folder, runs, settings) if runs and not dry_run else None
-    return SubmitSummary(submission, runs, choice.considered, choice.before)
+    return SubmitSummary(submission, runs, selection.considered, selection.before)
 
 
 def task_run(state: RunState) -> TaskRun:
@@ -347,5 +352,5 @@ def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
         settings.jobs,
         timeout=settings.timeout or None,
         runs_per_process=settings.runs_per_process,
-        preload=own_classes(folder.spec.resolved),
+        preload=classes_to_preload(folder.spec.resolved),
     )

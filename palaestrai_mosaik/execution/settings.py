@@ -25,7 +25,7 @@ from palaestrai_mosaik.experiment.fields import MAYBE_TEXT
 from palaestrai_mosaik.experiment.located import Field, Findings, Located, Section
 from palaestrai_mosaik.importing import only_modules, refusal
 
-from .cluster.settings import COMMANDS, ParslSettings, SlurmSettings, joined, keep
+from .cluster.settings import COMMANDS, ParslSettings, SlurmSettings, keep, merged_sections
 from .job import CHECKPOINT_EVERY
 
 __all__ = ["EXECUTORS", "Settings"]
@@ -89,7 +89,7 @@ class Settings:
         for key, kind in (("slurm", SlurmSettings), ("parsl", ParslSettings)):
             if not isinstance(given.get(key), kind):
                 given[key] = kind.of(given.get(key), before.get(key), design.get(key), user.get(key))
-        return cls(**joined(cls, given, before, design, user))
+        return cls(**merged_sections(cls, given, before, design, user))
 
 
 #: who says a command, and what to do where it is not taken

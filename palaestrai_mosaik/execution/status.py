@@ -13,10 +13,10 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
 from .cluster.scheduler import TaskState
-from .cluster.submission import TaskRun, own_store
-from .cluster.task_assignment import TaskAssignment, TaskAssignments, coverage
+from .cluster.submission import TaskRun, run_store_location
+from .cluster.task_assignment import TaskAssignment, TaskAssignments, task_assignments
 from .job import JobRecord, Marker, is_silent, with_suffix
-from .run_store import KnownInstance, contents_of, instances_of, is_whole, stray_stores
+from .run_store import KnownInstance, instances_of, is_whole, orphaned_stores, uncollected_contents
 
 
 class RunStatus(StrEnum):
@@ -64,7 +64,7 @@ class RunState:
 
     ``record`` and ``marker`` are the files of ``jobs/`` that belong to its document (or, of the record, to
     one that differs in its uid alone: ``record.run`` is not the run's uid then);
-    ``instances`` what the store knows, the newest last; ``cover`` which task of a cluster has it.
+    ``instances`` what the store knows, the newest last; ``assignment`` which task of a cluster has it.
     ``collected`` is false where it has finished in its own store, and the store does not have it yet.
     """
 
@@ -73,7 +73,7 @@ class RunState:
     record: JobRecord | None
     marker: Marker | None
     instances: tuple[KnownInstance, ...]
-    cover: TaskAssignment | None = None
+    assignment: TaskAssignment | None = None
     collected: bool = True
 
     @property
@@ -92,11 +92,11 @@ class RunState:
     def before(self) -> str | None:
         """How its task ended (``failed``), where no run of that had begun and this is why it has failed.
 
-        ``cover.log`` may say why.
+        ``assignment.log`` may say why.
         """
-        if self.cover is None or self.cover.word is None or self.cover.begun:
+        if self.assignment is None or self.assignment.state is None or self.assignment.begun:
             return None
-        status, how = _BEFORE.get(self.cover.word, (None, None))
+        status, how = _BEFORE.get(self.assignment.state, (None, None))
         return how if status is self.status else None
 
 
@@ -113,10 +113,10 @@ class States:
 
 def job_path(folder: Path, planned: PlannedRun) -> Path:
     """Return the path of the run's files in ``jobs/``, without a suffix."""
-    return folder.absolute() / JOBS / slug_of(planned)
+    return folder.absolute() / JOBS / run_file_stem(planned)
 
 
-def slug_of(planned: PlannedRun) -> str:
+def run_file_stem(planned: PlannedRun) -> str:
     """Return how the files of the run are named: as its document."""
     return Path(planned.file).name.removesuffix(".yml")
 
@@ -173,11 +173,13 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         run.uid for run in planned if any(one.status == "finished" for one in known.get(run.hash, ()))
     }
 
-    strays = contents_of(stray_stores(folder, records), store)
+    orphans = uncollected_contents(orphaned_stores(folder, records), store)
     records |= _records_of_others(folder, records, known, hashes)
-    waiting = [run.hash for run in planned if run.uid not in finished] if strays else []
+    waiting = [run.hash for run in planned if run.uid not in finished] if orphans else []
     own = {
-        hash_ for hash_, content in (folder.contents(waiting) if waiting else {}).items() if content in strays
+        hash_
+        for hash_, content in (folder.contents(waiting) if waiting else {}).items()
+        if content in orphans
     }
 
     def settled(run: TaskRun) -> bool:
@@ -192,7 +194,7 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         marker = Marker.read(folder.path / JOBS / name) if name in markers else None
         return marker is not None and marker.hash == run.hash and marker.attempt >= run.attempt
 
-    covered = coverage(folder.path, hashes, settled, begun, held=held)
+    assignments = task_assignments(folder.path, hashes, settled, begun, held=held)
     states = (
         _state(
             folder,
@@ -200,12 +202,12 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
             records.get(run.uid),
             markers,
             tuple(known.get(run.hash, ())),
-            covered,
+            assignments,
             run.hash in own,
         )
         for run in planned
     )
-    return States(tuple(states), tuple(covered.problems))
+    return States(tuple(states), tuple(assignments.problems))
 
 
 def _state(
@@ -214,24 +216,24 @@ def _state(
     record: JobRecord | None,
     markers: set[str],
     instances: tuple[KnownInstance, ...],
-    covered: TaskAssignments,
+    assignments: TaskAssignments,
     own: bool,
 ) -> RunState:
     path = with_suffix(job_path(folder.path, run), ".running")
     marker = Marker.read(path) if path.name in markers else None
     if marker is not None and (marker.hash != run.hash or _is_current(record, marker.attempt)):
         marker = None
-    cover = covered.covers.get(run.uid)
+    assignment = assignments.by_run.get(run.uid)
     if marker is not None and not marker.of_this_host:
         instances = tuple(_without_the_dead(instances, marker, path))
     statuses = [instance.status for instance in instances]
     own = own or (record is not None and record.status == "finished" and _is_whole(folder.path, run, record))
-    status = _status(record, marker, statuses, own, cover)
+    status = _status(record, marker, statuses, own, assignment)
     if status is None:
         assert marker is not None
         status = RunStatus.LOST if is_silent(path) else RunStatus.RUNNING
     collected = status is not RunStatus.FINISHED or "finished" in statuses
-    return RunState(run, status, record, marker, instances, cover, collected)
+    return RunState(run, status, record, marker, instances, assignment, collected)
 
 
 def _without_the_dead(
@@ -251,7 +253,7 @@ def _status(
     marker: Marker | None,
     statuses: list[str],
     own: bool,
-    cover: TaskAssignment | None,
+    assignment: TaskAssignment | None,
 ) -> RunStatus | None:
     """Return the status of a run; ``None`` where only the age of its marker can tell.
 
@@ -264,13 +266,13 @@ def _status(
         return RunStatus.FINISHED
     if "running" in statuses:
         return RunStatus.RUNNING
-    current = cover is not None and _is_current(record, cover.attempt)
-    if cover is not None and cover.word is not None and not (current and not _goes_on(record)):
-        found = _by_word(record if current else None, marker, cover.word, begun=cover.begun)
+    current = assignment is not None and _is_current(record, assignment.attempt)
+    if assignment is not None and assignment.state is not None and not (current and not _goes_on(record)):
+        found = _by_task_state(record if current else None, marker, assignment.state, begun=assignment.begun)
         if found is not None:
             return found
     if marker is not None:
-        return RunStatus.LOST if marker.of_this_host or (cover and cover.word) else None
+        return RunStatus.LOST if marker.of_this_host or (assignment and assignment.state) else None
     return _when_over(record, statuses)
 
 
@@ -281,7 +283,7 @@ def _when_over(record: JobRecord | None, statuses: list[str]) -> RunStatus:
     return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
 
 
-def _by_word(
+def _by_task_state(
     record: JobRecord | None, marker: Marker | None, word: TaskState, *, begun: bool
 ) -> RunStatus | None:
     """Return what the scheduler's word says of a run without a final record; ``None``: nothing.
@@ -312,7 +314,7 @@ def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
     """Whether the run's own store has the instance of its record, with the marker of its end."""
     if record.instance is None:
         return False
-    return is_whole(Path(own_store(folder, slug_of(run)).location), record.instance)
+    return is_whole(Path(run_store_location(folder, run_file_stem(run)).location), record.instance)
 
 
 def states_of(

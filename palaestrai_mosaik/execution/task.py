@@ -21,6 +21,9 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import (
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
     CheckpointError,
     DocumentError,
     PalaestraiMosaikError,
@@ -35,15 +38,14 @@ from palaestrai_mosaik.run.worker_process import read_frame
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import shorten
 
-from .claim import Heartbeat, claim, has_lost
+from .claim import Heartbeat, claim, is_taken_over
 from .job import Job, JobRecord, Marker, RecordStatus, now
-from .run_store import earlier_attempts, open_own
+from .run_store import earlier_attempts, open_run_store
 
 #: seconds that a run has to end once nobody waits for it any more
 GRACE = 5.0
 #: characters of an error that its record keeps; the log has all of it
 _ERROR_LENGTH = 2000
-_FINISHED, _FAILED, _INTERRUPTED = 0, 1, 130
 #: the exit code of a process that has left out the run it was at, because another one executes it
 LEFT_OUT = 75
 
@@ -86,21 +88,21 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
     noted = _Noted(shown, marker, job.marker)
     clock = time.perf_counter()
     status: RecordStatus = "finished"
-    code, error, trace = _FINISHED, None, ""
+    code, error, trace = FINISHED, None, ""
     try:
         with Heartbeat(job, marker, interrupt), only_modules(job.allow_modules):
             document = _load(job)
-            with open_own(job.store) if job.own else job.store.open() as store:
+            with open_run_store(job.store) if job.own else job.store.open() as store:
                 _execute(document, store, job, interrupt, noted)
     except _Replaced:
         files.remove(job.marker, missing_ok=True)
         return None
     except (RunInterrupted, KeyboardInterrupt) as stopped:
-        status, code, error = "interrupted", _INTERRUPTED, str(stopped) or "interrupted"
+        status, code, error = "interrupted", INTERRUPTED, str(stopped) or "interrupted"
     except (Exception, SystemExit) as failure:
-        status, code, error = "failed", _FAILED, _told(failure)
+        status, code, error = "failed", FAILED, _error_text(failure)
         trace = "".join(traceback.format_exception(failure))
-    if has_lost(job, marker):
+    if is_taken_over(job, marker):
         return None
     record = JobRecord(
         job.run,
@@ -157,7 +159,7 @@ def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt
     execute(document, **options)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     own = isinstance(error, PalaestraiMosaikError)
     text = str(error) if own else f"{type(error).__name__}: {error}"
     return shorten(text, _ERROR_LENGTH)
@@ -196,7 +198,7 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
         _flush()
         record.write(job.record)
         files.remove(job.marker, missing_ok=True)
-    return _FINISHED
+    return FINISHED
 
 
 def _watch(lifeline: int, interrupt: Interrupt) -> None:
@@ -206,7 +208,7 @@ def _watch(lifeline: int, interrupt: Interrupt) -> None:
     time.sleep(GRACE / 2)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE / 2)
-    os._exit(_FAILED)
+    os._exit(FAILED)
 
 
 def _redirect(job: Job) -> None:

@@ -27,7 +27,7 @@ import pickle
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -392,17 +392,30 @@ def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
     """
     runs = store.runs()
     runs = runs[runs["hash"] == document.hash]
-    newest: Earlier | None = None
-    for run, status in zip(runs["run"][::-1], runs["status"][::-1], strict=True):
-        found = Earlier(run, status, has_checkpoints(store.instance_directory(run)))
-        newest = newest or found
-        if newest is found and status in ("finished", "running"):
-            return found
-        if status == "finished":
-            break
-        if found.has_checkpoint:
-            return found
-    return newest
+    if runs.empty:
+        return None
+    instances = list(zip(runs["run"], runs["status"], strict=True))
+    newest, status = instances[-1]
+    found = None
+    if status not in ("finished", "running"):
+        # (of those that still run, only the newest is in the way)
+        found = resumable(store, [(uid, status.replace("running", "lost")) for uid, status in instances])
+    found = found or newest
+    return Earlier(found, dict(instances)[found], has_checkpoints(store.instance_directory(found)))
+
+
+def resumable(store: Store, instances: Sequence[tuple[str, str]]) -> str | None:
+    """Return the instance that goes on from a checkpoint, of those of one document (uid, status); if any does.
+
+    ``instances``: the newest last. It is the newest that has a checkpoint of all that are newer than the last
+    one that finished or still runs.
+    """
+    for uid, status in reversed(instances):
+        if status in ("finished", "running"):
+            return None
+        if has_checkpoints(store.instance_directory(uid)):
+            return uid
+    return None
 
 
 def as_begun(document: RunDocument, store: Store, instance: str) -> RunDocument:

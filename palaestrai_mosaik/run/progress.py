@@ -1,16 +1,14 @@
-"""How a run tells what it is doing: a bar on a terminal, plain lines elsewhere, or nothing."""
+"""The progress of a run."""
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import TextIO
 
-from tqdm import tqdm
+from palaestrai_mosaik.progress import LINES, Pace, choose, new_bar, print_line
 
 
 class Progress:
-    """Told about a run by the runner. This one is silent."""
+    """Is called by the runner with what happens. This one is silent."""
 
     def begin_run(self, instance: str) -> None:
         """A run begins, and is recorded as ``instance`` (not called without a store)."""
@@ -47,7 +45,7 @@ class _Rated(Progress):
         self._phase = phase
         self._objectives = ""
         self.total = self._done = 0
-        self._shown = self._started = time.perf_counter()
+        self._pace = Pace(self.interval)
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         self._begin(name)
@@ -56,10 +54,10 @@ class _Rated(Progress):
         self.total += steps > 0
         # looking at the clock costs more than it is worth in every step
         if not self.total & 31:
-            now = time.perf_counter()
-            if now - self._shown >= self.interval:
-                rate = (self.total - self._done) / (now - self._shown)
-                self._shown, self._done = now, self.total
+            seconds = self._pace.due()
+            if seconds is not None:
+                rate = (self.total - self._done) / seconds
+                self._done = self.total
                 self.show(worker, episode, steps, rate)
 
     def episode(self, worker: int, episode: int, steps: int, objectives: dict[str, float]) -> None:
@@ -72,30 +70,30 @@ class _Rated(Progress):
 class Lines(_Rated):
     """Plain lines, for a log: at most one every five seconds, and one per phase."""
 
-    interval = 5.0
+    interval = LINES
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         super().begin_phase(name, workers, episodes)
         count = "?" if episodes is None else str(episodes)
-        self._print(f"phase {name}: {workers} worker(s), {count} episode(s) each")
+        print_line(self.stream, f"phase {name}: {workers} worker(s), {count} episode(s) each")
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
         done = f"was over before ({reason})" if reason else "goes on"
-        self._print(f"phase {name}: {done}, {episodes} episodes and {steps} steps are done")
+        print_line(self.stream, f"phase {name}: {done}, {episodes} episodes and {steps} steps are done")
 
     def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
         objective = f", last objectives {self._objectives}" if self._objectives else ""
-        self._print(
-            f"phase {self._phase}: worker {worker} episode {episode} step {steps}, {rate:.0f} steps/s{objective}"
+        print_line(
+            self.stream,
+            f"phase {self._phase}: worker {worker} episode {episode} step {steps}, {rate:.0f} steps/s{objective}",
         )
 
     def end_phase(self, name: str, reason: str) -> None:
-        seconds = time.perf_counter() - self._started
+        seconds = self._pace.seconds
         objective = f", last objectives {self._objectives}" if self._objectives else ""
-        self._print(f"phase {name}: over ({reason}), {self.total} steps in {seconds:.1f} s{objective}")
-
-    def _print(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        print_line(
+            self.stream, f"phase {name}: over ({reason}), {self.total} steps in {seconds:.1f} s{objective}"
+        )
 
 
 class Bar(_Rated):
@@ -105,14 +103,9 @@ class Bar(_Rated):
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
         super().begin_phase(name, workers, episodes)
-        self.bar = tqdm(
-            total=None if episodes is None else episodes * workers,
-            desc=name,
-            unit="episode",
-            file=self.stream,
-            bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} episodes [{elapsed}{postfix}]",
-            dynamic_ncols=True,
-        )
+        total = None if episodes is None else episodes * workers
+        form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} episodes [{elapsed}{postfix}]"
+        self.bar = new_bar(self.stream, total, name, "episode", bar_format=form)
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
         if not reason:
@@ -126,14 +119,11 @@ class Bar(_Rated):
         self.bar.update()
 
     def end_phase(self, name: str, reason: str) -> None:
-        seconds = time.perf_counter() - self._started
+        seconds = self._pace.seconds
         self.bar.set_postfix_str(f"{self.total} steps in {seconds:.1f} s, {self._objectives or 'over'}")
         self.bar.close()
 
 
 def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progress:
     """Return what suits ``stream`` (standard error): a bar on a terminal, else plain lines."""
-    stream = sys.stderr if stream is None else stream
-    if quiet:
-        return Progress()
-    return Bar(stream) if stream.isatty() else Lines(stream)
+    return choose(Progress, Bar, Lines, quiet=quiet, stream=stream)

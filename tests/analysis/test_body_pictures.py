@@ -14,7 +14,7 @@ from palaestrai_mosaik.analysis.series import (
     episode_panels,
     find_moment,
     objective_panels,
-    phases_that_begin_again,
+    phases_that_restart,
     time_panels,
 )
 from palaestrai_mosaik.cli.main import main
@@ -227,4 +227,4 @@ def test_the_outcome_of_a_design_that_names_none_does_not_grow_with_the_number_o
 )
 def test_a_condition_says_itself_whether_environments_begin_again(tmp_path, monkeypatch, condition, phases):
     with Store(tmp_path) as store:
-        assert phases_that_begin_again(store, record_plainly(store, "x", 1, condition)) == phases
+        assert phases_that_restart(store, record_plainly(store, "x", 1, condition)) == phases

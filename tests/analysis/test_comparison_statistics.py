@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from palaestrai_mosaik.analysis.comparison import aggregates, compare, effects, resampling
+from palaestrai_mosaik.analysis.comparison import aggregates, effects, resampling
+from palaestrai_mosaik.analysis.comparison.compare import profile, scores
 from palaestrai_mosaik.analysis.comparison.hypothesis_tests import (
     holm,
     rank_sum,
@@ -441,21 +442,17 @@ def test_the_shift_of_many_pairs_takes_no_list_of_averages():
 
 
 def test_a_profile_by_hand():
-    found = compare.profile(
-        Sample.of([array(1, 2, 3, 4), array(4, 4)]), array(0, 2, 4), False, 0.95, 100, rng()
-    )
+    found = profile(Sample.of([array(1, 2, 3, 4), array(4, 4)]), array(0, 2, 4), False, 0.95, 100, rng())
     assert found.share == pytest.approx([1, (0.5 + 1) / 2, 0])
-    lower = compare.profile(
-        Sample.of([array(1, 2, 3, 4), array(4, 4)]), array(0, 2, 4), True, 0.95, 100, rng()
-    )
+    lower = profile(Sample.of([array(1, 2, 3, 4), array(4, 4)]), array(0, 2, 4), True, 0.95, 100, rng())
     assert lower.share == pytest.approx([0, 0.25 / 2, 0.75 / 2])
-    assert compare.scores(array(3, 1, 2))[[0, 25, 50]] == pytest.approx([1, 2, 3])
-    assert compare.scores(array(5, 5)) == pytest.approx([5])
+    assert scores(array(3, 1, 2))[[0, 25, 50]] == pytest.approx([1, 2, 3])
+    assert scores(array(5, 5)) == pytest.approx([5])
 
 
 def test_the_band_of_a_profile_is_the_bootstraps():
     values = rng(8).normal(size=12)
-    found = compare.profile(Sample.of([values]), array(0), False, 0.9, 4000, rng())
+    found = profile(Sample.of([values]), array(0), False, 0.9, 4000, rng())
     direct = stats.bootstrap(
         (values,),
         lambda x, axis: np.mean(x > 0, axis=axis),
@@ -465,5 +462,5 @@ def test_the_band_of_a_profile_is_the_bootstraps():
         random_state=rng(1),
     ).confidence_interval
     assert (found.low[0], found.high[0]) == pytest.approx(direct, abs=1 / 12 + 1e-9)
-    alone = compare.profile(Sample.of([array(1)]), array(0), False, 0.9, 100, rng())
+    alone = profile(Sample.of([array(1)]), array(0), False, 0.9, 100, rng())
     assert np.isnan(alone.low).all()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support.documents import document
 
-from palaestrai_mosaik.analysis.missing_runs import keep, lost_runs
+from palaestrai_mosaik.analysis.missing_runs import count_missing_runs, keep
 from palaestrai_mosaik.analysis.sensitivity import COLUMNS, sensitivity, tidy
 from palaestrai_mosaik.design import from_mapping
 from palaestrai_mosaik.design.decode import decode
@@ -236,4 +236,4 @@ def test_lost_runs_are_counted_by_their_kind():
             "y": [1.0, NAN, NAN, NAN, np.inf],
         }
     )
-    assert lost_runs(frame, ["y"]) == {"runs": 5, "executed": 3, "failed": 1, "missing": 1, "y": 2}
+    assert count_missing_runs(frame, ["y"]) == {"runs": 5, "executed": 3, "failed": 1, "missing": 1, "y": 2}

@@ -24,7 +24,7 @@ import palaestrai_mosaik
 NAME = "palaestrai_mosaik"
 ROOT = Path(palaestrai_mosaik.__file__).parent
 
-LEAVES = {"collector", "errors", "files", "importing", "types", "seeding", "text"}
+LEAVES = {"collector", "errors", "files", "importing", "progress", "types", "seeding", "text"}
 
 #: package (or module) of the top level -> what it may import of the others. "" is
 #: ``palaestrai_mosaik/__init__.py``: everybody may import its version, and it knows where names are.
@@ -35,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
     "importing": {"errors"},
+    "progress": set(),
     "seeding": set(),
     "text": set(),
     "types": {"errors", "text"},

@@ -12,7 +12,7 @@ from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.execution import EXECUTION
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import Settings
-from palaestrai_mosaik.execution.executor import own_classes
+from palaestrai_mosaik.execution.executor import classes_to_preload
 
 INLINE = ("--executor", "inline", "--quiet")
 
@@ -152,7 +152,7 @@ def test_only_classes_of_this_package_that_start_fast_are_prepared():
         "z": {"name": "palaestrai_mosaik.cli.main:main"},
     }
     where = "palaestrai_mosaik.environment.grid.environment"
-    assert own_classes(design) == [
+    assert classes_to_preload(design) == [
         ("palaestrai_mosaik.agent.filters", "NormFilter", {}),
         ("palaestrai_mosaik.agent.library.dummy", "DummyMuscle", {}),
         (where, "GridEnvironment", {"steps": 3}),

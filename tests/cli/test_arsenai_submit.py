@@ -105,7 +105,7 @@ def test_a_design_is_not_replaced_while_a_cluster_may_have_its_runs(here, no_slu
     assert main(generate) == 2
     assert "whether a cluster has runs of the design in it is not known" in capsys.readouterr().err
     with monkeypatch.context() as patched:
-        patched.setattr(Slurm, "words", lambda self, submission: {0: TaskState.QUEUED})
+        patched.setattr(Slurm, "task_states", lambda self, submission: {0: TaskState.QUEUED})
         assert main(generate) == 2
         assert (
             "a cluster, or a process, still has 2 runs of the design in it (doing-0-r0, doing-1-r0)"

@@ -130,7 +130,7 @@ def test_what_was_recorded_in_between_is_not_executed_again(job):
 
 
 def test_a_run_that_goes_on_says_so_and_ends_when_another_process_has_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(claim, "BEAT", 0.05)
+    monkeypatch.setattr(claim, "HEARTBEAT", 0.05)
     folder = make_folder(tmp_path / "f", ["slow", "well"], steps=400).path
     planned, _ = DesignFolder.open(folder).documents
     (folder / "jobs").mkdir()

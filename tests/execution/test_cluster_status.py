@@ -19,7 +19,13 @@ from palaestrai_mosaik.errors import SchedulerError
 from palaestrai_mosaik.execution import Settings, StoreLocation, run_folder, states_of
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
-from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun, own_store
+from palaestrai_mosaik.execution.cluster.submission import (
+    Array,
+    Submission,
+    Submissions,
+    TaskRun,
+    run_store_location,
+)
 from palaestrai_mosaik.execution.job import SILENCE, JobRecord, Marker, now
 
 RECORD = JobRecord("", "", "finished", None, "", now(), now(), 1.0, 0, None, "elsewhere", 1, 1)
@@ -37,13 +43,13 @@ def slurm(monkeypatch):
     """Give what Slurm is to say of all tasks, or to raise; and how often it was asked."""
     said = {"word": TaskState.QUEUED, "asked": 0}
 
-    def words(self, submission):
+    def task_states(self, submission):
         said["asked"] += 1
         if isinstance(said["word"], Exception):
             raise said["word"]
         return dict.fromkeys(range(submission.tasks), said["word"])
 
-    monkeypatch.setattr(Slurm, "words", words)
+    monkeypatch.setattr(Slurm, "task_states", task_states)
     return said
 
 
@@ -159,7 +165,7 @@ def test_what_status_says_to_do_next_can_be_done(folder, monkeypatch, capsys):
     os.rename(folder.path, folder.path.with_name("a folder"))
     monkeypatch.chdir(folder.path.parent)
     there = DesignFolder.open("a folder")
-    fill(own_store(there.path, "doing-0-r0"), "one", "finished")
+    fill(run_store_location(there.path, "doing-0-r0"), "one", "finished")
     record(there, "finished", instance="one")
     assert main(["status", "a folder", "--store", "my store"]) == 0
     line = "1 finished run to be collected: arsenai collect 'a folder' --store 'my store'\n"
@@ -260,7 +266,7 @@ def test_a_task_that_another_cluster_does_not_know_is_not_over_for_ever(folder, 
 def test_a_finished_run_is_so_whatever_the_scheduler_says_and_it_is_not_asked(folder, slurm):
     submit(folder)
     slurm["word"] = SchedulerError("slurmctld is away")
-    store = own_store(folder.path, "doing-0-r0")
+    store = run_store_location(folder.path, "doing-0-r0")
     record(folder, "finished", instance="one")
     # its store has nothing of it: the results are gone
     assert status(folder) == "lost"

@@ -22,9 +22,9 @@ from palaestrai_mosaik.errors import ExecutionError, StoreError
 from palaestrai_mosaik.execution import InlineExecutor, Settings, StoreLocation, run_folder, states_of
 from palaestrai_mosaik.execution.cluster import collect
 from palaestrai_mosaik.execution.cluster.collect import collect_folder
-from palaestrai_mosaik.execution.cluster.submission import own_store
+from palaestrai_mosaik.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.execution.job import Job, JobRecord, Marker
-from palaestrai_mosaik.execution.run_store import earlier_attempts, is_whole, open_own
+from palaestrai_mosaik.execution.run_store import earlier_attempts, is_whole, open_run_store
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.store import ChannelRecord, EnvironmentRecord, Store, recorder
 from palaestrai_mosaik.store import verify as verifying
@@ -45,7 +45,7 @@ class Run:
         self.path = root / "stores" / slug
         for name in ("jobs", "stores"):
             (root / name).mkdir(exist_ok=True)
-        self.store = open_own(own_store(root, slug))
+        self.store = open_run_store(run_store_location(root, slug))
         self.instance = None
 
     def begin(self):
@@ -341,7 +341,7 @@ def test_a_run_that_was_killed_right_after_its_end_is_collected_and_removed(root
         assert verify(store, run.instance.uid, outcomes=False).damage == ()
     assert collected(root, location).before == 1
     # who executes it again finds that it has finished, and ends what was left
-    with open_own(own_store(root, "run")) as store:
+    with open_run_store(run_store_location(root, "run")) as store:
         assert earlier_attempts(store, run.record("finished")._hash).finished == run.instance.uid
     assert is_whole(run.path, run.instance.uid)
     assert [path.name for path in directory.glob("complete.json*")] == ["complete.json"]
@@ -615,7 +615,7 @@ def test_collected_runs_are_analysed_as_if_executed_here(tmp_path, capsys):
     for run in folder.documents:
         path = job_path(folder.path, run)
         path.parent.mkdir(exist_ok=True)
-        store = own_store(folder.path, path.name)
+        store = run_store_location(folder.path, path.name)
         jobs.append(Job(run.uid, run.hash, folder.path / run.file, path, store, own=True))
     (folder.path / "stores").mkdir()
     records = list(InlineExecutor().run(jobs))

@@ -18,9 +18,9 @@ from palaestrai_mosaik.analysis import Results
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.execution import InlineExecutor, RunStatus, Settings, run_folder
-from palaestrai_mosaik.execution.cluster.submission import own_store
+from palaestrai_mosaik.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.execution.job import Job
-from palaestrai_mosaik.execution.status import job_path, slug_of
+from palaestrai_mosaik.execution.status import job_path, run_file_stem
 from palaestrai_mosaik.store import Store
 
 INLINE = ("--executor", "inline", "--quiet")
@@ -296,7 +296,7 @@ def alone(folder, runs):
             run.hash,
             folder.path.absolute() / run.file,
             job_path(folder.path, run),
-            own_store(folder.path, slug_of(run)),
+            run_store_location(folder.path, run_file_stem(run)),
             own=True,
         )
         for run in runs

@@ -22,7 +22,12 @@ from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution import JobRecord, LocalExecutor, Settings, processes, run_folder, run_states
 from palaestrai_mosaik.execution.cluster.node import TaskOutcome, execute_task, requeue
 from palaestrai_mosaik.execution.cluster.settings import SlurmSettings
-from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun, own_store
+from palaestrai_mosaik.execution.cluster.submission import (
+    Submission,
+    Submissions,
+    TaskRun,
+    run_store_location,
+)
 from palaestrai_mosaik.execution.cluster.submit import submit_folder
 from palaestrai_mosaik.execution.processes import ForkLauncher
 from palaestrai_mosaik.run.checkpoint import has_checkpoints
@@ -67,7 +72,7 @@ def record_of(folder, number):
 
 def stored(folder, number):
     """Return the table of instances, and the digests of the newest, of a run's own store."""
-    with own_store(folder.path, f"doing-{number}-r0").open() as store:
+    with run_store_location(folder.path, f"doing-{number}-r0").open() as store:
         return store.runs(), digests(store)
 
 
@@ -205,7 +210,7 @@ def test_what_earlier_starts_have_left_is_not_executed_again(tmp_path, capsys, l
     # seems to have died on another host
     (folder.path / "jobs" / "doing-0-r0.json").unlink()
     (folder.path / "jobs" / "doing-2-r0.json").unlink()
-    with own_store(folder.path, "doing-2-r0").open() as store, store.database.writing() as session:
+    with run_store_location(folder.path, "doing-2-r0").open() as store, store.database.writing() as session:
         session.execute(update(Instance).values(status="running", ended=None, host="elsewhere"))
     outcome = execute()
     assert outcome == TaskOutcome(2, 1, 0, 0, 0, ended=False, moved_on=True)

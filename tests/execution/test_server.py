@@ -22,9 +22,9 @@ def held():
 done = []
 execute = server.execute
 server.execute = lambda *args, **options: done.append(execute(*args, **options))
-server.rehearse()  # what is imported at first use may stay open
+server.warm_up()  # what is imported at first use may stay open
 before = held()
-server.rehearse()
+server.warm_up()
 print([[(phase.name, phase.steps) for phase in result.phases] for result in done], held() == before)
 """
 
@@ -47,10 +47,10 @@ def test_who_starts_many_processes_has_one_rehearsal_before_the_fourth(
     lifeline, other = os.pipe()
     served = fork_server._Server(theirs, lifeline)
     try:
-        monkeypatch.setattr(fork_server, "rehearse", planted)
+        monkeypatch.setattr(fork_server, "warm_up", planted)
         monkeypatch.setattr(served, "_start", lambda key, jobs: said.append(key))
         for key in range(6):
-            served._obey(("start", key, ()))
+            served._handle_message(("start", key, ()))
     finally:
         for descriptor in (lifeline, other, served._wakeup, served._woken):
             os.close(descriptor)

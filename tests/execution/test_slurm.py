@@ -23,12 +23,12 @@ from palaestrai_mosaik.execution.cluster.slurm import Slurm, _queue, elements_of
 from palaestrai_mosaik.execution.cluster.submission import Array, Submission, Submissions, TaskRun
 from palaestrai_mosaik.execution.cluster.submit import (
     cancel_folder,
+    default_runs_per_task,
     named_modules,
     pack,
     plan_submission,
-    settle_submissions,
+    recover_submissions,
     submit_folder,
-    worthwhile,
 )
 from palaestrai_mosaik.execution.job import now
 
@@ -54,14 +54,14 @@ def a_submission(tasks, **fields):
 
 def ended(submission):
     """Wait until all tasks are over, and return the words."""
-    until(lambda: all(word.ended for word in Slurm().words(submission).values()), 120)
-    return Slurm().words(submission)
+    until(lambda: all(word.ended for word in Slurm().task_states(submission).values()), 120)
+    return Slurm().task_states(submission)
 
 
 def wait_for(submission, *words, seconds=60):
     """Wait until Slurm says these words of the tasks; else show what it says."""
     end = time.monotonic() + seconds
-    while (told := list(Slurm().words(submission).values())) != list(words):
+    while (told := list(Slurm().task_states(submission).values())) != list(words):
         assert time.monotonic() < end, told
         time.sleep(0.2)
 
@@ -94,14 +94,14 @@ def test_how_many_runs_a_task_has():
         ["r6"],
     ]
     # nothing is known: one, up to 1,000 tasks
-    assert [worthwhile(runs, None, 1, None) for runs in (7, 1000, 1001, 100_000)] == [1, 1, 2, 100]
+    assert [default_runs_per_task(runs, None, 1, None) for runs in (7, 1000, 1001, 100_000)] == [1, 1, 2, 100]
     # a task's cores are not reserved for nothing
-    assert [worthwhile(runs, None, 4, None) for runs in (7, 100_000)] == [4, 100]
+    assert [default_runs_per_task(runs, None, 4, None) for runs in (7, 100_000)] == [4, 100]
     # 300 s of runs of 40 s are 7, two at a time 14; of 400 s: one; half of a limit of 100 s is one, too
-    assert worthwhile(1000, 40.0, 1, None) == 7
-    assert worthwhile(1000, 40.0, 2, 3600) == 14
-    assert worthwhile(1000, 400.0, 1, None) == 1
-    assert worthwhile(1000, 40.0, 1, 100) == 1
+    assert default_runs_per_task(1000, 40.0, 1, None) == 7
+    assert default_runs_per_task(1000, 40.0, 2, 3600) == 14
+    assert default_runs_per_task(1000, 400.0, 1, None) == 1
+    assert default_runs_per_task(1000, 40.0, 1, 100) == 1
 
 
 def test_the_modules_of_documents_are_found_without_reading_all(tmp_path, monkeypatch):
@@ -252,16 +252,16 @@ def test_what_slurm_says_of_tasks(tmp_path, slurm_jobs):
     wait_for(submission, *told)
     # (what Slurm keeps of an element that is ended alone before it began depends on which one it is)
     Slurm().cancel(submission, {0, 4, 6})
-    until(lambda: Slurm().words(submission)[4] is CANCELLED)
-    words = Slurm().words(submission)
+    until(lambda: Slurm().task_states(submission)[4] is CANCELLED)
+    words = Slurm().task_states(submission)
     assert [words[task] for task in range(6)] == [*told[:4], CANCELLED, TaskState.RUNNING]
     assert words[6].ended
     Slurm().cancel(submission)
     assert ended(submission)[5] is CANCELLED
-    assert Slurm().words(replace(submission, name="test-slurm-nobody"))[0] is TaskState.GONE
+    assert Slurm().task_states(replace(submission, name="test-slurm-nobody"))[0] is TaskState.GONE
     # what another cluster has is not gone because this one does not know it
     with pytest.raises(SchedulerError, match=r"went to the cluster 'elsewhere', and this is '\w+'"):
-        Slurm().words(replace(submission, cluster="elsewhere"))
+        Slurm().task_states(replace(submission, cluster="elsewhere"))
 
 
 @needs_slurm
@@ -271,9 +271,9 @@ def test_a_submission_that_was_cut_off(tmp_path, monkeypatch, slurm_jobs):
     submissions = Submissions(folder.path)
     submissions.begin(submission, tasks)
     # nothing was submitted, and may be yet; then never
-    assert set(Slurm().words(submission).values()) == {TaskState.QUEUED}
+    assert set(Slurm().task_states(submission).values()) == {TaskState.QUEUED}
     monkeypatch.setattr("palaestrai_mosaik.execution.cluster.slurm._SUBMITTING", 0.0)
-    assert set(Slurm().words(submission).values()) == {CANCELLED}
+    assert set(Slurm().task_states(submission).values()) == {CANCELLED}
     # two arrays were submitted, one written down
     path = array_script(tmp_path, submission, "exit $1")
     written = Slurm().submit(submission, path, 0, 1)
@@ -281,12 +281,12 @@ def test_a_submission_that_was_cut_off(tmp_path, monkeypatch, slurm_jobs):
     submissions.write(submission)
     lost = Slurm().submit(submission, path, 1, 1)
     assert ended(submission) == {0: COMPLETED, 1: FAILED, 2: CANCELLED}
-    settle_submissions(folder.path)
+    recover_submissions(folder.path)
     settled = submissions.read(1)
     assert settled.arrays == (written, Array(lost.job, 1, 1))
     assert (settled.tasks, settled.runs) == (2, 2)
     assert list(submissions.tasks(1)) == tasks[:2]
-    settle_submissions(folder.path)
+    recover_submissions(folder.path)
     assert submissions.read(1) == settled
 
 
@@ -314,11 +314,11 @@ def test_only_jobs_of_the_folder_are_cancelled(tmp_path, slurm_jobs):
     other = replace(other, number=2, arrays=(Slurm().submit(other, path, 0, 1),))
     Submissions(folder.path).begin(other, [[runs_of(folder)[0]]])
     cancelled = cancel_folder(folder.path)
-    (job,), (strange,) = mine.arrays, other.arrays
+    (job,), (foreign,) = mine.arrays, other.arrays
     assert (cancelled.jobs, cancelled.queued, cancelled.running) == ((job.job,), 2, 0)
-    assert cancelled.strange == (strange.job,)
-    assert set(Slurm().words(mine).values()) == {CANCELLED}
-    assert set(Slurm().words(other).values()) == {TaskState.QUEUED}
+    assert cancelled.foreign == (foreign.job,)
+    assert set(Slurm().task_states(mine).values()) == {CANCELLED}
+    assert set(Slurm().task_states(other).values()) == {TaskState.QUEUED}
 
 
 @needs_slurm
@@ -369,7 +369,7 @@ def test_slurm_with_accounting(tmp_path, own_slurm):
     assert ended(submission) == expected, output_of(folder.path)
     # the controller forgets within the minute, what accounting knows is the same
     until(lambda: not list(_queue(submission.name)), 150)
-    assert Slurm().words(submission) == expected
+    assert Slurm().task_states(submission) == expected
     # no room for more than one array: what has been submitted stays, the others wait
     limit = ["sacctmgr", "--immediate", "modify", "user", "root", "set", "MaxSubmitJobs=2"]
     subprocess.run(limit, stdout=subprocess.DEVNULL, check=True)
@@ -388,7 +388,7 @@ def test_slurm_with_accounting(tmp_path, own_slurm):
     time.sleep(10)
     kill_daemon(own_slurm, "slurmctld")
     with pytest.raises(SchedulerError, match=r"squeue says: .*'scontrol ping' says"):
-        Slurm().words(submission)
+        Slurm().task_states(submission)
     subprocess.run([str(service), "restart", str(own_slurm)], check=True)
     wait_for(submission, TaskState.RUNNING, TaskState.RUNNING)
     # a node that is gone

@@ -21,7 +21,7 @@ from palaestrai_mosaik.cli.main import main as results_main
 from palaestrai_mosaik.design.folder import DESIGN, DesignFolder
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.execution import InlineExecutor, job_records
-from palaestrai_mosaik.execution.cluster.submission import own_store
+from palaestrai_mosaik.execution.cluster.submission import run_store_location
 from palaestrai_mosaik.execution.job import Job
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.store.verify import verify
@@ -236,7 +236,9 @@ def test_collecting_on_a_full_disk(tmp_path, disk, undisturbed, capsys):
     for run in folder.documents:
         path = job_path(folder.path, run)
         document = (folder.path / run.file).absolute()
-        jobs.append(Job(run.uid, run.hash, document, path, own_store(folder.path, path.name), own=True))
+        jobs.append(
+            Job(run.uid, run.hash, document, path, run_store_location(folder.path, path.name), own=True)
+        )
     (folder.path / "jobs").mkdir()
     assert [record.status for record in InlineExecutor().run(jobs)] == ["finished"] * 3
     where = disk(folder.path / "results", 2048)

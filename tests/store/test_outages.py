@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from execution.folders import drive, make_folder, markers, until
 
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.execution.run_store import contents_of
+from palaestrai_mosaik.execution.run_store import uncollected_contents
 from palaestrai_mosaik.store import Store, database
 from tests.support import postgresql
 
@@ -439,5 +439,5 @@ def test_documents_and_stray_stores_are_asked_for_again_where_the_server_cut_tha
         monkeypatch.setattr(store.database, "reading", lost)
         assert store.document_of(run.uid).hash == "h"
         cut.clear()
-        assert contents_of({tmp_path / "stray": run.uid}, store) == set()
+        assert uncollected_contents({tmp_path / "stray": run.uid}, store) == set()
         assert cut

@@ -33,8 +33,8 @@ def warnings(
     """Return what may mislead: losses, what does not vary, unequal settings, few seeds, mixed scales."""
     found = [
         _nothing_left(levels),
-        _losses(levels),
-        _losses_of_pairs(pairs, paired),
+        _missing_runs(levels),
+        _missing_pairs(pairs, paired),
         _constant(levels),
         _identical(levels, pairs, paired),
         _unmatched(runs),
@@ -78,7 +78,7 @@ def notes(runs: Runs, pairs: pd.DataFrame, paired: bool, options: ComparisonOpti
     return tuple(said)
 
 
-def _losses(levels: pd.DataFrame) -> str:
+def _missing_runs(levels: pd.DataFrame) -> str:
     lost = levels[levels["lost"] > 0]
     if lost.empty:
         return ""
@@ -94,7 +94,7 @@ def _losses(levels: pd.DataFrame) -> str:
     return text
 
 
-def _losses_of_pairs(pairs: pd.DataFrame, paired: bool) -> str:
+def _missing_pairs(pairs: pd.DataFrame, paired: bool) -> str:
     lost, used = pairs["lost"], pairs["n"]
     if not paired or not lost.any():
         return ""

@@ -16,7 +16,7 @@ from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.text import count
 
-from ..missing_runs import lost_runs, told_executed
+from ..missing_runs import count_missing_runs, executed_text
 from .compared import Compared, count_seeds, with_runs
 from .data import LearningData, ReportData
 from .markup import cell, number
@@ -99,8 +99,8 @@ def _sizes(counts: Mapping[str, int], frame: pd.DataFrame) -> dict[str, str]:
     rows = f"{counts['rows']:,}"
     if counts["rejected"]:
         rows += f" ({counts['rejected']:,} more rejected by constraints)"
-    lost = lost_runs(frame, ())
-    executed = told_executed(lost["runs"] - lost["missing"], lost["executed"])
+    lost = count_missing_runs(frame, ())
+    executed = executed_text(lost["runs"] - lost["missing"], lost["executed"])
     return {"rows": rows, "runs": f"{lost['runs']:,}" + (f" ({executed})" if executed else "")}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from palaestrai_mosaik.design.model import DesignSpec
 from palaestrai_mosaik.text import count
 
-from ..missing_runs import told_executed
+from ..missing_runs import executed_text
 from .compared import Compared, count_seeds
 from .markup import Safe, cell, tag
 
@@ -71,7 +71,7 @@ class ReportData:
     def counted(self, outcome: str) -> str:
         """Return how many runs gave ``outcome``: ``36 runs (21 executed)``."""
         told = self.finite(outcome)["run"]
-        executed = told_executed(len(told), told.nunique())
+        executed = executed_text(len(told), told.nunique())
         return f"{count(len(told), 'run')}{f' ({executed})' * bool(executed)}"
 
     def runs_of(self, outcome: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from palaestrai_mosaik.design.model import INACTIVE, Factor
 from palaestrai_mosaik.text import count
 
-from ..missing_runs import lost_runs, told_executed
+from ..missing_runs import count_missing_runs, executed_text
 from .bars import Mark, bars
 from .data import LearningData, ReportData, Table
 from .indices import MethodDisplay, marks, method_of, pair_marks, pairs, players, ranked, singles
@@ -87,7 +87,7 @@ def _method(
 
 def _used(rows: pd.DataFrame) -> str:
     used, lost, executed = (int(rows[name].iloc[0]) for name in ("used", "lost", "executed"))
-    told = (f"{count(used, 'run')} used", told_executed(used, executed), f"{lost:,} lost" if lost else "")
+    told = (f"{count(used, 'run')} used", executed_text(used, executed), f"{lost:,} lost" if lost else "")
     return ", ".join(filter(None, told))
 
 
@@ -242,7 +242,7 @@ def notices(warnings: Sequence[str]) -> Iterator[Safe]:
 
 def lost(data: ReportData) -> str | None:
     """Return how many runs have no outcome, in words; nothing if all have."""
-    counts = lost_runs(data.runs, data.outcomes)
+    counts = count_missing_runs(data.runs, data.outcomes)
     parts = [f"{counts[status]:,} {status}" for status in ("failed", "missing") if counts[status]]
     gone = counts["failed"] + counts["missing"]
     parts += [f"{counts[name]:,} without a finite {name}" for name in data.outcomes if counts[name]]

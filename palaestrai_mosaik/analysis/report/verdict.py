@@ -96,7 +96,7 @@ def _first(data: Compared, ordered: pd.DataFrame) -> Iterator[Sentence]:
         yield f"Of {' and '.join(told.by)}, only ", Name(level), " has runs:", *of, f" {value}."
         return
     yield f"Of {' and '.join(told.by)}, ", Name(level), f" has the {word}", *of, f": {value}."
-    yield from _losses(data, level)
+    yield from _missing_runs(data, level)
     yield from _by_setting(data, level)
 
 
@@ -119,7 +119,7 @@ def caution(text: str) -> Caution:
     return Caution((f"Caution: {text.rstrip('.')}.",))
 
 
-def _losses(data: Compared, level: str) -> Iterator[Sentence]:
+def _missing_runs(data: Compared, level: str) -> Iterator[Sentence]:
     """Say whether the first level would be first if lost runs had gone as badly for it as runs do."""
     if not data.uneven:
         return

@@ -21,7 +21,7 @@ IntArray = npt.NDArray[np.int64]
 
 #: eFAST and RBD-FAST lose what lies beyond their harmonics. Measured on an additive model: with
 #: two whole numbers first-order indices are 10 % too low, with ten 1 %.
-FEWEST_WHOLE_NUMBERS = 10
+MIN_WHOLE_NUMBERS = 10
 #: why methods do not fit other samplers, or other factors
 NEEDS_SALTELLI = "it needs the blocks of Saltelli's sample"
 NEEDS_INDEPENDENT_ROWS = "it needs rows that are drawn independently of each other"
@@ -180,7 +180,7 @@ class Method:
         """Whether the method does not hold where ``factor`` varies."""
         if self.factors == "smooth":
             numbers = whole_numbers(factor)
-            return factor.kind == "levels" or (numbers is not None and numbers < FEWEST_WHOLE_NUMBERS)
+            return factor.kind == "levels" or (numbers is not None and numbers < MIN_WHOLE_NUMBERS)
         if self.factors == "float":
             return factor.kind != "float"
         return self.factors == "ordered" and factor.nominal

@@ -20,7 +20,7 @@ from .fractional_factorial import FRACTIONAL_FACTORIAL
 from .lhs import LHS
 from .morris import MORRIS
 from .option import (
-    MOST_NUMBERS,
+    MAX_VALUES,
     Option,
     Sampler,
     flag,
@@ -75,6 +75,9 @@ def sample(spec: DesignSpec) -> Sample:
 def _check(spec: DesignSpec, sampler: Sampler, drawn: Sample) -> None:
     """Raise :class:`ContractError` where a sampler, which may be somebody else's, broke its contract."""
     rows, unit, block = sampler.rows(spec), drawn.unit, drawn.block
+    if spec.max_runs is not None:
+        # a factorial that is too large is not drawn whole
+        rows = min(rows, len(unit))
     wrong = None
     if unit.shape != (rows, len(spec.axes)):
         wrong = f"the shape {unit.shape}, not {(rows, len(spec.axes))}"
@@ -87,7 +90,7 @@ def _check(spec: DesignSpec, sampler: Sampler, drawn: Sample) -> None:
 
 
 __all__ = [
-    "MOST_NUMBERS",
+    "MAX_VALUES",
     "SAMPLERS",
     "Option",
     "Sample",

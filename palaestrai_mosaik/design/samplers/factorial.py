@@ -117,10 +117,10 @@ FACTORIAL: Sampler = Sampler(
     options=(
         Option("levels", None, _levels, "values of a continuous factor: a number for all, or by factor"),
     ),
-    rejects=True,
-    knob=lambda spec: None,
-    ends=lambda spec: True,
-    weighs=False,
+    allows_constraints=True,
+    scales_with=lambda spec: None,
+    includes_bounds=lambda spec: True,
+    uses_weights=False,
     check=_check,
     methods=("anova",),
 )

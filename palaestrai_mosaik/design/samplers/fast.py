@@ -36,7 +36,7 @@ FAST: Sampler = Sampler(
     unit="points per factor",
     size_check=_size,
     options=(Option("M", 4, whole(1), "harmonics that are summed"),),
-    ends=lambda spec: True,
-    serves="fast",
+    includes_bounds=lambda spec: True,
+    made_for="fast",
     methods=("fast",),
 )

@@ -41,6 +41,6 @@ FINITE_DIFFERENCES: Sampler = Sampler(
     lambda spec: size_of(spec) * (len(spec.axes) + 1),
     unit="points",
     options=(Option("delta", 0.01, _delta, "length of a step, as a share of the coordinate"),),
-    serves="dgsm",
+    made_for="dgsm",
     methods=("dgsm",),
 )

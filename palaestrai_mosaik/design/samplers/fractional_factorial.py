@@ -273,10 +273,10 @@ FRACTIONAL_FACTORIAL: Sampler = Sampler(
         Option("resolution", 4, whole(3), "the least number of factors that are confounded together"),
         Option("generators", None, _generators, 'which factors are products of others: ["d=abc"]'),
     ),
-    ends=lambda spec: True,
-    weighs=False,
+    includes_bounds=lambda spec: True,
+    uses_weights=False,
     two_level=True,
-    knob=lambda spec: None,
+    scales_with=lambda spec: None,
     check=_check,
     methods=("anova",),
 )

@@ -107,7 +107,7 @@ LHS: Sampler = Sampler(
     options=(
         Option("optimize", "none", one_of("none", "maximin", "discrepancy"), "what its points are spread by"),
     ),
-    rejects=True,
+    allows_constraints=True,
     check=_check,
     methods=("rbd_fast", "pawn", "delta"),
 )

@@ -129,10 +129,10 @@ MORRIS: Sampler = Sampler(
         ),
     ),
     groups=True,
-    ends=lambda spec: True,
-    serves="morris",
+    includes_bounds=lambda spec: True,
+    made_for="morris",
     alias="trajectories",
-    knob=_knob,
+    scales_with=_knob,
     check=_check,
     methods=("morris",),
 )

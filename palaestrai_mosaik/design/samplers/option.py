@@ -15,7 +15,7 @@ from ..model import Axis, DesignSpec
 from ..sample import FloatArray, Sample
 
 #: A sample has at most so many numbers, rows times axes.
-MOST_NUMBERS = 10_000_000
+MAX_VALUES = 10_000_000
 
 Size = Literal["required", "optional", "none"]
 #: A place in the document, and what is wrong there.
@@ -42,12 +42,12 @@ class Sampler:
 
     ``draw`` makes the sample, ``rows`` tells how many rows it has without making it. ``size``:
     whether ``n`` must, may or must not be given; ``unit`` says what ``n`` counts, ``size_check``
-    returns what is wrong with a value of it. ``groups``: knows groups. ``rejects``: rows may be
-    rejected by constraints. ``ends``: coordinates may be exactly 0 or 1. ``two_level``: every axis
-    has two levels, or two ends. ``weighs``: levels come by their weights. ``methods`` of sensitivity analysis fit
-    the sample, and are used where the design names none and its factors allow them. ``serves``: the one
+    returns what is wrong with a value of it. ``groups``: knows groups. ``allows_constraints``: rows may be
+    rejected by constraints. ``includes_bounds``: coordinates may be exactly 0 or 1. ``two_level``: every axis
+    has two levels, or two ends. ``uses_weights``: levels come by their weights. ``methods`` of sensitivity analysis fit
+    the sample, and are used where the design names none and its factors allow them. ``made_for``: the one
     method that the sample is made for, if it is made for one. ``inner``: a sampler to take where ends do not exist. ``alias``: an option that is another
-    word for ``n``. ``knob``: the option that the number of rows is proportional to, and its value.
+    word for ``n``. ``scales_with``: the option that the number of rows is proportional to, and its value.
     ``check`` finds what is wrong beyond the options one by one.
     """
 
@@ -60,15 +60,17 @@ class Sampler:
     size_check: Callable[[DesignSpec, int], str | None] = field(default=lambda spec, n: None)
     options: tuple[Option, ...] = ()
     groups: bool = False
-    rejects: bool = False
-    ends: Callable[[DesignSpec], bool] = field(default=lambda spec: False)
+    allows_constraints: bool = False
+    includes_bounds: Callable[[DesignSpec], bool] = field(default=lambda spec: False)
     two_level: bool = False
-    weighs: bool = True
+    uses_weights: bool = True
     methods: tuple[str, ...] = ()
-    serves: str | None = None
+    made_for: str | None = None
     inner: str = "lhs"
     alias: str | None = None
-    knob: Callable[[DesignSpec], tuple[str, int] | None] = field(default=lambda spec: ("n", size_of(spec)))
+    scales_with: Callable[[DesignSpec], tuple[str, int] | None] = field(
+        default=lambda spec: ("n", size_of(spec))
+    )
     check: Callable[[DesignSpec], list[Found]] = field(default=lambda spec: [])
 
     def option(self, spec: DesignSpec, name: str) -> Any:

@@ -120,10 +120,10 @@ PLACKETT_BURMAN: Sampler = Sampler(
     size="optional",
     size_check=_size,
     options=(Option("foldover", False, flag, "the same rows again with all levels exchanged"),),
-    ends=lambda spec: True,
-    weighs=False,
+    includes_bounds=lambda spec: True,
+    uses_weights=False,
     two_level=True,
-    knob=lambda spec: None,
+    scales_with=lambda spec: None,
     check=lambda spec: (
         []
         if len(spec.axes) < LARGEST

@@ -237,7 +237,7 @@ POINTS: Sampler = Sampler(
         Option("rows", None, _table, "the points: a level or its label, or a number, for each column"),
         Option("unit", False, flag, "the values are coordinates of the axes in [0, 1]"),
     ),
-    rejects=True,
-    knob=lambda spec: None,
+    allows_constraints=True,
+    scales_with=lambda spec: None,
     check=_check,
 )

@@ -18,6 +18,6 @@ RANDOM: Sampler = Sampler(
     "random points",
     draw,
     size_of,
-    rejects=True,
+    allows_constraints=True,
     methods=("rbd_fast", "pawn", "delta"),
 )

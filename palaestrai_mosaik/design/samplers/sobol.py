@@ -59,8 +59,8 @@ SOBOL: Sampler = Sampler(
         Option("scramble", True, flag, "scramble the sequence by the design's seed"),
     ),
     groups=True,
-    serves="sobol",
+    made_for="sobol",
     inner="sobol with scramble: true",
-    ends=lambda spec: SOBOL.option(spec, "scramble") is False,
+    includes_bounds=lambda spec: SOBOL.option(spec, "scramble") is False,
     methods=("sobol", "shapley"),
 )

@@ -93,7 +93,7 @@ class _Ended(NamedTuple):
 
 
 @dataclass
-class _Own:
+class _RunStore:
     """The store of one run; ``uids``: its instances, the oldest first; ``there``: the target has them."""
 
     path: Path
@@ -109,12 +109,12 @@ class _Own:
 class _Chosen(NamedTuple):
     """One that is copied: these instances, of which the newest has this ``status``."""
 
-    own: _Own
+    own: _RunStore
     missing: list[str]
     status: str
 
 
-class _GoesOn(Exception):
+class _StillRunning(Exception):
     """The run was begun again after it was found to be over."""
 
 
@@ -149,7 +149,7 @@ def collect_folder(
             if path.name[0] == "." or path.is_symlink() or not path.is_dir():
                 continue
             try:
-                owns.append(_Own(path, instance_uids(path)))
+                owns.append(_RunStore(path, instance_uids(path)))
             except OSError as error:
                 found.damaged[path] = str(error)
         owns.sort(key=lambda own: (own.uids[:1], own.path))  # uids begin with the time
@@ -178,7 +178,7 @@ class _Collecting:
         self._root, self._target, self._found, self._remove = root, target, found, remove
         self._reader = StoreReader()
 
-    def all(self, owns: Sequence[_Own], progress: Progress) -> None:
+    def all(self, owns: Sequence[_RunStore], progress: Progress) -> None:
         """Copy all; say how far it is."""
         with closing(self._reader):
             for first in range(0, len(owns), _TOGETHER):
@@ -192,7 +192,7 @@ class _Collecting:
                             self._found.kept[own.path] = str(error)
                 progress(first + len(some), len(owns))
 
-    def _copy(self, some: Sequence[_Own]) -> None:
+    def _copy(self, some: Sequence[_RunStore]) -> None:
         """Copy what is missing: all files, then all rows."""
         uids = [uid for own in some for uid in own.uids]
         known = self._known(uids)
@@ -200,7 +200,7 @@ class _Collecting:
             marked = marked_damaged(session, uids)
         chosen: list[_Chosen] = []
         for own in some:
-            with self._told(own.path):
+            with self._reporting(own.path):
                 chosen += self._choose(own, known, marked)
         changed = [uid for one in chosen for uid in one.missing if uid in known]
         if changed:
@@ -209,7 +209,7 @@ class _Collecting:
                     remove_rows(session, uid)
         placed: list[_Chosen] = []
         for one in chosen:
-            with self._told(one.own.path):
+            with self._reporting(one.own.path):
                 for uid in one.missing:
                     place_files(one.own.folder(uid), self._target.instance_directory(uid), _LEFT)
                 placed.append(one)
@@ -222,13 +222,13 @@ class _Collecting:
             return {state.uid: state for state in instance_states(session, uids)}
 
     def _choose(
-        self, own: _Own, known: Mapping[str, InstanceState], marked: Collection[str]
+        self, own: _RunStore, known: Mapping[str, InstanceState], marked: Collection[str]
     ) -> Iterator[_Chosen]:
         """Yield what there is to copy, if anything; else count why there is nothing.
 
         ``known`` has the instances that the target has, ``marked`` are those of them in which damage was found.
         """
-        own.ended = how_it_ended(self._root, own.path)
+        own.ended = last_ended(self._root, own.path)
         if own.ended is None:
             self._found.going_on += 1
             return
@@ -259,7 +259,7 @@ class _Collecting:
         self._found.before += 1
         _forget_damage(own.path)
 
-    def _executed_again(self, own: _Own) -> bool:
+    def _executed_again(self, own: _RunStore) -> bool:
         """Whether the store was found damaged, and the run has finished in the target since."""
         uid = None if own.ended is None else own.ended.instance
         if uid is None or uid in own.uids or not (own.path / DAMAGE_NOTE).exists():
@@ -267,7 +267,7 @@ class _Collecting:
         found = self._known([uid]).get(uid)
         return found is not None and found.status == "finished"
 
-    def _verify(self, own: _Own, uids: Sequence[str]) -> None:
+    def _verify(self, own: _RunStore, uids: Sequence[str]) -> None:
         """Read all that the store has of these instances. Raises :class:`DamagedStore`."""
         if not uids:
             return
@@ -279,7 +279,7 @@ class _Collecting:
                 if found.unread:
                     raise StoreError(found.unread[0])
 
-    def _states(self, own: _Own) -> list[InstanceState]:
+    def _states(self, own: _RunStore) -> list[InstanceState]:
         """Return the states of the instances in the store of a run."""
         try:
             with self._reader.reading(own.path) as session:
@@ -295,7 +295,7 @@ class _Collecting:
                 raise DamagedStore(f"the store {own.path} has no folder of its instance {state.uid!r}")
         return states
 
-    def _without_files(self, own: _Own) -> set[str]:
+    def _without_files(self, own: _RunStore) -> set[str]:
         """Return those of the instances whose files are not the same in the target."""
         there = self._target.instance_directory
         return {uid for uid in own.uids if not has_files_of(own.folder(uid), there(uid))}
@@ -306,7 +306,7 @@ class _Collecting:
             lock(target)
             for one in placed:
                 own = one.own
-                with self._told(own.path):
+                with self._reporting(own.path):
                     with self._reader.reading(own.path) as source, target.begin_nested():
                         # those of a copy of the folder may have been collected while we waited for the lock
                         there = {state.uid: state for state in instance_states(target, one.missing)}
@@ -316,15 +316,15 @@ class _Collecting:
                             if state.uid in there:
                                 remove_rows(target, state.uid)
                             copy_rows(source, own.folder(state.uid), target, state.uid)
-                        if how_it_ended(self._root, own.path) != own.ended:
-                            raise _GoesOn
+                        if last_ended(self._root, own.path) != own.ended:
+                            raise _StillRunning
                     copied.append(one)
         for one in copied:
             one.own.there = True
             self._found.runs[one.status] += 1
             _forget_damage(one.own.path)
 
-    def _remove_finished(self, own: _Own) -> None:
+    def _remove_finished(self, own: _RunStore) -> None:
         """Remove the store of a run that has finished, if all that is in it is in the target, and whole there.
 
         Raises :class:`StoreError` where it is not.
@@ -351,11 +351,11 @@ class _Collecting:
         self._found.removed += 1
 
     @contextmanager
-    def _told(self, path: Path) -> Iterator[None]:
+    def _reporting(self, path: Path) -> Iterator[None]:
         """Let what is wrong with one store be told, and nothing else stop."""
         try:
             yield
-        except _GoesOn:
+        except _StillRunning:
             self._found.going_on += 1
         except OSError as error:
             if error.errno in _FULL:
@@ -371,7 +371,7 @@ class _Collecting:
     def _note(self, path: Path, damage: str) -> None:
         """Leave a note of the damage in the store, unless its run was begun again."""
         note = path / DAMAGE_NOTE
-        if how_it_ended(self._root, path) is None or note.exists():
+        if last_ended(self._root, path) is None or note.exists():
             return
         try:
             write_text(note, f"found damaged, {now()}: {damage}\n")
@@ -386,7 +386,7 @@ def _forget_damage(path: Path) -> None:
         files.remove(note)
 
 
-def how_it_ended(root: Path, store: Path) -> _Ended | None:
+def last_ended(root: Path, store: Path) -> _Ended | None:
     """Return how the run ended whose own store is at ``store``; ``None`` if it goes on, or nobody knows."""
     path = root / JOBS / store.name
     record, marker = JobRecord.read(with_suffix(path, ".json")), Marker.read(with_suffix(path, ".running"))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 #: seconds between two looks whether the driver is there, and two touches
-_LOOK = 0.5
+_POLL = 0.5
 
 
 def _end_with(driver: int, stop: Path) -> None:
@@ -24,7 +24,7 @@ def _end_with(driver: int, stop: Path) -> None:
         # (a few that fail do not matter)
         with suppress(OSError):
             os.utime(stop, follow_symlinks=False)
-        time.sleep(_LOOK)
+        time.sleep(_POLL)
     try:
         # the driver has made it: what else is there by now is none of ours
         handle = os.open(stop, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

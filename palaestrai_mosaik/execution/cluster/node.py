@@ -27,7 +27,7 @@ from types import FrameType
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES
-from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 
 from ..claim import wait_for_dying
@@ -38,8 +38,7 @@ from ..task import GRACE
 from .submission import Submission, Submissions
 
 #: seconds within which the scheduler must have answered
-_ANSWER = 60.0
-_FINISHED, _FAILED, _REFUSED, _INTERRUPTED = 0, 1, 2, 130
+_SCHEDULER_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ class TaskOutcome:
     def exit_code(self) -> int:
         """What the process of the task exits with."""
         if self.ended and self.interrupted + self.not_begun:
-            return _INTERRUPTED
-        return _FAILED if self.failed + self.interrupted + self.left_out + self.not_begun else _FINISHED
+            return INTERRUPTED
+        return FAILED if self.failed + self.interrupted + self.left_out + self.not_begun else FINISHED
 
 
 def execute_task(
@@ -122,7 +121,7 @@ def execute_task(
     moved_on = False
     if todo:
         for record in executor.run(todo):
-            _tell(record)
+            _print_record(record)
             statuses.append(record.status)
             moved_on = moved_on or record.status != "interrupted"
     by_run = {job.run: job for job in jobs}
@@ -178,7 +177,7 @@ def _newest_checkpoint(job: Job) -> float:
     return max((checkpoint.stat().st_mtime for checkpoint in found), default=0.0)
 
 
-def _tell(record: JobRecord) -> None:
+def _print_record(record: JobRecord) -> None:
     error = f": {record.error}" if record.error else ""
     _say(f"run {record.run}: {record.status} after {record.seconds:.1f} s{error}")
 
@@ -228,7 +227,9 @@ def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[s
     _say(f"the time limit is near; the task is queued again ({before + 1} of {wanted} times)")
     try:
         command = ["scontrol", "requeue", str(task)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SCHEDULER_TIMEOUT, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         _say(f"cannot queue {task} again: {error}")
         return False
@@ -268,11 +269,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             method=start_method(os.environ),
             should_end=signals,
         )
-        if signals.late and not signals.ended and outcome.exit_code == _INTERRUPTED:
+        if signals.late and not signals.ended and outcome.exit_code == INTERRUPTED:
             submission = Submissions(given.folder).read(given.submission)
             if not requeue(submission, outcome, os.environ):
-                return _FAILED
+                return FAILED
     except ExecutionError as error:
         print(f"error: {error}", file=sys.stderr)
-        return _REFUSED
+        return UNSOUND
     return outcome.exit_code

@@ -26,7 +26,7 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import ExecutionError
+from palaestrai_mosaik.errors import FAILED, INTERRUPTED, ExecutionError
 
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker, RecordStatus, is_silent
@@ -39,15 +39,15 @@ from .submission import Submissions, TaskRun
 from .submit import new_submission, pack
 
 #: seconds between two looks at records, pilots, and whether the end is wanted
-_LOOK = 0.1
+_POLL = 0.1
 #: the same for records within tasks of several runs
-_LONG_LOOK = 2.0
+_LONG_POLL = 2.0
 #: seconds before a task is tried again
-_REST = 1.0
+_RETRY_DELAY = 1.0
 #: seconds after which a task that was told to end and shows no run is taken for one that never began
 _UNBEGUN = 2.0
 #: tasks handed to Parsl at the same time, for each worker that there may be
-_AHEAD = 2
+_PREFETCH = 2
 _FINAL = frozenset({"finished", "failed"})
 _ANY = _FINAL | {"interrupted"}
 
@@ -101,7 +101,7 @@ class ParslExecutor(Executor):
             while work.left and not self._cancelled:
                 pilots.check()
                 yield from work.give_up(self._parsl.retries)
-                for task in work.take(_AHEAD * self.processes):
+                for task in work.take(_PREFETCH * self.processes):
                     name = f"{submission.name}:{task.number}.{task.tries}"
                     arguments = str(submissions.folder), submission.number, task.number, name
                     work.running[pilots.submit(execute, *arguments)] = task
@@ -110,11 +110,11 @@ class ParslExecutor(Executor):
                         work.new.clear()
                     yield record
             if self._cancelled == 1:
-                _tell(stop)
+                _request_stop(stop)
                 yield from self._wait_for_end(work)
         finally:
             # also where whoever iterates has gone
-            _tell(stop)
+            _request_stop(stop)
             pilots.close(0.0 if self._cancelled > 1 else 2 * GRACE)
         yield from work.interrupted()
 
@@ -138,16 +138,16 @@ class ParslExecutor(Executor):
 class _Task:
     """A task of the submission, and those of its jobs that have no final record, the one at hand first.
 
-    ``tries``: how often it was handed to Parsl. ``lost``: how often its worker died at the job at hand,
-    ``why`` the last time. ``rests``: until when it is not tried again.
+    ``tries``: how often it was handed to Parsl. ``worker_deaths``: how often its worker died at the job at hand,
+    ``why`` the last time. ``not_before``: until when it is not tried again.
     """
 
     number: int
     jobs: deque[Job]
     tries: int = 0
-    lost: int = 0
+    worker_deaths: int = 0
     why: str = ""
-    rests: float = 0.0
+    not_before: float = 0.0
 
     def ended(self, statuses: Collection[str] = _FINAL, *, in_turn: bool = False) -> Iterator[JobRecord]:
         """Yield the records that are there, of these statuses; these jobs leave.
@@ -156,9 +156,9 @@ class _Task:
         """
         for job in tuple(self.jobs):
             record = JobRecord.read(job.record)
-            if record is not None and job.is_told_by(record) and record.status in statuses:
+            if record is not None and job.is_covered_by(record) and record.status in statuses:
                 self.jobs.remove(job)
-                self.lost = 0
+                self.worker_deaths = 0
                 yield record
             elif in_turn:
                 return
@@ -180,7 +180,7 @@ class _Work:
         self.new, self._logs = new, logs
         self.running: dict[Future[Any], _Task] = {}
         self._again: list[_Task] = []
-        self._looked = 0.0
+        self._polled = 0.0
 
     @property
     def left(self) -> bool:
@@ -189,7 +189,7 @@ class _Work:
 
     def take(self, most: int) -> Iterator[_Task]:
         """Yield tasks that are to be handed to Parsl now, which takes up to ``most`` at the same time."""
-        for task in self._rested():
+        for task in self._due_for_retry():
             self._again.remove(task)
             task.tries += 1
             yield task
@@ -200,23 +200,23 @@ class _Work:
 
     def give_up(self, retries: int) -> Iterator[JobRecord]:
         """Yield, and write, records of runs whose worker died more than ``retries`` times; they have failed."""
-        for task in self._rested():
-            if task.lost > retries:
-                job, tries, task.lost = task.jobs.popleft(), task.lost, 0
+        for task in self._due_for_retry():
+            if task.worker_deaths > retries:
+                job, tries, task.worker_deaths = task.jobs.popleft(), task.worker_deaths, 0
                 if not task.jobs:
                     self._again.remove(task)
                 # of its pilot's end only the pilot can tell
                 why = f"its worker died or failed, also at try {tries} ({task.why}); pilots write to {self._logs}"
-                yield _left(job, "failed", why)
+                yield _write_missing_record(job, "failed", why)
 
     def ended(
         self, note_answer: Callable[[], None], statuses: Collection[str] = _FINAL
     ) -> Iterator[JobRecord]:
         """Wait a moment, and yield the records of these statuses that have come; call for each task's answer."""
         if not self.running:
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
             return
-        for future in wait(self.running, _LOOK, FIRST_COMPLETED).done:
+        for future in wait(self.running, _POLL, FIRST_COMPLETED).done:
             task, error = self.running.pop(future), future.exception()
             if error is None:
                 note_answer()
@@ -224,12 +224,12 @@ class _Work:
                 yield from task.ended(_ANY)
             else:
                 yield from task.ended(statuses)
-                task.lost, task.why = task.lost + 1, str(error)
+                task.worker_deaths, task.why = task.worker_deaths + 1, str(error)
             if task.jobs:
-                task.rests = time.monotonic() + _REST
+                task.not_before = time.monotonic() + _RETRY_DELAY
                 self._again.append(task)
-        if time.monotonic() - self._looked > _LONG_LOOK:
-            self._looked = time.monotonic()
+        if time.monotonic() - self._polled > _LONG_POLL:
+            self._polled = time.monotonic()
             for task in self.running.values():
                 if len(task.jobs) > 1:
                     yield from task.ended(statuses, in_turn=True)
@@ -240,17 +240,19 @@ class _Work:
             yield from task.ended(_ANY)
             for job in task.jobs:
                 marker = Marker.read(job.marker)
-                if marker is not None and job.is_told_by(marker):
-                    yield _left(job, "interrupted", "killed: it was interrupted, and did not end by itself")
+                if marker is not None and job.is_covered_by(marker):
+                    yield _write_missing_record(
+                        job, "interrupted", "killed: it was interrupted, and did not end by itself"
+                    )
 
-    def _rested(self) -> list[_Task]:
+    def _due_for_retry(self) -> list[_Task]:
         """Return the tasks that may be tried again: nobody has their runs any more."""
         clock, found = time.monotonic(), []
         for task in self._again:
-            if task.rests > clock:
+            if task.not_before > clock:
                 continue
             if task.is_occupied():
-                task.rests = clock + _REST
+                task.not_before = clock + _RETRY_DELAY
             else:
                 found.append(task)
         return found
@@ -263,12 +265,12 @@ def execute(folder: str, number: int, task: int, name: str) -> dict[str, Any] | 
     :class:`~palaestrai_mosaik.execution.cluster.node.TaskOutcome`; ``None`` where the end is wanted.
     """
     stop = _stop_file(Submissions(Path(folder)), number)
-    if _is_told(stop):
+    if _stop_requested(stop):
         return None
     launcher = _launcher(folder, number)
     try:
         outcome = execute_task(
-            Path(folder), number, task, name=name, launcher=launcher, should_end=lambda: _is_told(stop)
+            Path(folder), number, task, name=name, launcher=launcher, should_end=lambda: _stop_requested(stop)
         )
     except ExecutionError:
         # it may be the launcher that is broken
@@ -292,13 +294,13 @@ def _stop_file(submissions: Submissions, number: int) -> Path:
     return submissions.output(number) / "stop"
 
 
-def _tell(stop: Path) -> None:
+def _request_stop(stop: Path) -> None:
     # where that is not possible, the end of the pilots tells the runs
     with suppress(OSError):
         files.write_text(stop, "the runs are to end\n", durable=False)
 
 
-def _is_told(stop: Path) -> bool:
+def _stop_requested(stop: Path) -> bool:
     # opening makes a network file system ask the server; a file that was missing may be missed for long
     try:
         with files.open_read(stop) as file:
@@ -309,11 +311,11 @@ def _is_told(stop: Path) -> bool:
         return False
 
 
-def _left(job: Job, status: RecordStatus, error: str) -> JobRecord:
+def _write_missing_record(job: Job, status: RecordStatus, error: str) -> JobRecord:
     """Write and return the record of a run whose process is gone, or will be."""
     marker, known = Marker.read(job.marker), JobRecord.read(job.record)
-    code = 130 if status == "interrupted" else 1
-    if known is not None and job.is_told_by(known) and (marker is None or marker.attempt <= known.attempt):
+    code = INTERRUPTED if status == "interrupted" else FAILED
+    if known is not None and job.is_covered_by(known) and (marker is None or marker.attempt <= known.attempt):
         record = replace(known, status=status, exit_code=code, error=error)
     else:
         record = JobRecord.left(job, marker, status=status, seconds=0.0, exit_code=code, error=error)

@@ -47,7 +47,7 @@ from .settings import ParslSettings
 
 #: seconds between two signs of life of a pilot, also between two looks at its workers; and how long a
 #: pilot and the interchange wait for one before they take the other for gone
-BEAT, SILENCE = 2, 20
+HEARTBEAT_PERIOD, HEARTBEAT_THRESHOLD = 2, 20
 #: seconds after which a pilot takes a driver for gone that does not touch the file for it
 _GONE = 30
 #: so many pilots that ended one after the other, and no task between, are enough
@@ -145,8 +145,8 @@ class Pilots:
             max_workers_per_node=workers_per_node(settings),
             # who says how many workers may have more of them than cores
             cores_per_worker=1.0 if settings.workers is None else _SMALL,
-            heartbeat_period=BEAT,
-            heartbeat_threshold=SILENCE,
+            heartbeat_period=HEARTBEAT_PERIOD,
+            heartbeat_threshold=HEARTBEAT_THRESHOLD,
             drain_period=_drain_period(settings.walltime),
             block_error_handler=self._note_status,
             encrypted=True,
@@ -238,7 +238,7 @@ class Pilots:
         failed = [s for s in statuses.values() if s.state in (JobState.FAILED, JobState.MISSING)]
         self._failed = len(failed)
         if len(failed) - self._failed_before >= _HOPELESS:
-            self._hopeless = _told(failed[-1])
+            self._hopeless = _describe_failure(failed[-1])
 
 
 class _Executor(HighThroughputExecutor):
@@ -366,7 +366,7 @@ def _addresses() -> set[str]:
     }
 
 
-def _told(status: JobStatus) -> str:
+def _describe_failure(status: JobStatus) -> str:
     """Return what is known of a pilot that failed, in a few lines."""
     said = (status.message, status.stderr_summary, status.stdout_summary)
     code = None if status.exit_code is None else f"exit code {status.exit_code}"

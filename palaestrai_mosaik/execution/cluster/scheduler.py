@@ -1,4 +1,4 @@
-"""What a scheduler knows of tasks: the second word about a run, after its own record."""
+"""The state of tasks as a scheduler reports it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Scheduler(ABC):
     """Tells what became of tasks, and ends them."""
 
     @abstractmethod
-    def words(self, submission: Submission) -> dict[int, TaskState]:
-        """Return the word about every task of ``submission``, by number.
+    def task_states(self, submission: Submission) -> dict[int, TaskState]:
+        """Return the state of every task of ``submission``, by number.
 
         Raises :class:`~palaestrai_mosaik.errors.SchedulerError` where the scheduler does not answer.
         """

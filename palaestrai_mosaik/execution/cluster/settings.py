@@ -14,7 +14,7 @@ from palaestrai_mosaik.experiment.located import Section
 COMMANDS = ("prologue", "directives", "python", "options")
 
 
-def joined(kind: type[Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:
+def merged_sections(kind: type[Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return for each field of the dataclass ``kind`` what the first of ``sections`` says that says it.
 
     ``None`` says nothing. Raises :class:`ExecutionError` for a key that is no field.
@@ -43,7 +43,7 @@ class _Section:
 
         ``None`` says nothing. Raises :class:`ExecutionError` for unknown keys, and values that mean nothing.
         """
-        return cls(**joined(cls, given, *sections))
+        return cls(**merged_sections(cls, given, *sections))
 
 
 @dataclass(frozen=True, slots=True)

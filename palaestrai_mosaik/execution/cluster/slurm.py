@@ -25,7 +25,7 @@ from .submission import Array, Submission
 #: seconds that a command may take; sbatch tries again for two minutes where the cluster is busy
 _PATIENCE = 180.0
 #: seconds after which the accounting of a cluster has heard how a job ended, and between two looks
-_LAG, _LOOK = 10.0, 1.0
+_LAG, _POLL = 10.0, 1.0
 #: seconds that submitting may take; what has no array then never gets one
 _SUBMITTING = 600.0
 #: which jobs sacct tells of: not only those of today
@@ -35,7 +35,7 @@ _QUOTED = 500
 
 _Q, _R = TaskState.QUEUED, TaskState.RUNNING
 #: the words for the states of jobs, of which some mean that it goes on, or will
-_WORDS: Mapping[str, TaskState] = {
+_STATES: Mapping[str, TaskState] = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), _Q),
     **dict.fromkeys(("SPECIAL_EXIT", "CONFIGURING"), _Q),
     # (it has ended where it is completing, but how is told when it is over)
@@ -122,7 +122,7 @@ class Slurm(Scheduler):
         """Return the arrays with this name that wait or run, by job."""
         found: dict[str, LiveJob] = {}
         for job, _, state, command in _listed(name, "%T", "%o"):
-            word = _word(state)
+            word = _task_state(state)
             if not word.ended:
                 # (the command is the script with its argument)
                 script = re.sub(r" \d+$", "", command)
@@ -134,7 +134,7 @@ class Slurm(Scheduler):
         if jobs:
             _call("scancel", "--quiet", *jobs)
 
-    def words(self, submission: Submission) -> dict[int, TaskState]:
+    def task_states(self, submission: Submission) -> dict[int, TaskState]:
         """See :class:`Scheduler`.
 
         What the controller remembers is asked first, then the accounting, which hears of the end of a job
@@ -155,7 +155,7 @@ class Slurm(Scheduler):
             words |= {task: told[task] for task in missing if task in told and told[task].ended}
             if missing <= words.keys() or time.monotonic() > until:
                 break
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
         early = _Q if _age(submission) < _SUBMITTING else TaskState.CANCELLED
         return {
             task: words.get(task, TaskState.GONE if task in submitted else early)
@@ -171,7 +171,7 @@ class Slurm(Scheduler):
         if tasks is None:
             _call("scancel", "--quiet", f"--name={submission.name}")
             return
-        live = {task for task, word in self.words(submission).items() if not word.ended}
+        live = {task for task, word in self.task_states(submission).items() if not word.ended}
         for array in submission.arrays:
             elements = sorted(live.intersection(tasks, range(array.first, array.first + array.tasks)))
             if elements:
@@ -233,7 +233,7 @@ def _ranges(elements: Collection[int], first: int) -> str:
 def _queue(name: str) -> Iterator[_Told]:
     """Yield what the controller remembers of the jobs ``name``."""
     for job, element, state in _listed(name, "%T"):
-        yield job, element, _word(state)
+        yield job, element, _task_state(state)
 
 
 def _listed(name: str, *columns: str) -> Iterator[Any]:
@@ -267,7 +267,7 @@ def _accounts(*which: str) -> Iterator[_Told]:
         job, _, elements = task.partition("_")
         # what is said of those that waited together is old where one of them has a line of its own
         for element in elements_of(elements) if elements.isdigit() else [None]:
-            yield job, element, _word(state)
+            yield job, element, _task_state(state)
 
 
 def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskState]:
@@ -288,12 +288,12 @@ def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskSta
     return rest | one
 
 
-def _word(state: str) -> TaskState:
+def _task_state(state: str) -> TaskState:
     # what accounting says of a cancelled job goes on with "by" and a user
     name = state.split(maxsplit=1)[0] if state.strip() else ""
-    if name not in _WORDS:
+    if name not in _STATES:
         raise SchedulerError(f"Slurm says {state!r} of a job, a state that this version does not know")
-    return _WORDS[name]
+    return _STATES[name]
 
 
 def _age(submission: Submission) -> float:

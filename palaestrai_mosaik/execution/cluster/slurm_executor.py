@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.errors import FAILED, SchedulerError
 
 from ..executor import Executor
 from ..job import Job, JobRecord, Marker
@@ -19,19 +19,19 @@ from .scheduler import TaskState
 from .slurm import Slurm
 from .submission import Submission, Submissions, TaskRun
 from .submit import submit_folder
-from .task_assignment import words_of
+from .task_assignment import task_states
 
 logger = logging.getLogger(__name__)
 #: seconds between two looks at the records, and between two questions to Slurm
-_LOOK, _ASK = 0.5, 5.0
+_POLL, _SQUEUE_POLL = 0.5, 5.0
 #: seconds that a record may take to be seen here after its task has ended: network file systems cache
-_UNSEEN = 10.0
+_FILE_SYSTEM_DELAY = 10.0
 
 
 class SlurmExecutor(Executor):
     """Submits the jobs to Slurm, all at once, and yields their records as they come.
 
-    A job whose task ended without a record of it gets one here, with Slurm's word for it; a run that
+    A job whose task ended without a record of it gets one here, with Slurm's state for it; a run that
     was interrupted goes on as long as its task is queued again. Cancelling cancels the arrays; a failure,
     where ``fail_fast`` is wanted, those tasks that still wait.
     """
@@ -40,7 +40,7 @@ class SlurmExecutor(Executor):
         super().__init__()
         self._folder, self._settings = folder, settings
         self._scheduler = Slurm()
-        self._told = 0
+        self._cancel_sent = 0
         self._silent = False
         #: whether a failure was enough, and whether what waited was cancelled for it
         self._enough = self._stopped = False
@@ -64,16 +64,16 @@ class SlurmExecutor(Executor):
             for number, task in enumerate(submissions.tasks(submission.number))
             for run in task
         }
-        asked, words = time.monotonic(), dict.fromkeys(tasks.values(), TaskState.QUEUED)
+        asked, states = time.monotonic(), dict.fromkeys(tasks.values(), TaskState.QUEUED)
         over: dict[int, float] = {}
         try:
             while waiting:
-                time.sleep(_LOOK)
-                if time.monotonic() - asked >= _ASK or self._cancelled > self._told:
-                    words = self._ask(submissions, submission, words)
+                time.sleep(_POLL)
+                if time.monotonic() - asked >= _SQUEUE_POLL or self._cancelled > self._cancel_sent:
+                    states = self._ask(submissions, submission, states)
                     asked = time.monotonic()
-                for task, word in words.items():
-                    if word.ended:
+                for task, state in states.items():
+                    if state.ended:
                         over.setdefault(task, time.monotonic())
                 for record in self._ended(waiting, tasks, over):
                     if record.status == "failed" and self._settings.fail_fast and not self._enough:
@@ -84,7 +84,7 @@ class SlurmExecutor(Executor):
                     slug for slug in waiting if self._is_given_up(waiting[slug], over.get(tasks[slug]))
                 ]:
                     job = waiting.pop(slug)
-                    left = self._left(job, words[tasks[slug]])
+                    left = self._write_missing_record(job, states[tasks[slug]])
                     if left is not None:
                         yield left
         finally:
@@ -92,28 +92,28 @@ class SlurmExecutor(Executor):
                 self._scheduler.cancel(submission)
 
     def _ask(
-        self, submissions: Submissions, submission: Submission, words: dict[int, TaskState]
+        self, submissions: Submissions, submission: Submission, states: dict[int, TaskState]
     ) -> dict[int, TaskState]:
-        """Return what Slurm says now; the former ``words`` where it does not answer: records come without it."""
+        """Return what Slurm says now; the former ``states`` where it does not answer: records come without it."""
         try:
             self._cancel(submission)
-            words = words_of(submissions, submission, words, held=True, slurm=self._scheduler)
-            self._cancel_queued(submission, words)
+            states = task_states(submissions, submission, states, held=True, slurm=self._scheduler)
+            self._cancel_queued(submission, states)
         except SchedulerError as error:
             if not self._silent:
                 logger.warning("waiting for the records of runs, and for Slurm to answer again: %s", error)
             self._silent = True
         else:
             self._silent = False
-        return words
+        return states
 
     def _cancel(self, submission: Submission) -> None:
-        if self._cancelled > self._told:
-            self._told = self._cancelled
+        if self._cancelled > self._cancel_sent:
+            self._cancel_sent = self._cancelled
             self._scheduler.cancel(submission, now=self._cancelled > 1)
 
-    def _cancel_queued(self, submission: Submission, words: dict[int, TaskState]) -> None:
-        queued = [task for task, word in words.items() if word is TaskState.QUEUED]
+    def _cancel_queued(self, submission: Submission, states: dict[int, TaskState]) -> None:
+        queued = [task for task, state in states.items() if state is TaskState.QUEUED]
         if self._enough and not self._stopped:
             if queued:
                 self._scheduler.cancel(submission, queued)
@@ -124,7 +124,7 @@ class SlurmExecutor(Executor):
         if over is None:
             return False
         unbegun = self._cancelled and not job.marker.exists()
-        return unbegun or self._cancelled > 1 or time.monotonic() - over > _UNSEEN
+        return unbegun or self._cancelled > 1 or time.monotonic() - over > _FILE_SYSTEM_DELAY
 
     @staticmethod
     def _ended(waiting: dict[str, Job], tasks: dict[str, int], over: dict[int, float]) -> Iterator[JobRecord]:
@@ -134,26 +134,26 @@ class SlurmExecutor(Executor):
             slug = name.removesuffix(".json")
             job = waiting.get(slug) if name != slug else None
             record = None if job is None else JobRecord.read(job.record)
-            if job is None or record is None or not job.is_told_by(record):
+            if job is None or record is None or not job.is_covered_by(record):
                 continue
             if record.status == "interrupted" and tasks[slug] not in over:
                 continue
             del waiting[slug]
             yield record
 
-    def _left(self, job: Job, word: TaskState) -> JobRecord | None:
+    def _write_missing_record(self, job: Job, state: TaskState) -> JobRecord | None:
         """Write the record of a run that its task has left without one; ``None`` if it had not begun."""
         marker = Marker.read(job.marker)
-        begun = marker is not None and job.is_told_by(marker)
-        if not begun and (self._cancelled or word is TaskState.CANCELLED):
+        begun = marker is not None and job.is_covered_by(marker)
+        if not begun and (self._cancelled or state is TaskState.CANCELLED):
             return None
         record = JobRecord.left(
             job,
             marker,
             status="interrupted" if self._cancelled else "failed",
             seconds=0.0,
-            exit_code=1,
-            error=f"its task on the cluster ended and left no record of the run: {word.value}",
+            exit_code=FAILED,
+            error=f"its task on the cluster ended and left no record of the run: {state.value}",
         )
         record.write(job.record)
         files.remove(job.marker, missing_ok=True)

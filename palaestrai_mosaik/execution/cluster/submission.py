@@ -34,7 +34,7 @@ from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.experiment.located import show
 from palaestrai_mosaik.store.location import StoreLocation
 
-from ..executor import OwnClass
+from ..executor import PreloadedClass
 from ..job import Job, write_file
 from .settings import ParslSettings, SlurmSettings, keep
 
@@ -123,7 +123,7 @@ class Submission:
     timeout: float | None = None
     runs_per_process: int = 1
     checkpoint_every: float = 60.0
-    preload: tuple[OwnClass, ...] = ()
+    preload: tuple[PreloadedClass, ...] = ()
     allow_modules: tuple[str, ...] | None = None
     limited: bool = False
     cluster: str | None = None
@@ -255,7 +255,7 @@ class Submissions:
             run.hash,
             self.folder / run.file,
             self.folder / JOBS / run.slug,
-            own_store(self.folder, run.slug),
+            run_store_location(self.folder, run.slug),
             run.attempt,
             checkpoint_every=submission.checkpoint_every,
             own=True,
@@ -290,6 +290,6 @@ def _must_count(key: str, value: object, minimum: int) -> None:
     _must(sound, key, f"an integer of at least {minimum}", value)
 
 
-def own_store(folder: Path, slug: str) -> StoreLocation:
+def run_store_location(folder: Path, slug: str) -> StoreLocation:
     """Return the store of the one run of ``folder`` whose files are named ``slug``."""
     return StoreLocation(str(folder.absolute() / STORES / slug))

@@ -20,7 +20,7 @@ from palaestrai_mosaik.design.run_names import slug
 from palaestrai_mosaik.errors import SchedulerError
 from palaestrai_mosaik.experiment import load, modules_of
 
-from ..executor import own_classes
+from ..executor import classes_to_preload
 from ..job import now
 from ..settings import Settings
 from .scheduler import TaskState
@@ -28,11 +28,11 @@ from .script import write_script
 from .settings import SlurmSettings
 from .slurm import Slurm
 from .submission import Array, ClusterExecutorName, Submission, Submissions, TaskRun
-from .task_assignment import words_of
+from .task_assignment import task_states
 
 T = TypeVar("T")
 #: seconds that a task takes at least, so that what Slurm needs to begin it does not matter
-_WORTHWHILE = 300.0
+_MIN_TASK_SECONDS = 300.0
 #: tasks that there are at most where nothing is known of how long runs take
 _MANY = 1000
 #: characters of the design's uid in the names of jobs
@@ -43,13 +43,13 @@ _LONGEST = 40
 class Cancelled:
     """What :func:`cancel_folder` has ended: the jobs, and how many of their tasks waited and ran.
 
-    ``strange`` are jobs with the name of a submission that another script than the folder's executes; they go on.
+    ``foreign`` are jobs with the name of a submission that another script than the folder's executes; they go on.
     """
 
     jobs: tuple[str, ...] = ()
     queued: int = 0
     running: int = 0
-    strange: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Settings) -> Submission:
@@ -74,8 +74,8 @@ def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Setti
         # (Slurm may not answer this, either; the next submission asks again)
         kept = submission
         with suppress(SchedulerError):
-            kept = _settle(scheduler, submissions, submission)
-        raise SchedulerError(f"{_told(kept, submission)}: {error}") from error
+            kept = _recover(scheduler, submissions, submission)
+        raise SchedulerError(f"{_what_was_submitted(kept, submission)}: {error}") from error
     return submission
 
 
@@ -87,7 +87,9 @@ def plan_submission(
     at_a_time = slurm.runs_at_a_time
     per_task = slurm.runs_per_task
     if per_task is None:
-        per_task = worthwhile(len(runs), experience(folder.path).seconds, at_a_time, slurm.time_limit)
+        per_task = default_runs_per_task(
+            len(runs), experience(folder.path).seconds, at_a_time, slurm.time_limit
+        )
     tasks = pack(runs, per_task)
     submission = new_submission(folder, tasks, settings, "slurm", asdict(slurm))
     return replace(submission, processes=at_a_time), tasks
@@ -117,7 +119,7 @@ def new_submission(
         timeout=settings.timeout or None,
         runs_per_process=settings.runs_per_process,
         checkpoint_every=settings.checkpoint_every,
-        preload=tuple(own_classes(folder.spec.resolved)),
+        preload=tuple(classes_to_preload(folder.spec.resolved)),
         allow_modules=named_modules(folder, runs) if allowed is None else allowed,
         limited=allowed is not None,
     )
@@ -128,7 +130,7 @@ def pack(runs: Sequence[T], runs_per_task: int) -> list[list[T]]:
     return [list(runs[first : first + runs_per_task]) for first in range(0, len(runs), runs_per_task)]
 
 
-def worthwhile(runs: int, seconds: float | None, at_a_time: int, limit: int | None) -> int:
+def default_runs_per_task(runs: int, seconds: float | None, at_a_time: int, limit: int | None) -> int:
     """Return how many runs a task is given where nobody says it.
 
     Where earlier runs of the folder took ``seconds`` (their median), so many that a task, which
@@ -138,7 +140,7 @@ def worthwhile(runs: int, seconds: float | None, at_a_time: int, limit: int | No
     """
     if seconds is None:
         return max(at_a_time, math.ceil(runs / _MANY))
-    wanted = _WORTHWHILE if limit is None else min(_WORTHWHILE, limit / 2)
+    wanted = _MIN_TASK_SECONDS if limit is None else min(_MIN_TASK_SECONDS, limit / 2)
     # (a run takes no less than a clock shows)
     return max(1, math.floor(wanted / max(seconds, 0.001))) * at_a_time
 
@@ -161,7 +163,7 @@ def named_modules(folder: DesignFolder, runs: Sequence[TaskRun]) -> tuple[str, .
     return tuple(sorted(found))
 
 
-def settle_submissions(folder: Path) -> None:
+def recover_submissions(folder: Path) -> None:
     """Bring submissions to an end that were cut off in the middle; the caller holds the folder's lock.
 
     An array that was submitted and not written down is found by its name. Tasks that were not submitted
@@ -171,7 +173,7 @@ def settle_submissions(folder: Path) -> None:
     submissions = Submissions(folder)
     for submission in submissions.all():
         if submission.executor == "slurm" and _submitted(submission) < submission.tasks:
-            _settle(Slurm(), submissions, submission)
+            _recover(Slurm(), submissions, submission)
 
 
 def cancel_folder(folder: Path) -> Cancelled:
@@ -181,24 +183,24 @@ def cancel_folder(folder: Path) -> Cancelled:
     is ended executes the folder's own script.
     """
     submissions, script = Submissions(folder), os.path.realpath(folder / SCRIPT)
-    jobs, strange, ended = [], [], []
+    jobs, foreign, ended = [], [], []
     for submission in submissions.all():
         if submission.executor != "slurm":
             continue
-        words = list(words_of(submissions, submission, range(submission.tasks), held=False).values())
+        words = list(task_states(submissions, submission, range(submission.tasks), held=False).values())
         if all(word.ended for word in words):
             continue
         live = Slurm().live(submission.name)
         mine = [job for job, one in live.items() if os.path.realpath(one.script) == script]
         Slurm().cancel_jobs(mine)
         jobs += mine
-        strange += [job for job in live if job not in mine]
+        foreign += [job for job in live if job not in mine]
         ended += [word for job in mine for word in live[job].words]
     queued, running = ended.count(TaskState.QUEUED), ended.count(TaskState.RUNNING)
-    return Cancelled(tuple(jobs), queued, running, tuple(strange))
+    return Cancelled(tuple(jobs), queued, running, tuple(foreign))
 
 
-def _settle(scheduler: Slurm, submissions: Submissions, submission: Submission) -> Submission:
+def _recover(scheduler: Slurm, submissions: Submissions, submission: Submission) -> Submission:
     """Return ``submission`` with the tasks that Slurm has, as it is then written; it is deleted if none."""
     known = {array.job for array in submission.arrays}
     for job, elements in scheduler.arrays(submission.name).items():
@@ -226,7 +228,7 @@ def _submitted(submission: Submission) -> int:
     return sum(array.tasks for array in submission.arrays)
 
 
-def _told(kept: Submission, wanted: Submission) -> str:
+def _what_was_submitted(kept: Submission, wanted: Submission) -> str:
     if not kept.arrays:
         return "nothing was submitted"
     jobs = ", ".join(array.job for array in kept.arrays)

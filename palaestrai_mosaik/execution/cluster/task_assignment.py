@@ -15,34 +15,34 @@ from palaestrai_mosaik.errors import SchedulerError
 from .scheduler import Scheduler, TaskState
 from .submission import Submission, Submissions, TaskRun
 
-_ENDED = frozenset(word.value for word in TaskState if word.ended)
+_ENDED = frozenset(state.value for state in TaskState if state.ended)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
-    """The newest task that has a run: its submission, its number, the run's attempt, and the word.
+    """The newest task that has a run: its submission, its number, the run's attempt, and the task's state.
 
-    ``word`` is ``None`` where nobody has asked, or the scheduler did not answer. ``begun``: whether any run
+    ``state`` is ``None`` where nobody has asked, or the scheduler did not answer. ``begun``: whether any run
     of the task has. ``log`` is the file for what the task prints, relative to the folder.
     """
 
     submission: int
     task: int
     attempt: int
-    word: TaskState | None
+    state: TaskState | None
     begun: bool = True
     log: str | None = None
 
 
 @dataclass
 class TaskAssignments:
-    """The covers of the runs of a folder, by uid, and what schedulers that did not answer said."""
+    """``by_run``: the task of each run of a folder, by uid; ``problems``: errors of schedulers that did not answer."""
 
-    covers: dict[str, TaskAssignment] = field(default_factory=dict)
+    by_run: dict[str, TaskAssignment] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
-def coverage(
+def task_assignments(
     folder: Path,
     hashes: Mapping[str, str],
     settled: Callable[[TaskRun], bool],
@@ -53,7 +53,7 @@ def coverage(
     """Return which tasks have the runs of the folder, and ask the schedulers about them.
 
     ``hashes``: those of the documents, by the run's uid; a submission of other documents counts
-    for nothing. ``settled`` says whether the record of a run is the last word: schedulers are asked
+    for nothing. ``settled`` says whether the record of a run is final: schedulers are asked
     only about submissions with runs of which it is not. ``begun`` says whether a run has begun the attempt
     that a task is to execute. ``held``: this process has the folder's lock.
     """
@@ -65,23 +65,23 @@ def coverage(
             for run in runs:
                 if hashes.get(run.run) != run.hash:
                     continue
-                if run.run not in found.covers:
+                if run.run not in found.by_run:
                     mine[run.run] = (task, run)
                 if begun(run):
                     at_work.add(task)
-        words: Mapping[int, TaskState] = {}
+        states: Mapping[int, TaskState] = {}
         logs: Mapping[int, str] = {}
         asked = {task for task, run in mine.values() if not settled(run)}
         if asked:
             submission = submissions.read(number)
             logs = _logs(submissions, submission)
             try:
-                words = words_of(submissions, submission, asked, held=held)
+                states = task_states(submissions, submission, asked, held=held)
             except SchedulerError as error:
                 found.problems.append(str(error))
         for uid, (task, run) in mine.items():
-            word, log = words.get(task), logs.get(task)
-            found.covers[uid] = TaskAssignment(number, task, run.attempt, word, task in at_work, log)
+            state, log = states.get(task), logs.get(task)
+            found.by_run[uid] = TaskAssignment(number, task, run.attempt, state, task in at_work, log)
     return found
 
 
@@ -95,7 +95,7 @@ def _logs(submissions: Submissions, submission: Submission) -> dict[int, str]:
     }
 
 
-def words_of(
+def task_states(
     submissions: Submissions,
     submission: Submission,
     tasks: Collection[int],
@@ -103,7 +103,7 @@ def words_of(
     held: bool,
     slurm: Scheduler | None = None,
 ) -> dict[int, TaskState]:
-    """Return the word about each of ``tasks``; how tasks ended is kept, because schedulers forget.
+    """Return the state of each of ``tasks``; how tasks ended is kept, because schedulers forget.
 
     What was kept counts where the scheduler has forgotten a task, or does not answer. ``slurm``: who is
     asked again and again; else one is made.
@@ -111,28 +111,32 @@ def words_of(
     Raises :class:`~palaestrai_mosaik.errors.SchedulerError`.
     """
     kept = {
-        task: TaskState(word) for task, word in submissions.ended(submission.number).items() if word in _ENDED
+        task: TaskState(state)
+        for task, state in submissions.ended(submission.number).items()
+        if state in _ENDED
     }
     if submission.executor == "parsl":
         alive = not held and _driver_lives(submissions.folder, submission)
-        word = TaskState.QUEUED if alive else TaskState.GONE
-        return dict.fromkeys(tasks, word)
+        state = TaskState.QUEUED if alive else TaskState.GONE
+        return dict.fromkeys(tasks, state)
     from .slurm import Slurm
 
     try:
-        words = (slurm or Slurm()).words(submission)
+        states = (slurm or Slurm()).task_states(submission)
     except SchedulerError:
         if all(task in kept for task in tasks):
             return {task: kept[task] for task in tasks}
         raise
     # what it says now goes first: what had ended may have been queued again
-    ended = kept | {task: word for task, word in words.items() if word.ended and word is not TaskState.GONE}
-    for task, word in words.items():
-        if not word.ended:
+    ended = kept | {
+        task: state for task, state in states.items() if state.ended and state is not TaskState.GONE
+    }
+    for task, state in states.items():
+        if not state.ended:
             ended.pop(task, None)
     if ended != kept:
-        submissions.note_ended(submission.number, {task: word.value for task, word in ended.items()})
-    return {task: ended.get(task, words.get(task, TaskState.GONE)) for task in tasks}
+        submissions.note_ended(submission.number, {task: state.value for task, state in ended.items()})
+    return {task: ended.get(task, states.get(task, TaskState.GONE)) for task in tasks}
 
 
 def _driver_lives(folder: Path, submission: Submission) -> bool:
