@@ -1,5 +1,5 @@
 # make run    the main job: agents in a medium-voltage grid for one day
-# make test-fast  the tests of folders that start no process and solve no grid: below two minutes on two cores
+# make test-fast  the tests of folders that take little: below two minutes on two idle cores
 # make test   the test suite; make test-slow: the tests that it leaves out, because they take long; make mutation:
 #             how many small faults in the core the tests find
 # make race   this package beside palaestrAI, about 25 minutes (docs/race.md)
@@ -50,6 +50,7 @@ lint: .venv/ready-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python -m tests.support.prose
 
 docs: .venv/ready-docs
 	rm -rf docs/_build

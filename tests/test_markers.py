@@ -41,10 +41,11 @@ def test_the_table_of_markers_is_that_of_the_tests() -> None:
 def test_tests_have_the_markers_of_what_they_need() -> None:
     store = "tests/store/test_store_schema.py"
     assert collected("postgresql", store)
-    # (of the folder of the first, some are fast; the other two folders start processes)
-    files = ("tests/simulation/test_cosimulation.py", store, "tests/docs/test_citation.py")
+    # of the first file all but the grid's are fast, of the second some are slow, of the third none is fast
+    files = ("tests/testing/test_check_environments.py", "tests/scheduler/test_differential.py", store)
     fast = collected("fast", *files)
-    assert fast and not fast & (collected("slow", *files) | {"test_the_citation_is_valid"})
+    assert fast and not fast & collected("slow or grid or postgresql", *files)
+    assert "test_the_rewards_of_the_grid_pass" in collected("grid", *files[:1])
 
 
 def test_folders_of_fast_tests_exist() -> None:

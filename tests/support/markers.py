@@ -16,7 +16,7 @@ TESTS = Path(__file__).parents[1]
 
 #: marker -> which tests have it (``pytest --markers`` and CONTRIBUTING.md)
 MARKERS = {
-    "fast": "of folders that start no process and solve no grid; `make test-fast` runs them",
+    "fast": "of folders that need a minute of one core or less; `make test-fast` runs them",
     "slow": "that take more than ten seconds; only `--slow` runs them",
     "grid": "of the power grid: they need pandapower",
     "rl": "of learners, Gymnasium and PettingZoo",
@@ -25,8 +25,8 @@ MARKERS = {
     "slurm": "on a real Slurm, `PALAESTRAI_MOSAIK_TEST_SLURM`",
     "browser": "with a real browser",
 }
-#: folders whose tests start no process and solve no grid
-FAST = ("agent", "architecture", "design", "scheduler", "simulation", "testing", "types")
+#: folders with tests that need a minute of CPU time or less each (without those of parts): together three minutes
+FAST = ("agent", "architecture", "design", "experiment", "scheduler", "testing", "types")
 
 _FOLDERS = {"grid": "grid", "rl": "rl", "peer": "palaestrai"}
 _MODULES = {
