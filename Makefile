@@ -1,4 +1,5 @@
 # make run    the main job: agents in a medium-voltage grid for one day
+# make test-fast  the tests of folders that take little: below two minutes on two idle cores
 # make test   the test suite; make test-slow: the tests that it leaves out, because they take long; make mutation:
 #             how many small faults in the core the tests find
 # make race   this package beside palaestrAI, about 25 minutes (docs/race.md)
@@ -11,7 +12,7 @@ BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: run test test-slow test-newer test-peer mutation lint docs bench race clean
+.PHONY: run test test-fast test-slow test-newer test-peer mutation lint docs bench race clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -21,6 +22,9 @@ run: .venv/ready-run
 
 test: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2
+
+test-fast: .venv/ready-test
+	$(THREADS) $(BIN)/python -m pytest -q -n 2 -m fast
 
 test-slow: .venv/ready-test
 	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
@@ -46,6 +50,7 @@ lint: .venv/ready-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python -m tests.support.prose
 
 docs: .venv/ready-docs
 	rm -rf docs/_build

@@ -1,6 +1,7 @@
 """What holds for all tests: options, and services that tests share.
 
-Tests marked ``slow`` run with ``--slow`` only; ``make test-slow`` runs just them.
+Tests marked ``slow`` run with ``--slow`` only; ``make test-slow`` runs just them. All other markers are found from
+what a test needs (:mod:`tests.support.markers`).
 
 A test whose part (PostgreSQL, Slurm, a browser, an extra) is missing is skipped with the reason.
 ``--outcomes`` and ``--unrun`` (:mod:`tests.support.outcomes`) see to it that continuous integration runs
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.markers import MARKERS, marks_of, may_be_fast
 from support.outcomes import Outcomes
 
 #: holds the URL of a PostgreSQL that tests may empty
@@ -30,6 +32,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--unrun", action="store_true", help="leave out the tests that ran before, by the FILE of --outcomes"
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    # importing all other tests takes longer than running the fast ones
+    return True if config.getoption("markexpr") == "fast" and not may_be_fast(collection_path) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    for name in marks_of(item):
+        item.add_marker(name)
 
 
 @pytest.hookimpl(trylast=True)
@@ -61,6 +73,8 @@ class OutcomesWriter:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for name, which in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: tests {which}")
     # a job in the background of a shell ignores Ctrl-C, which tests send to themselves
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,44 @@
+"""The wording of the pages (:mod:`tests.support.prose`), which ``make lint`` checks, too."""
+
+from __future__ import annotations
+
+import pytest
+from support.prose import NOT_YET, ROOT, findings, pages
+
+
+@pytest.mark.parametrize("page", sorted(set(pages()) - NOT_YET))
+def test_a_page_has_none_of_the_phrases(page: str) -> None:
+    assert not list(map(str, findings(page, pages()[page])))
+
+
+def test_what_is_left_only_shrinks() -> None:
+    clean = {name for name, text in pages().items() if not list(findings(name, text))}
+    assert not NOT_YET & clean, "these pages are done: take them out of NOT_YET"
+    assert set(pages()) >= NOT_YET
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("One.\nA muscle that is told.", 2),
+        ("A run whose\nend.", 1),
+        ("It begins\nagain.", 1),
+        ("```text\nalike\n```\nNot alike.", 4),
+        ("64 Alike ones", 1),
+    ],
+)
+def test_a_phrase_is_found_at_its_line(text: str, line: int) -> None:
+    (found,) = findings("page", text)
+    assert (found.line, str(found)) == (line, f"page:{line}: {found.phrase!r}; instead: {found.instead}")
+
+
+@pytest.mark.parametrize(
+    "text", ["`alike`", "```text\nwhose\n```", "**`No run has told a value`**", "unlike", "retold"]
+)
+def test_code_and_quoted_messages_are_left_alone(text: str) -> None:
+    assert not list(findings("page", text))
+
+
+def test_lint_checks_the_wording() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "-m tests.support.prose" in makefile.partition("\nlint:")[2].partition("\n\n")[0]

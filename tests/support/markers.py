@@ -1,0 +1,87 @@
+"""The markers of tests: found from what a test needs, so that nobody has to write them.
+
+A test is marked by its folder, by the reasons of its ``skipif`` marks, by its fixtures, and by what it or its module
+passes to ``pytest.importorskip``. What is left, in a folder of :data:`FAST`, is ``fast``.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+#: marker -> which tests have it (``pytest --markers`` and CONTRIBUTING.md)
+MARKERS = {
+    "fast": "of folders that need a minute of one core or less; `make test-fast` runs them",
+    "slow": "that take more than ten seconds; only `--slow` runs them",
+    "grid": "of the power grid: they need pandapower",
+    "rl": "of learners, Gymnasium and PettingZoo",
+    "palaestrai": "beside palaestrAI and MIDAS",
+    "postgresql": "on a real PostgreSQL, `PALAESTRAI_MOSAIK_TEST_POSTGRESQL`",
+    "slurm": "on a real Slurm, `PALAESTRAI_MOSAIK_TEST_SLURM`",
+    "browser": "with a real browser",
+}
+#: folders with tests that need a minute of CPU time or less each (without those of parts): together three minutes
+FAST = ("agent", "architecture", "design", "experiment", "scheduler", "testing", "types")
+
+_FOLDERS = {"grid": "grid", "rl": "rl", "peer": "palaestrai"}
+_MODULES = {
+    **dict.fromkeys(("lightsim2grid", "numba", "pandapower", "simbench"), "grid"),
+    **dict.fromkeys(("gymnasium", "pettingzoo", "stable_baselines3", "torch"), "rl"),
+    **dict.fromkeys(("midas_palaestrai", "palaestrai"), "palaestrai"),
+    "selenium": "browser",
+}
+_REASONS = ("postgresql", "slurm", "browser")
+_FIXTURES = {"slurm_jobs": "slurm"}
+#: parts of which no fast test has any
+_PARTS = frozenset(MARKERS) - {"fast"}
+
+
+def _imported(node: ast.AST) -> set[str]:
+    """Return the modules that calls of ``importorskip`` within ``node`` name."""
+    return {
+        str(call.args[0].value).partition(".")[0]
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "importorskip"
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+    }
+
+
+@cache
+def needs_of(path: Path) -> dict[str, set[str]]:
+    """Return the modules that each function of a file needs; "" for those that the whole file needs."""
+    needs: dict[str, set[str]] = {"": set()}
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            needs[node.name] = _imported(node)
+        else:
+            needs[""] |= _imported(node)
+    return needs
+
+
+def may_be_fast(path: Path) -> bool:
+    """Whether there may be fast tests in a file or folder."""
+    return not path.is_relative_to(TESTS) or path == TESTS or path.relative_to(TESTS).parts[0] in FAST
+
+
+def marks_of(item: pytest.Item) -> set[str]:
+    """Return the markers that ``item`` is to have beside those that it has."""
+    if not item.path.is_relative_to(TESTS):
+        return set()
+    folder = item.path.relative_to(TESTS).parts[0]
+    needs = needs_of(item.path)
+    modules = needs[""] | needs.get(getattr(item, "originalname", None) or item.name, set())
+    reasons = [str(mark.kwargs.get("reason", "")) for mark in item.iter_markers("skipif")]
+    found = {_FOLDERS[folder]} if folder in _FOLDERS else set()
+    found |= {_MODULES[name] for name in modules if name in _MODULES}
+    found |= {mark for mark in _REASONS if any(mark in reason.lower() for reason in reasons)}
+    found |= {mark for name, mark in _FIXTURES.items() if name in getattr(item, "fixturenames", ())}
+    marked = found | {mark.name for mark in item.iter_markers()}
+    return found | {"fast"} if folder in FAST and not marked & _PARTS else found

@@ -1,0 +1,67 @@
+"""Markers: what a test needs is what it is marked with; ``make test-fast`` and CONTRIBUTING.md agree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.markers import FAST, MARKERS, TESTS, may_be_fast, needs_of
+
+ROOT = TESTS.parent
+
+
+def collected(expression: str, *files: str) -> set[str]:
+    """Return the names of the tests in ``files`` that ``-m`` selects."""
+    options = ["-q", "--collect-only", "-p", "no:cacheprovider", "-m", expression]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *files],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 5), done.stdout + done.stderr
+    return set(re.findall(r"^tests/\S+::(\w+)", done.stdout, flags=re.M))
+
+
+def test_make_test_fast_runs_what_is_marked_fast() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^test-fast: .*\n\t.*-m pytest .*-m fast$", makefile, flags=re.M)
+
+
+def test_the_table_of_markers_is_that_of_the_tests() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.split("| marker | tests |\n|---|---|\n")[1].split("\n\n")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", table, flags=re.M)) == MARKERS
+
+
+def test_tests_have_the_markers_of_what_they_need() -> None:
+    store = "tests/store/test_store_schema.py"
+    assert collected("postgresql", store)
+    # of the first file all but the grid's are fast, of the second some are slow, of the third none is fast
+    files = ("tests/testing/test_check_environments.py", "tests/scheduler/test_differential.py", store)
+    fast = collected("fast", *files)
+    assert fast and not fast & collected("slow or grid or postgresql", *files)
+    assert "test_the_rewards_of_the_grid_pass" in collected("grid", *files[:1])
+
+
+def test_folders_of_fast_tests_exist() -> None:
+    assert all((TESTS / folder).is_dir() for folder in FAST)
+    assert may_be_fast(TESTS / FAST[0] / "test_x.py") and may_be_fast(TESTS)
+    assert not may_be_fast(TESTS / "grid") and not may_be_fast(TESTS / "test_seeding.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("import pytest\nx = pytest.importorskip('numba')", {"": {"numba"}}),
+        ("import pytest\ndef test(): pytest.importorskip('torch.cuda')", {"": set(), "test": {"torch"}}),
+        ("def test(): pass", {"": set(), "test": set()}),
+    ],
+)
+def test_what_a_file_needs_is_read(tmp_path: Path, text: str, needs: dict[str, set[str]]) -> None:
+    (tmp_path / "test_x.py").write_text(text, encoding="utf-8")
+    assert needs_of(tmp_path / "test_x.py") == needs
