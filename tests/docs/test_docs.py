@@ -43,7 +43,7 @@ from palaestrai_mosaik.analysis.outcomes import SOURCES
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.design import folder as design_folder
 from palaestrai_mosaik.design import vocabulary as design_vocabulary
-from palaestrai_mosaik.design.execution import EXECUTION, PARSL, SLURM
+from palaestrai_mosaik.design.execution import EXECUTION, EXECUTORS, PARSL, PROVIDERS, SLURM
 from palaestrai_mosaik.design.methods import METHODS
 from palaestrai_mosaik.design.samplers import SAMPLERS
 from palaestrai_mosaik.execution import RunStatus, Settings
@@ -339,7 +339,7 @@ def _design_words() -> Iterator[str]:
     yield from (*design_folder.COLUMNS, *design_folder.GENERATED)
     for table in (EXECUTION, SLURM, PARSL):
         yield from table.keys
-    yield from (*design_vocabulary.EXECUTORS, *design_vocabulary.PROVIDERS)
+    yield from (*EXECUTORS, *PROVIDERS)
 
 
 #: page -> what the code offers and the page must name
@@ -347,8 +347,8 @@ NAMED = {
     "cli.md": set(_commands()),
     "run-document.md": {*_keys(vocabulary), *vocabulary.MODES, *vocabulary.BRIDGES},
     "design-document.md": set(_design_words()),
-    "executing.md": {*(field.name for field in fields(Settings)), *RunStatus, *design_vocabulary.EXECUTORS},
-    "cluster.md": {*RunStatus, *design_vocabulary.PROVIDERS},
+    "executing.md": {*(field.name for field in fields(Settings)), *RunStatus, *EXECUTORS},
+    "cluster.md": {*RunStatus, *PROVIDERS},
     "flow-control.md": {
         name for name, found in vars(conditions).items() if name.endswith("TerminationCondition") and found
     },
