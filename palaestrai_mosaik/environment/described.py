@@ -212,7 +212,10 @@ class PlanReader:
                     connect=given.get("connect"),
                     params=self.keywords(entry.get("params"), f"{path}.params"),
                     cwd=self.text(entry["cwd"], f"{path}.cwd") if "cwd" in entry else None,
-                    env=self._env(entry.get("env"), f"{path}.env"),
+                    env={
+                        key: self.text(item, f"{path}.env.{key}")
+                        for key, item in self.keywords(entry.get("env"), f"{path}.env").items()
+                    },
                     timeout=self._seconds(entry.get("timeout", 60.0), f"{path}.timeout"),
                 )
             )
@@ -233,9 +236,6 @@ class PlanReader:
         for key, ways in (("cwd", ("cmd",)), ("env", ("cmd",)), ("timeout", ("cmd", "connect"))):
             if key in entry and given and not any(way in given for way in ways):
                 self.error(f"{key} goes with {' or '.join(ways)} only", f"{path}.{key}")
-
-    def _env(self, value: Any, path: str) -> dict[str, str]:
-        return {key: self.text(item, f"{path}.{key}") for key, item in self.keywords(value, path).items()}
 
     def _seconds(self, value: Any, path: str) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:

@@ -96,11 +96,6 @@ def their_actuator(info: ActuatorInformation) -> Any:
     return palaestrai.agent.ActuatorInformation(_theirs(info), their_space(info.space), info.uid)
 
 
-def their_reward(info: RewardInformation) -> Any:
-    """Return palaestrAI's object for a reward."""
-    return palaestrai.agent.RewardInformation(_theirs(info), their_space(info.space), info.uid)
-
-
 def our_sensor(info: Any) -> SensorInformation:
     """Return our object for one of palaestrAI's sensors."""
     return SensorInformation(info.value, our_space(info.space), str(info.uid))
@@ -109,11 +104,6 @@ def our_sensor(info: Any) -> SensorInformation:
 def our_actuator(info: Any) -> ActuatorInformation:
     """Return our object for one of palaestrAI's actuators."""
     return ActuatorInformation(info.value, our_space(info.space), str(info.uid))
-
-
-def our_reward(info: Any) -> RewardInformation:
-    """Return our object for one of palaestrAI's rewards."""
-    return RewardInformation(info.value, our_space(info.space), str(info.uid))
 
 
 def their_simtime(ticks: int, start: datetime | None = None, seconds: float = 1.0) -> Any:

@@ -224,10 +224,6 @@ def _remove_files(directory: Path, kinds: Mapping[str, str], mark: Mapping[str, 
             folder = inside(directory, relative)
             folders = [folder, wall_folder(folder)] if kinds[relative] == "agent" else [folder]
             for place in folders:
-                _remove_parts(place, state["parts"])
-
-
-def _remove_parts(folder: Path, first: int) -> None:
-    surplus = [path for path in part_files(folder) if part_number(path) >= first]
-    for path in (*surplus, *folder.glob("*.tmp")):
-        files.remove(path)
+                surplus = [path for path in part_files(place) if part_number(path) >= state["parts"]]
+                for path in (*surplus, *place.glob("*.tmp")):
+                    files.remove(path)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
-from sqlalchemy import URL, select
+from sqlalchemy import URL, Select, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -24,7 +24,7 @@ from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import StoreError
 
 from .database import Database, Journal
-from .models import Experiment, Instance, RunDocument
+from .models import Base, Experiment, Instance, RunDocument
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
 from .query.brains import BrainQueries
@@ -252,35 +252,24 @@ def document_id(
     session: Session, uid: str, document: Any, text: str, hash: str, content: str | None = None
 ) -> int:
     """Return the id of the row of the run document with this hash; make it where there is none."""
-
-    def found() -> int | None:
-        return session.scalar(select(RunDocument.id).where(RunDocument.hash == hash))
-
-    row = found()
-    if row is None:
-        try:
-            with session.begin_nested():
-                session.add(RunDocument(uid=uid, document=document, text=text, hash=hash, content=content))
-        except IntegrityError:  # another process was faster (cannot happen with SQLite)
-            pass
-        row = found()
-    assert row is not None
-    return row
+    row = RunDocument(uid=uid, document=document, text=text, hash=hash, content=content)
+    return _id_of(session, select(RunDocument.id).where(RunDocument.hash == hash), row)
 
 
 def experiment_id(session: Session, uid: str) -> int:
     """Return the id of the row of the experiment ``uid``; make it where there is none."""
+    return _id_of(session, select(Experiment.id).where(Experiment.uid == uid), Experiment(uid=uid))
 
-    def found() -> int | None:
-        return session.scalar(select(Experiment.id).where(Experiment.uid == uid))
 
-    row = found()
-    if row is None:
+def _id_of(session: Session, statement: Select[Any], row: Base) -> int:
+    """Return the id that ``statement`` finds; where it finds none, insert ``row`` first."""
+    found: int | None = session.scalar(statement)
+    if found is None:
         try:
             with session.begin_nested():
-                session.add(Experiment(uid=uid))
-        except IntegrityError:  # as above
+                session.add(row)
+        except IntegrityError:  # another process was faster (cannot happen with SQLite)
             pass
-        row = found()
-    assert row is not None
-    return row
+        found = session.scalar(statement)
+    assert found is not None
+    return found

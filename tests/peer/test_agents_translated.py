@@ -28,7 +28,6 @@ from palaestrai_mosaik.types import (
     Discrete,
     MultiBinary,
     MultiDiscrete,
-    RewardInformation,
     SensorInformation,
     Tuple,
 )
@@ -56,7 +55,6 @@ def test_spaces_and_values_there_and_back(space):
     for to, back, ours in (
         (translate.their_sensor, translate.our_sensor, SensorInformation),
         (translate.their_actuator, translate.our_actuator, ActuatorInformation),
-        (translate.their_reward, translate.our_reward, RewardInformation),
     ):
         # palaestrAI checks the value, and its type, against its space
         info = to(ours(space.unflatten(flat), space, "e.x"))

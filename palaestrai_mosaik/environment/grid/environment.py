@@ -190,7 +190,9 @@ class GridEnvironment(CoSimulation):
     def plan(self) -> CoSimulationPlan:
         net = self.grid.net
         # in the order in which data flows
-        factories: dict[str, Callable[[], GridSimulator]] = {"Profiles": self._profile_simulator}
+        factories: dict[str, Callable[[], GridSimulator]] = {
+            "Profiles": lambda: ProfileSimulator(self.grid.profiles, self._row, self._stride, **self._clock)
+        }
         connections = [ConnectionSpec("Profiles", "PowerGrid", [("load_p", "load_p"), ("load_q", "load_q")])]
         if len(net.sgen):
             factories["Inverters"] = lambda: InverterSimulator(self._inverters(), **self._clock)
@@ -200,7 +202,9 @@ class GridEnvironment(CoSimulation):
             factories["Storages"] = lambda: StorageSimulator(self._storages(), **self._clock)
             connections.append(ConnectionSpec("Profiles", "Storages", [("storage_p", "p_profile")]))
             connections.append(ConnectionSpec("Storages", "PowerGrid", [("p", "storage_p")]))
-        factories["PowerGrid"] = self._power_grid_simulator
+        factories["PowerGrid"] = lambda: PowerGridSimulator(
+            PowerGrid(self.power_flow, self._at_start, self.on_divergence), **self._clock
+        )
         channels = self._channels
         simulators = [SimulatorSpec(name.lower(), factory=make) for name, make in factories.items()]
         entities = [EntitySpec(name, name.lower(), name) for name in factories]
@@ -219,13 +223,6 @@ class GridEnvironment(CoSimulation):
     @property
     def _clock(self) -> dict[str, int]:
         return {"step_size": self.step_size, "steps": self.steps}
-
-    def _profile_simulator(self) -> ProfileSimulator:
-        return ProfileSimulator(self.grid.profiles, self._row, self._stride, **self._clock)
-
-    def _power_grid_simulator(self) -> PowerGridSimulator:
-        power_grid = PowerGrid(self.power_flow, self._at_start, self.on_divergence)
-        return PowerGridSimulator(power_grid, **self._clock)
 
     def _inverters(self) -> Inverters:
         return Inverters.of(self.grid.net)
