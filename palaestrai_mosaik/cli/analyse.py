@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 # Of many pairs, the strongest are printed; the file holds all.
 _MOST_PAIRS = 10
 _DIGITS = "%.10g"
+# what is said in place of an interval where all that it would come from is equal
+_EQUAL = "all equal"
+# the frames of a comparison, each a file
+_FRAMES = ("levels", "pairs", "cells", "profiles")
 
 
 def analyse(
@@ -161,12 +165,6 @@ def _write_table(frame: pd.DataFrame, file: Path, digits: str | None) -> Path:
     except OSError as error:
         raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
     return file
-
-
-# what is said in place of an interval where all that it would come from is equal
-_EQUAL = "all equal"
-# the frames of a comparison, each a file
-_FRAMES = ("levels", "pairs", "cells", "profiles")
 
 
 def compare(

@@ -26,7 +26,7 @@ from palaestrai_mosaik.execution.cluster.script import write_script
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
 from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, dry_run, plan_submission
-from palaestrai_mosaik.execution.run_selection import Which
+from palaestrai_mosaik.execution.runs import Which
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.progress import CountProgress

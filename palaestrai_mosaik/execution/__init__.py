@@ -11,8 +11,7 @@ from .executor import Executor, InlineExecutor
 from .job import Job, JobRecord
 from .local import LocalExecutor, available_cores
 from .progress import FolderProgress, make_progress
-from .run_selection import row_values, select_runs
-from .runs import SubmitSummary, Summary, run_folder, submit_missing
+from .runs import SubmitSummary, Summary, row_values, run_folder, select_runs, submit_missing
 from .settings import EXECUTORS, Settings
 from .status import RunState, RunStatus, States, job_records, run_states, states_of
 

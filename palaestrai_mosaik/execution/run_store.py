@@ -34,6 +34,9 @@ from palaestrai_mosaik.store.recorder import put_marker
 
 from .job import JobRecord, with_suffix
 
+#: how a store in a folder names its database
+_DATABASE = "store.db"
+
 
 class KnownInstance(NamedTuple):
     """An execution of a run document: its id in the store, its status (also ``lost``), the document's hash."""
@@ -62,10 +65,6 @@ def _instances_of(
             hash_: [KnownInstance(one.uid, status_of(one), one.hash) for one in several]
             for hash_, several in found.items()
         }
-
-
-#: how a store in a folder names its database
-_DATABASE = "store.db"
 
 
 def open_run_store(location: StoreLocation) -> Store:

@@ -27,6 +27,7 @@ _WITHOUT_EFFECT = {
 }
 #: what palaestrAI takes where a phase's ``phase_config`` does not say it, and how to say that
 _DEFAULTS: Mapping[str, tuple[Any, str]] = {"mode": ("train", "train mode"), "workers": (1, "1 worker")}
+_TEST = "the phase is in test mode"
 
 
 def hint(found: Findings, raw: Sequence[CascadedPhase]) -> None:
@@ -95,9 +96,6 @@ def _other(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, L
                     f"{key!r} of phase {before.name!r}, {kept_part.value}, goes on here; palaestrAI would take {shown}",
                     phase.at.child("phase_config"),
                 )
-
-
-_TEST = "the phase is in test mode"
 
 
 def warn_of_no_effect(found: Findings, raw: Sequence[CascadedPhase], phases: Sequence[PhaseSpec]) -> None:

@@ -63,7 +63,7 @@ _OF_COMMANDS = {
     "analysis/report/page.py": [("arsenai", "report")],
     "design/writer.py": [("arsenai", "generate")],
     "environment/gymnasium.py": [("palaestrai-mosaik", "start"), ("arsenai", "run")],
-    "execution/run_selection.py": [
+    "execution/runs.py": [
         ("arsenai", "run"),
         ("arsenai", "resume"),
         ("arsenai", "submit"),

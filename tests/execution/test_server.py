@@ -13,7 +13,7 @@ from palaestrai_mosaik.execution import fork_server
 
 CODE = """
 import os, sys, threading
-from palaestrai_mosaik.execution import server
+from palaestrai_mosaik.execution import fork_server as server
 
 def held():
     tables = [f for f in os.listdir("/proc/self/fd")] if os.path.isdir("/proc/self/fd") else []
