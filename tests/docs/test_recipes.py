@@ -88,6 +88,7 @@ class Copy:
             env={**os.environ, "PYTHONPATH": str(self.folder)},
             capture_output=True,
             text=True,
+            timeout=100,
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
