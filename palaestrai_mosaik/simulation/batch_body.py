@@ -317,7 +317,7 @@ class BatchBody:
         self._remember(rows)
         self._pending = self.closed = rows
 
-    def depart(self, closed: list[Any]) -> None:
+    def end_episode(self, closed: list[Any]) -> None:
         """End the episode of the bodies whose incarnations have ended with their newest state."""
         ended = self.handle.ended_now[self._rows]
         self.outs = self.outs | ended

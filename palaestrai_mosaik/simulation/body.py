@@ -356,7 +356,7 @@ class Body(BodyState):
         self.ahead = readings if self.filters is None else self.filters.pre(readings)
         return self.ahead
 
-    def depart(self, closed: list[Any]) -> None:
+    def end_episode(self, closed: list[Any]) -> None:
         """End the episode: what this body watches has ended. ``closed``: whose row was closed now."""
         self.out = True
         if self.open:

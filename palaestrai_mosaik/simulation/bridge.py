@@ -284,7 +284,7 @@ class CoordinatorSimulator(BridgeSimulator):
         try:
             self.acting = coordinator.observe(time, inputs.get(COORDINATOR, {}))
             if not self.acting:
-                coordinator.settle()
+                coordinator.flush_rows()
         except BaseException as error:
             raise self.keep(error) from None
         # who does not act gets nothing
@@ -336,7 +336,7 @@ class AgentSimulator(BridgeSimulator):
                     coordinator.missing -= 1
                     acted = True
             if acted and not coordinator.missing:
-                coordinator.settle()
+                coordinator.flush_rows()
         except BaseException as error:
             raise self.keep(error) from None
         self.outputs = {body.name: body.values for body in self.bodies}

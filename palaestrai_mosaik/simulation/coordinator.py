@@ -176,7 +176,7 @@ class EpisodeCoordinator:
                 # taking turns, it acts on states that are still to come
                 body.think(ahead=body.muscle.looks_ahead and not self.taking_turns)
         if self._news or self._filtered:
-            self._spread()
+            self._distribute_updates()
         simple = everyone and not (self.taking_turns or self.some_done)
         acting = self.bodies if simple else self._acting(fresh)
         self.missing = len(acting)
@@ -223,7 +223,7 @@ class EpisodeCoordinator:
             self.flow, self.ended_by, self.over = SimulationFlowControl.RESET, "environments", True
         if self.over:
             self._finish(fresh, closed)
-            self._spread()
+            self._distribute_updates()
         elif self.some_done:
             self._let_go(closed)
         return self.over
@@ -253,7 +253,7 @@ class EpisodeCoordinator:
             for body in mates:
                 body.hand_on = partial(self._news.__setitem__, body.agent)
 
-    def _spread(self) -> None:
+    def _distribute_updates(self) -> None:
         """Give the newest update of every brain, and what filters have learned, to all bodies of its agent."""
         for mates in self._filtered:
             learner = mates[0].learner
@@ -264,7 +264,7 @@ class EpisodeCoordinator:
                 body.muscle.update(update)
         self._news.clear()
 
-    def settle(self) -> None:
+    def flush_rows(self) -> None:
         """Record what can be recorded, and show progress; once all have acted."""
         for body in self.bodies:
             if body.settled:
@@ -378,7 +378,7 @@ class EpisodeCoordinator:
         """End the episode for the bodies that watch only environments that have ended."""
         for body in self.bodies:
             if not body.out and body.has_ended(self.environments_reset):
-                body.depart(closed)
+                body.end_episode(closed)
 
     def _finish(self, fresh: Collection[EnvironmentHandle], closed: list[AnyBody]) -> None:
         for body in self.bodies:
