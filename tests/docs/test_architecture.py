@@ -186,7 +186,7 @@ def test_a_level_goes_this_way(folder: Path) -> None:
 
 def test_a_failure_goes_this_way(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_document(folder)
-    (folder / "broken.py").write_text(
+    (folder / "a_muscle_that_fails.py").write_text(
         "from palaestrai_mosaik.agent.library.dummy import DummyMuscle\n\n\n"
         "class BrokenMuscle(DummyMuscle):\n"
         "    def propose_actions(self, sensors, actuators):\n"
@@ -196,7 +196,7 @@ def test_a_failure_goes_this_way(folder: Path, capsys: pytest.CaptureFixture[str
     text = (folder / "run.yml").read_text(encoding="utf-8")
     name = "palaestrai_mosaik.agent.library.dummy:DummyMuscle"
     assert name in text
-    (folder / "run.yml").write_text(text.replace(name, "broken:BrokenMuscle"), encoding="utf-8")
+    (folder / "run.yml").write_text(text.replace(name, "a_muscle_that_fails:BrokenMuscle"), encoding="utf-8")
     codes: list[int] = []
     hops = walk("A failure")
     calls = calls_of(

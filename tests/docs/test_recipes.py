@@ -85,7 +85,8 @@ class Copy:
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.folder)},
+            # (options of the tests that run are not for these)
+            env={**os.environ, "PYTHONPATH": str(self.folder), "PYTEST_ADDOPTS": ""},
             capture_output=True,
             text=True,
             timeout=100,
