@@ -33,7 +33,8 @@ from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
 from .common import find_folder, say, store_option
-from .tables import byte_size, duration, factors_of, list_runs, number, print_left_out, short_path
+from .run_lists import factors_of, list_runs, print_left_out, short_path
+from .tables import byte_size, duration, number
 
 
 def run(  # noqa: PLR0913 (one parameter for each option)

@@ -27,7 +27,8 @@ from palaestrai_mosaik.execution.status import RunState, job_path
 from palaestrai_mosaik.text import count
 
 from .common import find_folder, say, store_option
-from .tables import duration, factors_of, list_runs, short_path, table
+from .run_lists import factors_of, list_runs, short_path
+from .tables import duration, table
 
 #: what ``resume`` executes again because of what it did
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)

@@ -1,20 +1,14 @@
-"""Plain, aligned text for people: tables, runs and their factors, numbers, durations, dates."""
+"""Plain, aligned text for people: tables, numbers, durations, dates. Every command needs it, so it imports little."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from numbers import Integral, Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.model import INACTIVE
-from palaestrai_mosaik.execution import RunStatus
-from palaestrai_mosaik.text import count, harmless, shorten
-
-from .common import say
+from palaestrai_mosaik.text import harmless, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,62 +100,3 @@ def _missing(value: Any) -> bool:
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
     return isinstance(value, float) and math.isnan(value)
-
-
-_LISTED = 20
-_WIDTH = 60
-#: what is said of runs that are not executed
-_LEFT_OUT = {
-    RunStatus.FINISHED: "finished before",
-    RunStatus.FAILED: "failed before (arsenai resume executes them again)",
-    RunStatus.TIMED_OUT: "reached the time limit of their task (arsenai resume executes them again)",
-    RunStatus.OUT_OF_MEMORY: "ran out of memory (arsenai resume executes them again)",
-    RunStatus.QUEUED: "the cluster has queued",
-    RunStatus.RUNNING: "another process executes",
-    RunStatus.WAITING: "nobody has begun",
-    RunStatus.INTERRUPTED: "were interrupted",
-    RunStatus.NODE_FAILED: "were on a node that failed",
-    RunStatus.CANCELLED: "were cancelled",
-    RunStatus.LOST: "were lost",
-}
-
-
-def print_left_out(before: Mapping[RunStatus, int]) -> None:
-    """Print how many runs are left as they are, and why."""
-    for status, which in _LEFT_OUT.items():
-        if before.get(status):
-            say(f"left out: {count(before[status], 'run')} that {which}")
-
-
-def list_runs(items: Iterable[Mapping[str, Any]]) -> None:
-    """Print a table of runs, a column for each key; of many, the first ones."""
-    shown = list(items)
-    rows = [[_cell(value) for value in item.values()] for item in shown[:_LISTED]]
-    say(table(list(shown[0]), rows, indent="  "))
-    if len(shown) > _LISTED:
-        say(f"  and {len(shown) - _LISTED:,} more: see arsenai status")
-
-
-def _cell(value: Any) -> Any:
-    return first_line(value, _WIDTH) if isinstance(value, str) and "\n" in value else value
-
-
-def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
-    """Return the factors of a row on one line, levels by their labels."""
-    told = []
-    for factor in folder.spec.factors:
-        value = values[factor.name]
-        if value is INACTIVE:
-            continue
-        if factor.choice is None and factor.levels:
-            levels = zip(factor.levels, factor.labels, strict=True)
-            # (True equals 1, but is another level)
-            value = next(label for level, label in levels if type(level) is type(value) and level == value)
-        told.append(f"{factor.name}={number(value) if isinstance(value, float) else value}")
-    return first_line(" ".join(told), _WIDTH)
-
-
-def short_path(path: Path) -> str:
-    """Return ``path`` from the working directory, where it lies below it."""
-    path = path.absolute()
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
