@@ -32,13 +32,16 @@ def read_execution(found: Findings, at: Located, section: Section | None = None)
     parts = found.section(at, section)
     if parts is None:
         return None
-    written = {name: part for name, part in parts.items() if part.value is not None}
-    return {
-        name: read_execution(found, part, NESTED[name])
-        if name in NESTED
-        else (section.keys[name].read(found, part, name), part.value)[1]
-        for name, part in written.items()
-    }
+    written: dict[str, Any] = {}
+    for name, part in parts.items():
+        if part.value is None:
+            continue
+        if name in NESTED:
+            written[name] = read_execution(found, part, NESTED[name])
+        else:
+            section.keys[name].read(found, part, name)  # reports what is wrong
+            written[name] = part.value
+    return written
 
 
 def _wrong(must: str, value: Any) -> Iterator[Fault]:

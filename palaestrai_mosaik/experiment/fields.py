@@ -97,10 +97,10 @@ def word(table: Collection[str], default: Any = None, *, case: bool = True) -> F
     """
 
     def faults(value: Any) -> Iterator[Fault]:
-        told = value if case or not isinstance(value, str) else value.lower()
-        if not (isinstance(told, str) and told in table):
-            near = did_you_mean(told, table) if isinstance(told, str) else ""
-            yield (), f"is {show(told)}{near}; allowed: {', '.join(table)}"
+        given = value if case or not isinstance(value, str) else value.lower()
+        if not (isinstance(given, str) and given in table):
+            near = did_you_mean(given, table) if isinstance(given, str) else ""
+            yield (), f"is {show(given)}{near}; allowed: {', '.join(table)}"
 
     def convert(value: str) -> Any:
         value = value if case else value.lower()
