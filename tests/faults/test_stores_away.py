@@ -54,7 +54,7 @@ ZERO = re.compile(r"-0\.0(?=[,\n])")
 
 
 class Outages(threading.Thread):
-    """Ends a server's connections, stops or kills the server, and starts it again, as long as runs go on."""
+    """Ends a server's connections, stops or kills the server, and starts it again, up to four times while runs go on."""
 
     def __init__(self, server, folder, seconds):
         super().__init__(daemon=True)
@@ -73,7 +73,8 @@ class Outages(threading.Thread):
 
     def run(self):
         rng = np.random.default_rng(1)
-        while not self._end.wait(rng.uniform(0.2, 2.5)):
+        # the runs take some three seconds of their own: at least two outages fall into them
+        while len(self.done) < 4 and not self._end.wait(rng.uniform(0.2, 1.0)):
             if not markers(self._folder):
                 continue
             how = ("kill", "stop")[len(self.done) % 2]
