@@ -39,6 +39,8 @@ _MODULE = re.compile(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*")
 #: of the blocks that go on. All of them hold, for all threads: none can be left early, and no
 #: thread is forgotten
 _limits: list[tuple[str, ...]] = []
+#: the modules outside of this package that documents have named in this process
+_others: set[str] = set()
 
 
 @contextmanager
@@ -94,12 +96,20 @@ def refusal(module: str, *, ours: bool = True) -> str | None:
     ``module`` may be ``cmd:`` or ``connect:``, too. Without ``ours``, modules of this package count
     as any other: its classes are made for documents, its functions are not.
     """
+    own = _within(module, (OURS,))
+    if not own:
+        _others.add(module)
     allowed = limit()
-    if allowed is None or _within(module, allowed) or (ours and _within(module, (OURS,))):
+    if allowed is None or _within(module, allowed) or (ours and own):
         return None
     shown = ", ".join([*([OURS] if ours else []), *allowed]) or "none"
     what = f"the module {module!r} is" if module not in (COMMANDS, CONNECTIONS) else f"{module!r} is"
     return f"{what} not allowed for this document; allowed: {shown} (--allow-modules)"
+
+
+def named_users_code() -> bool:
+    """Whether a document has named, in this process, anything of a module outside of this package."""
+    return bool(_others)
 
 
 def load(name: str, *, ours: bool = True) -> Any:

@@ -315,7 +315,7 @@ def _add_limits(sub: argparse.ArgumentParser) -> None:
         "--runs-per-process",
         type=positive,
         metavar="N",
-        help="several short runs in one process, one after the other (default: 1)",
+        help="runs in one process, one after the other (default: 1, several where they are short and without users' code)",
     )
     sub.add_argument(
         "--allow-modules",

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import check_origin, import_module, limit, misfit, needed, raised_at, refusal
+from palaestrai_mosaik.importing import check_origin, import_module, misfit, needed, raised_at, refusal
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 
@@ -217,7 +217,7 @@ def _registered(id: str, api: str | None) -> Callable[..., Any]:
             spec = registry[key]
             origin = spec.entry_point
             home = origin.partition(":")[0] if isinstance(origin, str) else getattr(origin, "__module__", "")
-            fault = None if limit() is None or home.partition(".")[0] == "pettingzoo" else refusal(home)
+            fault = None if home.partition(".")[0] == "pettingzoo" else refusal(home)
             if fault is not None:
                 raise NameResolutionError(f"{id!r} is made by {origin}: {fault}")
             return spec.make

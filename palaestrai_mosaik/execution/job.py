@@ -74,7 +74,8 @@ class Job:
     ``own``: ``store`` is that of this run alone. It is made where it is missing, and the run goes
     on from the newest checkpoint that it finds there. ``task`` is what the scheduler of a
     cluster calls the task that executes the run. ``allow_modules`` are the beginnings of modules'
-    names of which the document may name classes (``None``: all).
+    names of which the document may name classes (``None``: all). ``shares_process``: another run may follow
+    in its process even if a document has named users' code there.
     """
 
     run: str
@@ -88,6 +89,7 @@ class Job:
     own: bool = False
     task: str | None = None
     allow_modules: tuple[str, ...] | None = None
+    shares_process: bool = False
 
     @property
     def folder(self) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.errors import FAILED
+from palaestrai_mosaik.errors import FAILED, FINISHED
 
 from .executor import Executor, PreloadedClass
 from .job import Job, JobRecord, Marker
@@ -22,6 +22,11 @@ from .task import LEFT_OUT
 _POLL = 0.1
 #: seconds between two times that ``should_end`` is asked
 _SHOULD_END_POLL = 1.0
+#: seconds for which short runs share a process, by how it starts: much more than its start takes, and little enough for
+#: the cores to end at about the same time
+SHARED_SECONDS: dict[StartMethod, float] = {"fork": 0.5, "fork here": 0.5, "spawn": 10.0}
+#: from so many runs is taken how long one takes
+_NEWEST = 20
 #: seconds that a run has to end by itself once it was told to; after half of them it is told again
 PATIENCE = 10.0
 
@@ -37,9 +42,10 @@ class LocalExecutor(Executor):
     """Executes jobs in up to ``processes`` processes at the same time (default: one per core).
 
     ``timeout``: seconds that a run may take; it is ended then, and has failed.
-    ``runs_per_process``: so many runs share a process, one after the other; saves some 50 ms per
+    ``runs_per_process``: so many runs share a process, one after the other; saves some 30 ms per
     run where processes are forked, and an interpreter's start where they are not. What a run
-    leaves in the globals of a module is then there for the next. A process that dies fails the run that it
+    leaves in the globals of a module is then there for the next. ``None``: as many as take about
+    :data:`SHARED_SECONDS`, and only runs without users' code. A process that dies fails the run that it
     was at; the others of it get a new one. ``preload``: what runs need of this package, prepared once.
     ``launcher``: what starts the processes, ready for use and left so; else one is made for each call
     of :meth:`run`, from ``preload`` and ``method``. ``should_end`` is asked once a second, and cancels the
@@ -51,7 +57,7 @@ class LocalExecutor(Executor):
         processes: int | None = None,
         *,
         timeout: float | None = None,
-        runs_per_process: int = 1,
+        runs_per_process: int | None = None,
         preload: Sequence[PreloadedClass] = (),
         method: StartMethod = DEFAULT_METHOD,
         launcher: Launcher | None = None,
@@ -59,7 +65,11 @@ class LocalExecutor(Executor):
     ):
         super().__init__()
         self._processes = available_cores() if processes is None else processes
-        self._timeout, self._share = timeout, runs_per_process
+        self._timeout, self._runs_per_process = timeout, runs_per_process
+        #: how long the newest runs have taken
+        self._seconds: deque[float] = deque(maxlen=_NEWEST)
+        #: whether users' code takes part, so that no run may follow another one in a process
+        self._apart = False
         self._preload, self._method, self._launcher = preload, method, launcher
         self._should_end, self._asked = should_end, 0.0
 
@@ -83,14 +93,16 @@ class LocalExecutor(Executor):
                     return
                 for ended in launcher.ended(_POLL):
                     process = running.pop(ended.key)
-                    yield from process.poll()
+                    yield from self._noted(process.poll())
+                    if ended.code == FINISHED and process.jobs:
+                        self._apart = True
                     if process.is_left_out(ended):
                         self.left_out.append(process.jobs.popleft().run)
                     else:
                         yield from process.end(ended)
                     again += process.jobs
                 for process in running.values():
-                    yield from process.poll()
+                    yield from self._noted(process.poll())
                     process.enforce_end(self._cancelled)
 
     def _ask(self) -> None:
@@ -113,12 +125,26 @@ class LocalExecutor(Executor):
 
     def _take(self, again: deque[Job], source: Iterator[Job]) -> list[Job]:
         batch: list[Job] = []
-        while not self._cancelled and len(batch) < self._share:
+        most = self._batch_size()
+        while not self._cancelled and len(batch) < most:
             job = again.popleft() if again else next(source, None)
             if job is None:
                 break
-            batch.append(job)
+            batch.append(replace(job, shares_process=self._runs_per_process is not None))
         return batch
+
+    def _batch_size(self) -> int:
+        if self._runs_per_process is not None:
+            return self._runs_per_process
+        if self._apart or not self._seconds:
+            return 1
+        mean = sum(self._seconds) / len(self._seconds)
+        return max(1, int(SHARED_SECONDS[self._method] / max(mean, 1e-3)))
+
+    def _noted(self, records: Iterable[JobRecord]) -> Iterator[JobRecord]:
+        for record in records:
+            self._seconds.append(record.seconds)
+            yield record
 
 
 class _Process:

@@ -37,7 +37,8 @@ class Settings:
 
     ``executor``: ``local``, ``inline``, ``slurm`` or ``parsl``. ``jobs``: runs at the same time on
     this machine (``None``: one per core that this process may use). ``timeout``: seconds that a run may
-    take (``None`` or 0: any). ``runs_per_process``: so many share a process, one after the other.
+    take (``None`` or 0: any). ``runs_per_process``: so many share a process, one after the other (``None``: see
+    :class:`~.local.LocalExecutor`).
     ``fail_fast``: begin no more runs once one has failed. ``checkpoint_every``: seconds between the
     checkpoints of a run that trains (0: none). ``allow_modules``: of which modules, those inside of
     them included, documents may name classes (``None``: of all). ``slurm``, ``parsl``: of these executors.
@@ -48,7 +49,7 @@ class Settings:
     executor: str = "local"
     jobs: int | None = None
     timeout: float | None = None
-    runs_per_process: int = 1
+    runs_per_process: int | None = None
     fail_fast: bool = False
     checkpoint_every: float = CHECKPOINT_EVERY
     allow_modules: tuple[str, ...] | None = None

@@ -32,6 +32,7 @@ from palaestrai_mosaik.errors import (
     StoreError,
 )
 from palaestrai_mosaik.experiment import RunDocument, load, only_modules
+from palaestrai_mosaik.importing import named_users_code
 from palaestrai_mosaik.run import Interrupt, Progress, execute, make_progress
 from palaestrai_mosaik.run.checkpoint import as_begun
 from palaestrai_mosaik.run.worker_process import read_frame
@@ -173,6 +174,9 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
     is begun then. So does the end of the driver, which ``lifeline`` tells: a file descriptor
     that has nothing to read until its other end is closed.
 
+    Users' code may leave anything in the globals of modules, so a run that has named some is the last one
+    here, unless its job says otherwise; the others are left to another process.
+
     Return the exit code of the process: :data:`LEFT_OUT` at the first run that is left out.
     """
     interrupt = Interrupt()
@@ -198,6 +202,8 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
         _flush()
         record.write(job.record)
         files.remove(job.marker, missing_ok=True)
+        if not job.shares_process and named_users_code():
+            break
     return FINISHED
 
 

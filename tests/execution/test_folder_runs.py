@@ -13,8 +13,10 @@ import psutil
 import pytest
 import yaml
 from execution.folders import make_folder, markers, statuses, until
+from support.documents import VANILLA_RUN, agent, environment, named, phase
 from support.learning import digests
 
+from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import (
@@ -31,6 +33,7 @@ from palaestrai_mosaik.execution import (
 from palaestrai_mosaik.execution.job import Marker
 from palaestrai_mosaik.execution.processes import SpawnLauncher
 
+DUMMY = "palaestrai_mosaik.agent.library.dummy"
 FINISHED, FAILED, INTERRUPTED = RunStatus.FINISHED, RunStatus.FAILED, RunStatus.INTERRUPTED
 
 
@@ -116,6 +119,53 @@ def test_runs_that_share_a_process_are_lost_alone_too(tmp_path):
     assert pids[0] == pids[1] != pids[2] == pids[3] == pids[4] == pids[5] != pids[6]
     log = (folder.path / "jobs" / "doing-4-r0.log").read_text()
     assert "compiled code prints" in log
+
+
+def own_runs(path, runs):
+    """Generate a design of runs that name nothing but classes of this package."""
+    agents = [
+        agent(
+            f"a{i}",
+            brain=named(f"{DUMMY}:DummyBrain"),
+            muscle=named(f"{DUMMY}:DummyMuscle"),
+            objective=named(f"{DUMMY}:DummyObjective"),
+        )
+        for i in range(2)
+    ]
+    design = {
+        "uid": "own",
+        "seed": 5,
+        "version": "3.5",
+        "base": {
+            "schedule": [{"phase_0": phase([environment(max_iter=3)], agents)}],
+            "run_config": {"conditions": [named(VANILLA_RUN)]},
+        },
+        "factors": {
+            "episodes": {"path": "schedule[0].phase_0.phase_config.episodes", "levels": [*range(1, runs + 1)]}
+        },
+    }
+    return Design.from_mapping(design).generate(path)
+
+
+def test_short_runs_share_a_process_where_no_users_code_takes_part(tmp_path, monkeypatch):
+    monkeypatch.setitem(local.SHARED_SECONDS, "fork", 60.0)
+    folder = own_runs(tmp_path / "own", 8)
+    assert execute(folder, jobs=1).whole
+    # the first shows how long one takes
+    pids = [job_records(folder)[run.uid].pid for run in folder.runs]
+    assert pids[0] != pids[1]
+    assert len({*pids[1:]}) == 1
+
+    folder = make_folder(tmp_path / "theirs", ["well"] * 8)
+    assert execute(folder, jobs=1).whole
+    assert len({record.pid for record in job_records(folder).values()}) == 8
+
+
+def test_long_runs_share_no_process(tmp_path, monkeypatch):
+    monkeypatch.setitem(local.SHARED_SECONDS, "fork", 1e-3)
+    folder = own_runs(tmp_path / "own", 4)
+    assert execute(folder, jobs=1).whole
+    assert len({record.pid for record in job_records(folder).values()}) == 4
 
 
 def test_all_executors_give_the_same_results(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ class Submission:
     arrays: tuple[Array, ...] = ()
     processes: int = 1
     timeout: float | None = None
-    runs_per_process: int = 1
+    runs_per_process: int | None = None
     checkpoint_every: float = 60.0
     preload: tuple[PreloadedClass, ...] = ()
     allow_modules: tuple[str, ...] | None = None
