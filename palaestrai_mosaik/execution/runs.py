@@ -420,6 +420,7 @@ def make_executor(settings: Settings, folder: DesignFolder) -> Executor:
     return LocalExecutor(
         settings.jobs,
         timeout=settings.timeout or None,
-        runs_per_process=settings.runs_per_process,
+        # a process that several runs share would begin the next one after a failure
+        runs_per_process=1 if settings.fail_fast else settings.runs_per_process,
         preload=classes_to_preload(folder.spec.resolved),
     )

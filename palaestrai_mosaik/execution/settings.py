@@ -39,7 +39,7 @@ class Settings:
     this machine (``None``: one per core that this process may use). ``timeout``: seconds that a run may
     take (``None`` or 0: any). ``runs_per_process``: so many share a process, one after the other (``None``: see
     :class:`~.local.LocalExecutor`).
-    ``fail_fast``: begin no more runs once one has failed. ``checkpoint_every``: seconds between the
+    ``fail_fast``: begin no more runs once one has failed; no two share a process then. ``checkpoint_every``: seconds between the
     checkpoints of a run that trains (0: none). ``allow_modules``: of which modules, those inside of
     them included, documents may name classes (``None``: of all). ``slurm``, ``parsl``: of these executors.
 

@@ -213,9 +213,10 @@ def test_rows_choose_what_is_executed(tmp_path):
         execute(folder, rows={0, 4})
 
 
-def test_nothing_more_is_begun_after_a_failure_if_the_user_wants_that(tmp_path):
+@pytest.mark.parametrize("share", [None, 10])
+def test_nothing_more_is_begun_after_a_failure_if_the_user_wants_that(tmp_path, share):
     folder = make_folder(tmp_path / "f", ["well", "raise", "well", "well"])
-    summary = execute(folder, jobs=1, fail_fast=True)
+    summary = execute(folder, jobs=1, fail_fast=True, runs_per_process=share)
     assert (summary.ended, summary.not_begun) == ({FINISHED: 1, FAILED: 1}, 2)
     assert statuses(folder.path) == ["finished", "failed", "waiting", "waiting"]
 
