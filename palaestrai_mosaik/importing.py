@@ -96,15 +96,19 @@ def refusal(module: str, *, ours: bool = True) -> str | None:
     ``module`` may be ``cmd:`` or ``connect:``, too. Without ``ours``, modules of this package count
     as any other: its classes are made for documents, its functions are not.
     """
-    own = _within(module, (OURS,))
-    if not own:
-        _others.add(module)
+    note_module(module)
     allowed = limit()
-    if allowed is None or _within(module, allowed) or (ours and own):
+    if allowed is None or _within(module, allowed) or (ours and _within(module, (OURS,))):
         return None
     shown = ", ".join([*([OURS] if ours else []), *allowed]) or "none"
     what = f"the module {module!r} is" if module not in (COMMANDS, CONNECTIONS) else f"{module!r} is"
     return f"{what} not allowed for this document; allowed: {shown} (--allow-modules)"
+
+
+def note_module(module: str, *, known: str = OURS) -> None:
+    """Note that a document has named something of ``module``; not if it is within the package ``known`` or this one."""
+    if not _within(module, (OURS, known)):
+        _others.add(module)
 
 
 def named_users_code() -> bool:

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
-from palaestrai_mosaik.importing import import_module, limit, misfit, needed, raised_at, refusal
+from palaestrai_mosaik.importing import (
+    import_module,
+    limit,
+    misfit,
+    needed,
+    note_module,
+    raised_at,
+    refusal,
+)
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
@@ -155,7 +163,7 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     if limit() is not None:
         _check_allowed(id)
     try:
-        return gymnasium.make(id, **kwargs)
+        world = gymnasium.make(id, **kwargs)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
         hint = did_you_mean(id, gymnasium.registry)
         raise ContractError(f"Gymnasium has no environment {id!r}{hint}: {error}") from error
@@ -170,6 +178,13 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         if misfits is not None:
             raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
         raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
+    # Gymnasium has imported by itself what the id leads to
+    note_module(id.rpartition(":")[0] or "gymnasium", known="gymnasium")
+    layer: Any = world
+    while layer is not None:
+        note_module(type(layer).__module__, known="gymnasium")
+        layer = layer.env if isinstance(layer, gymnasium.Wrapper) else None
+    return world
 
 
 def _misfit(id: str, kwargs: Mapping[str, Any]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -319,6 +320,28 @@ def test_the_module_of_a_gymnasium_id_is_held(here) -> None:
     finally:
         del gymnasium.registry["Elsewhere-v0"]
     assert "evil" not in imported()
+
+
+@pytest.mark.parametrize(
+    ("id", "users"), [("Pendulum-v1", False), ("evil_worlds:Elsewhere-v0", True), ("Elsewhere-v0", True)]
+)
+def test_users_code_behind_a_gymnasium_id_is_known(tmp_path, id, users) -> None:
+    """A run without any may share its process with others."""
+    pytest.importorskip("gymnasium")
+    (tmp_path / "evil_worlds.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Elsewhere(PendulumEnv): pass\ngymnasium.register('Elsewhere-v0', entry_point=Elsewhere)\n"
+    )
+    registered = "import evil_worlds\n" if id == "Elsewhere-v0" else ""
+    script = (
+        f"{registered}from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment\n"
+        "from palaestrai_mosaik.importing import named_users_code\n"
+        f"GymnasiumEnvironment({id!r}).setup()\nprint(named_users_code())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(users), done.stderr
 
 
 class Limited(DummyEnvironment):
