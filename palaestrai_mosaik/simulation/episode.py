@@ -1,8 +1,8 @@
 """One episode: builds its mosaik world, runs the episode in it, and shuts the world down.
 
 The only owner of ``mosaik.AsyncWorld``. An episode is one run of a world: simulators
-start afresh, the domain objects (environments, muscles, brains) live on. A world of our own simulators alone
-is built once, and rewound for the next episode.
+start afresh, the domain objects (environments, muscles, brains) live on. A world whose simulators are all in
+this process is built once, and rewound for the next episode: those of co-simulations are replaced by new ones.
 
 By default the package's own schedule (:mod:`.scheduler`) decides when each simulator steps. Where all simulators
 are in this process, it needs no event loop but for building the world; where some are not, it runs in one. With
@@ -12,10 +12,12 @@ are in this process, it needs no event loop but for building the world; where so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from inspect import isgeneratorfunction
 from typing import Any
 
 import networkx
@@ -61,7 +63,7 @@ from .coordinator import EpisodeCoordinator
 from .event_loop import complete
 from .external_control import turns
 from .foreign_world import adopt, chain, conversion, setpoints_of
-from .scheduler import GeneralSchedule, Schedule, schedule
+from .scheduler import GeneralSchedule, Runner, Schedule, schedule
 from .sim_config import LEAST_START, new_sid, starter
 
 _OURS = "ours"
@@ -74,9 +76,11 @@ class WorldBuilder:
     world without running it.
     """
 
-    def __init__(self, episode: Episode):
+    def __init__(self, episode: Episode, plans: Sequence[CoSimulationPlan | None] | None = None):
         self.episode = episode
         self.handles = episode.coordinator.handles
+        #: of this episode, where the environments have begun it already
+        self._given_plans = plans
         self.plans: Sequence[CoSimulationPlan | None] = ()
         self.world: AsyncWorld
         #: the processes that were started for simulators
@@ -100,6 +104,12 @@ class WorldBuilder:
         self.watched: list[Sequence[InputWire]] = []
         #: our own simulators
         self.shells: list[BridgeSimulator] = []
+        #: by mosaik's id, the simulators of co-simulations that can be replaced by new ones for another episode
+        self.replaceable: dict[str, Runner] = {}
+        #: whether that was tried and did not work out
+        self.differs = False
+        #: those of this episode, until they are finalized
+        self.started: dict[str, Any] = {}
         #: who decides when each simulator steps; none where it is mosaik's scheduler
         self.schedule: Schedule | GeneralSchedule | None = None
 
@@ -135,23 +145,95 @@ class WorldBuilder:
         else:
             internals.compile_world(self.world)
             self.schedule = schedule(self.world, internals.FOREVER, lazy_stepping=self.lazy)
+        self.replaceable = self._find_replaceable()
+        self.started = {sid: runner.simulator for sid, runner in self.replaceable.items()}
         if self.rewinds:
             internals.needs_no_shutdown(self.world)
 
     @property
     def rewinds(self) -> bool:
-        """Whether the world can be used for another episode: there is nobody in it but our own simulators."""
-        return isinstance(self.schedule, Schedule) and len(self.shells) == len(self.schedule.runners)
+        """Whether the world can be used for another episode: all of its simulators are our own, or can be replaced."""
+        if not isinstance(self.schedule, Schedule):
+            return False
+        return len(self.shells) + len(self.replaceable) == len(self.schedule.runners)
 
-    def rewind(self, episode: Episode) -> None:
-        """Begin another episode of the same world."""
+    def _find_replaceable(self) -> dict[str, Runner]:
+        if not isinstance(self.schedule, Schedule) or self.schedule.asks or self.differs:
+            return {}
+        ids = {
+            self.sids[e, spec.uid]
+            for e, plan in enumerate(self.plans)
+            for spec in (plan.simulators if type(plan) is CoSimulationPlan else ())
+            if spec.factory is not None or spec.python is not None
+        }
+        found = {runner.origin.sid: runner for runner in self.schedule.runners if runner.origin.sid in ids}
+        return {
+            sid: runner
+            for sid, runner in found.items()
+            if internals.base_proxy(runner.origin._proxy) is runner.origin._proxy
+            and not any(map(isgeneratorfunction, (runner.simulator.init, runner.simulator.create)))
+        }
+
+    def rewind(self, episode: Episode) -> WorldBuilder:
+        """Begin another episode of the same world, and return this builder.
+
+        Where a co-simulation is another one now, return the builder of the world that has to be built for it.
+        """
         assert isinstance(self.schedule, Schedule)
         self.episode = episode
-        guarded(self._begin, "an environment or a muscle")
+        guarded(self._begin_environments, "an environment or a muscle")
+        plans = (
+            guarded(lambda: plans_of(self.handles), "an environment or a muscle")
+            if self.replaceable
+            else self.plans
+        )
+        if not all(map(_is_same, plans, self.plans)):
+            return WorldBuilder(episode, plans)
+        begun = False
+        try:
+            if all(self._replace(e, plan) for e, plan in enumerate(plans) if plan is not None):
+                guarded(self._begin_agents, "an environment or a muscle")
+                begun = True
+        finally:
+            if not begun:
+                self.finalize(hurried=True)
+        if not begun:
+            builder = WorldBuilder(episode, plans)
+            builder.differs = True
+            return builder
         for shell in self.shells:
             shell.begin()
         self.schedule.until = internals.FOREVER
         self.schedule.rewind()
+        return self
+
+    def _replace(self, e: int, plan: CoSimulationPlan) -> bool:
+        """Replace the simulators of a co-simulation by new ones; return whether these describe themselves as those did."""
+        for spec in plan.simulators:
+            sid = self.sids[e, spec.uid]
+            runner, simulator = self.replaceable[sid], _make_simulator(sid, spec)
+            if type(simulator) is not type(runner.simulator):
+                return False
+            simulator.mosaik = runner.simulator.mosaik
+            try:
+                meta = simulator.init(sid, time_resolution=self.world.time_resolution, **spec.params)
+            except (Exception, SystemExit) as error:
+                raise internals.describe_start_failure(sid, error) from error
+            self.started[sid] = runner.simulator = runner.origin._proxy.sim = simulator
+            if meta != runner.origin._proxy.meta:
+                return False
+        for entity in plan.entities:
+            if entity.parent is None:
+                simulator = self.replaceable[self.sids[e, entity.simulator]].simulator
+                (created,) = simulator.create(1, entity.model, **entity.params)
+                if not _is_described(self.entities[e, entity.uid], created):
+                    return False
+        return True
+
+    def finalize(self, *, hurried: bool) -> None:
+        """Finalize the simulators of this episode, if the next one has others; see :func:`.mosaik_internals.shut_down`."""
+        started, self.started = self.started, {}
+        internals.finalize_local(started, hurried=hurried)
 
     def _stop(self, time: int) -> None:
         """End the world after all steps at ``time``."""
@@ -163,8 +245,11 @@ class WorldBuilder:
     def _prepare(self) -> tuple[list[list[MosaikConnection]], list[MosaikConnection]]:
         """Begin the episode in all objects of ours; return the agents' and coordinator's links."""
         coordinator = self.episode.coordinator
-        self._begin_environments()
-        self.plans = plans_of(self.handles)
+        if self._given_plans is None:
+            self._begin_environments()
+            self.plans = plans_of(self.handles)
+        else:
+            self.plans = self._given_plans
         for problem in shared_actuators(
             self.handles, [(repr(b.name), b.actuators.uids) for b in coordinator.bodies]
         ):
@@ -177,11 +262,6 @@ class WorldBuilder:
             for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
                 self.sids[e, uid] = new_sid(f"{e}-{self.handles[e].uid}", uid, self.sids.values())
         return links, watching
-
-    def _begin(self) -> None:
-        """Begin an episode in all objects of ours, which are wired already."""
-        self._begin_environments()
-        self._begin_agents()
 
     def _begin_environments(self) -> None:
         episode = self.episode
@@ -454,11 +534,9 @@ class Episode:
 
         Who goes on has decided. Closing the iterator ends the episode, with all that it has begun.
         """
-        builder, self.world = self.world, None
-        if builder is not None:
-            builder.rewind(self)
-        else:
-            builder = WorldBuilder(self)
+        before, self.world = self.world, None
+        builder = WorldBuilder(self) if before is None else before.rewind(self)
+        if builder is not before:
             try:
                 complete(loop, builder.build())
             except BaseException as error:
@@ -480,6 +558,8 @@ class Episode:
         finally:
             if not builder.rewinds:
                 _shut_down(self, builder, loop)
+            else:
+                builder.finalize(hurried=_is_hurried(self, builder))
         if builder.rewinds:
             self.world = builder
 
@@ -536,11 +616,55 @@ async def _in_loop(episode: Episode, builder: WorldBuilder) -> None:
         )
 
 
+def _is_same(plan: CoSimulationPlan | None, before: CoSimulationPlan | None) -> bool:
+    """Whether the world of ``plan`` is that of the plan ``before``, but for the simulators that its factories make."""
+    if plan is before:
+        return True
+    if plan is None or before is None:
+        return False
+    try:
+        return replace(plan, simulators=_without_factories(plan)) == replace(
+            before, simulators=_without_factories(before)
+        )
+    except ValueError:  # arrays, which are not compared
+        return False
+
+
+def _make_simulator(sid: str, spec: SimulatorSpec) -> Any:
+    """Make a simulator of this process, as :meth:`WorldBuilder.build` and mosaik do."""
+    if spec.factory is not None:
+        return guarded(spec.factory, f"the factory of simulator {sid!r}")
+    assert spec.python is not None
+    module, _, name = spec.python.partition(":")
+    try:
+        return getattr(sys.modules[module], name)()
+    except (Exception, SystemExit) as error:
+        raise internals.describe_start_failure(sid, error) from error
+
+
+def _without_factories(plan: CoSimulationPlan) -> list[SimulatorSpec]:
+    return [replace(spec, factory=None) if spec.factory is not None else spec for spec in plan.simulators]
+
+
+def _is_described(entity: Any, described: Mapping[str, Any]) -> bool:
+    """Whether ``described``, as a simulator's ``create`` returns it, is mosaik's ``entity``."""
+    children = described.get("children", ())
+    return (
+        (described["eid"], described["type"]) == (entity.eid, entity.type)
+        and len(children) == len(entity.children)
+        and all(map(_is_described, entity.children, children))
+    )
+
+
+def _is_hurried(episode: Episode, builder: WorldBuilder) -> bool:
+    return bool(builder.failures) or not episode.coordinator.over or episode.wants_end()
+
+
 def _shut_down(episode: Episode, builder: WorldBuilder, loop: asyncio.AbstractEventLoop) -> None:
     """Finalize all simulators, and end what was started for them."""
     if not hasattr(builder, "world"):
         return
-    hurried = bool(builder.failures) or not episode.coordinator.over or episode.wants_end()
+    hurried = _is_hurried(episode, builder)
     complete(
         loop,
         internals.shut_down(

@@ -11,6 +11,7 @@ import asyncio
 import traceback
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from inspect import isfunction, signature
 from types import MappingProxyType
@@ -473,8 +474,24 @@ async def finalize(world: AsyncWorld, *, hurried: bool = False) -> None:
 
 async def _stop_here(stop: Callable[[], Awaitable[None]], sid: str, failures: list[Exception]) -> None:
     """Finalize a simulator in this process; mosaik would leave the others out after an exception."""
-    try:
+    with _noted(sid, failures):
         await stop()
+
+
+def finalize_local(simulators: Mapping[str, Any], *, hurried: bool = False) -> None:
+    """Finalize simulators of this process (by mosaik's id), as :func:`finalize` does those of a world."""
+    failures: list[Exception] = []
+    for sid, simulator in simulators.items():
+        with _noted(sid, failures):
+            simulator.finalize()
+    if failures and not hurried:
+        raise failures[0]
+
+
+@contextmanager
+def _noted(sid: str, failures: list[Exception]) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
         error.add_note(f"simulator {sid!r} raised this when it was finalized, after the episode")
         failures.append(error)

@@ -14,7 +14,7 @@ of this project.
 =================  =============================================================================================
 """
 
-from .direct import Question, Schedule, only_questions
+from .direct import Question, Runner, Schedule, only_questions
 from .general import GeneralSchedule
 from .run import SCHEDULERS, end_after, run, run_async_world, run_method, run_world, schedule, stepwise
 
@@ -22,6 +22,7 @@ __all__ = [
     "SCHEDULERS",
     "GeneralSchedule",
     "Question",
+    "Runner",
     "Schedule",
     "end_after",
     "only_questions",

@@ -332,6 +332,7 @@ class Schedule:
         """
         self._heap.clear()
         self._driven = None
+        self._is_set_up = False
         self.time = -1
         for runner, (_, persistent, outputs) in zip(self.runners, self._beginning, strict=True):
             runner.pending.clear()
