@@ -78,7 +78,8 @@ def means(values: np.ndarray[Any, Any], span: int, fold: np.ufunc | None = None)
     known = np.isfinite(values)
     counts = np.add.reduceat(known.astype(float), starts)
     sums = np.add.reduceat(np.where(known, values, 0.0), starts)
-    return np.divide(sums, counts, out=np.full(len(starts), np.nan), where=counts > 0)
+    found: np.ndarray[Any, Any] = np.divide(sums, counts, out=np.full(len(starts), np.nan), where=counts > 0)
+    return found
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,8 @@ def fault(factor: Factor) -> str | None:
 def _quantile(factor: Factor, unit: FloatArray) -> FloatArray:
     if factor.dist in {"normal", "lognormal"}:
         found = _normal(factor).ppf(unit)
-        return np.exp(found) if factor.dist == "lognormal" else found
+        result: FloatArray = np.exp(found) if factor.dist == "lognormal" else found
+        return result
     low, high = _ends(factor)
     if factor.dist == "loguniform":
         return np.exp(math.log(low) + unit * (math.log(high) - math.log(low)))

@@ -135,7 +135,7 @@ class _FactorReader:
         return made
 
     def _path(self) -> str | None:
-        text = self._value("path")
+        text: str | None = self._value("path")
         if text is None:
             return None
         try:

@@ -74,7 +74,7 @@ def _outcome(found: Findings, at: Located, name: str, phases: Sequence[PhaseName
 
 
 def _of(found: Findings, at: Located) -> str | None:
-    text = TEXT.read(found, at, "of (what an outcome is taken of)")
+    text: str | None = TEXT.read(found, at, "of (what an outcome is taken of)")
     if text is None:
         return None
     beginning, dot, name = text.partition(".")
@@ -99,7 +99,7 @@ def _phase(found: Findings, at: Located | None, phases: Sequence[PhaseNames]) ->
             f"there is no phase {at.value!r}{did_you_mean(at.value, names)}; phases: {', '.join(names)}",
         )
         return None
-    index = integer(0).read(found, at, "phase (an index, or a name)")
+    index: int | None = integer(0).read(found, at, "phase (an index, or a name)")
     if index is not None and index >= len(names):
         found.error(at.place, f"there is no phase {index}: the last of {len(names)} is {len(names) - 1}")
         return None
@@ -111,7 +111,7 @@ def _agent(
 ) -> str | None:
     if at is None:
         return None
-    name = TEXT.read(found, at, "agent")
+    name: str | None = TEXT.read(found, at, "agent")
     if name is None or not phases:
         return name
     if isinstance(phase, str):

@@ -152,7 +152,8 @@ class _Distance:
         """Return how near to ``row`` each of ``rows`` (rows, axes) is, large for near."""
         gaps = np.abs(rows - row) / self._ends
         gaps[:, self._nominal] = gaps[:, self._nominal] > 0
-        return 1 / (gaps.mean(axis=1) + _NEAREST) ** 2
+        found: FloatArray = 1 / (gaps.mean(axis=1) + _NEAREST) ** 2
+        return found
 
 
 class _Greedy:

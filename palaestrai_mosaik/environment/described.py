@@ -162,7 +162,7 @@ class PlanReader:
         except NameResolutionError as error:
             self.error(f"cannot import {module_name!r}: {error}", path)
             return _nothing
-        found = getattr(module, attribute, None)
+        found: Callable[..., Any] | None = getattr(module, attribute, None)
         if not callable(found):
             state = "has no" if found is None else "has no class or function"
             self.error(f"{module_name!r} {state} {attribute!r}{did_you_mean(attribute, dir(module))}", path)

@@ -90,7 +90,8 @@ class GymnasiumEnvironment(Environment):
     def metadata(self) -> Mapping[str, Any]:
         """What the environment says of itself: how it can be shown, above all. It must have been set up."""
         assert self._world is not None
-        return self._world.metadata
+        metadata: Mapping[str, Any] = self._world.metadata
+        return metadata
 
     def render(self) -> Any:
         """Show the state, in the way that ``render_mode`` among the ``kwargs`` says."""

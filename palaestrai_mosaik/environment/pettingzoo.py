@@ -177,7 +177,7 @@ def _named(id: str, api: str | None) -> Callable[..., Any]:
     # a function is called with keywords of the document, so those of this package are no exception
     module_name, _, name = id.partition(":")
     module = import_module(module_name, ours=False)
-    found = getattr(module, name, None)
+    found: Callable[..., Any] | None = getattr(module, name, None)
     if found is None:
         raise NameResolutionError(
             f"the module {module_name!r} has no game {name!r}{did_you_mean(name, _games_of(module))}"
@@ -186,7 +186,7 @@ def _named(id: str, api: str | None) -> Callable[..., Any]:
     if callable(found):
         return found
     for kind in (PARALLEL, AEC) if api is None else (api,):
-        maker = getattr(found, _MAKERS.get(kind, ""), None)
+        maker: Callable[..., Any] | None = getattr(found, _MAKERS.get(kind, ""), None)
         if callable(maker):
             return maker
     wanted = " or ".join(f"{_MAKERS[kind]!r}" for kind in ((PARALLEL, AEC) if api is None else (api,)))
@@ -220,7 +220,8 @@ def _registered(id: str, api: str | None) -> Callable[..., Any]:
             fault = None if home.partition(".")[0] == "pettingzoo" else refusal(home)
             if fault is not None:
                 raise NameResolutionError(f"{id!r} is made by {origin}: {fault}")
-            return spec.make
+            found: Callable[..., Any] = spec.make
+            return found
     known = {name for kind, registry in registries.items() if api in (None, kind) for name in registry}
     which = "" if api is None else f" of the API {api!r}"
     raise NameResolutionError(

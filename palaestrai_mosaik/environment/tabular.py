@@ -169,4 +169,5 @@ def _ladder(table: FloatVector) -> FloatVector:
 
 def _drawn(ladder: FloatVector, drawn: FloatVector) -> npt.NDArray[np.int32]:
     """Return the outcomes (n,) of uniform numbers (n,), with a ladder (S,) or one each (n, S)."""
-    return (drawn[:, None] >= ladder).sum(axis=-1, dtype=np.int32)
+    found: npt.NDArray[np.int32] = (drawn[:, None] >= ladder).sum(axis=-1, dtype=np.int32)
+    return found

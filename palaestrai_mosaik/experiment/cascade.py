@@ -18,7 +18,7 @@ from palaestrai_mosaik.errors import did_you_mean
 from .bodies import taken_by_bodies
 from .canonical import size_of
 from .fields import FLAG, TEXT
-from .located import Findings, Located, show
+from .located import Findings, Located, Section, show
 from .model import BODY_NUMBER
 from .vocabulary import (
     AGENT,
@@ -28,7 +28,6 @@ from .vocabulary import (
     PHASE_CONFIG,
     RUN_CONFIG,
     SIMULATION,
-    Section,
 )
 from .yaml_text import MAX_EXTRA_NODES
 

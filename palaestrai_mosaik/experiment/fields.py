@@ -130,7 +130,7 @@ def _parameters(found: Findings, at: Located | None, what: str = "params") -> di
 
 
 def _class_name(found: Findings, at: Located | None, what: str) -> str | None:
-    name = TEXT.read(found, at, "a class name")
+    name: str | None = TEXT.read(found, at, "a class name")
     fault = name_fault(name) if name is not None else None
     if at is not None and fault is not None:
         found.error(at.place, fault)

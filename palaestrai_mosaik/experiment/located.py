@@ -71,7 +71,8 @@ class Lines(Mapping[str, int]):
 
 
 def _line(node: Tree) -> int | None:
-    return node[0] if isinstance(node, tuple) else node
+    line: int | None = node[0] if isinstance(node, tuple) else node
+    return line
 
 
 def _child(children: Any, name: str) -> Tree:

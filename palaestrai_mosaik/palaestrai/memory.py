@@ -160,7 +160,10 @@ def _frame(rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
     """Return one column for each uid, with the values of all rows below each other."""
     numbers = _numbers(rows)
     if numbers is None:
-        return pd.concat([_MuscleMemory._infos_to_df(infos) for infos in rows], ignore_index=True)
+        found: pd.DataFrame = pd.concat(
+            [_MuscleMemory._infos_to_df(infos) for infos in rows], ignore_index=True
+        )
+        return found
     channels = cast(PalaestraiInfos, rows[0]).channels
     uids, kinds = channels.layout.uids, channels.kinds
     if set(kinds) == {np.float64}:
@@ -185,7 +188,8 @@ def _numbers(rows: Sequence[Sequence[Any]]) -> npt.NDArray[np.float64] | None:
 
 @cache
 def _names(uids: tuple[Any, ...]) -> pd.Index:
-    return pd.Index(uids)
+    found: pd.Index = pd.Index(uids)
+    return found
 
 
 class MirroredMemory(Memory):

@@ -242,7 +242,8 @@ def _whole(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     # numbers of 64 bits have no limit of their own as floating-point numbers, the next one is exact
     if not (np.isnan(cut) | ((cut >= limits.min) & (cut < limits.max + 1))).all():
         raise ValueError(f"{dtype} holds numbers from {limits.min} to {limits.max}")
-    return cut if np.isnan(cut).any() else cut.astype(dtype)
+    found: npt.NDArray[Any] = cut if np.isnan(cut).any() else cut.astype(dtype)
+    return found
 
 
 def _readable_tuple(space: Tuple, uid: str) -> Callable[[Any], Any]:
@@ -492,7 +493,7 @@ class MosaikEnvironment(CoSimulation):
         return importing.import_module(name, ours=False)
 
     def _function(self, source: Any, name: str) -> Callable[..., Any]:
-        found = getattr(source, name, None)
+        found: Callable[..., Any] | None = getattr(source, name, None)
         if not callable(found):
             known = [key for key in dir(source) if not key.startswith("_") and callable(getattr(source, key))]
             raise ContractError(f"{self._names[0]} has no function {name!r}{did_you_mean(name, known)}")

@@ -15,6 +15,7 @@ from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import BridgeSimulator, guarded
 from palaestrai_mosaik.simulation.connections import MosaikConnection
 from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
+from palaestrai_mosaik.simulation.scheduler.versions import runners
 from palaestrai_mosaik.simulation.sim_config import new_sid
 
 from .environment import Scenario
@@ -55,7 +56,7 @@ class ScenarioWorldBuilder(WorldBuilder):
 
     def _own_sid(self, name: str) -> str:
         # the user may have given this name to a simulator
-        return new_sid(name, "", [runner.sid for runner in internals.runners(self.world)])
+        return new_sid(name, "", [runner.sid for runner in runners(self.world)])
 
     async def _start_ours(self, sid: str, shell: BridgeSimulator) -> Any:
         shell.failures = self.failures
@@ -114,7 +115,7 @@ def _raise_failure(main: asyncio.Future[Any]) -> None:
 
 async def _settle(main: asyncio.Future[Any], world: Any, patience: float) -> None:
     """Let simulators end their step, and no more."""
-    tasks = [runner.task for runner in internals.runners(world) if runner.task is not None]
+    tasks = [runner.task for runner in runners(world) if runner.task is not None]
     waited = 0.0
     while not all(task.done() for task in tasks) and waited < patience:
         internals.cancel_idle(world)
@@ -127,7 +128,7 @@ async def _settle(main: asyncio.Future[Any], world: Any, patience: float) -> Non
 
 def _cause(world: Any) -> BaseException:
     """Return why the world has ended before its end, with what mosaik has not raised."""
-    for runner in internals.runners(world):
+    for runner in runners(world):
         task = runner.task
         error = task.exception() if task is not None and task.done() and not task.cancelled() else None
         if error is not None:

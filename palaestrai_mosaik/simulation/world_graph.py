@@ -37,6 +37,7 @@ from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
 from .episode import Episode, WorldBuilder
 from .event_loop import complete
+from .scheduler.versions import runners
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -298,7 +299,7 @@ def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
 
 def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
     # in the order in which they were started: environments, the coordinator, agents
-    started = iter([runner.sid for runner in internals.runners(builder.world)])
+    started = iter([runner.sid for runner in runners(builder.world)])
     what: dict[str, str] = {}
     for e, (environment, plan) in enumerate(zip(spec.environments, builder.plans, strict=True)):
         if plan is None:

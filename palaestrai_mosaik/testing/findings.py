@@ -169,7 +169,7 @@ def same(a: Any, b: Any) -> bool:
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, float) and isinstance(b, float) and math.isnan(a):
         return math.isnan(b)
-    if type(a) is type(b) and type(a).__eq__ is object.__eq__:
+    if type(a) is type(b) and type(a).__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
         return True
     try:
         return bool(a == b)

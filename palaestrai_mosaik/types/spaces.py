@@ -251,7 +251,8 @@ class ArraySpace(Space):
     def contains(self, value: Any) -> bool:
         kind = type(value)
         if kind is int:
-            return self._low <= value <= self._high
+            inside: bool = self._low <= value <= self._high
+            return inside
         if kind is float or kind is np.float64:
             return self._low <= value <= self._high and (not self._integral or value == int(value))
         array = self._array(value)

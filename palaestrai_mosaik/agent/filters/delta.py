@@ -90,7 +90,10 @@ class DeltaActionFilter(Filter):
         moved = np.maximum(np.minimum(self._sum + setpoints, self._high), self._low)
         silent = np.isnan(moved)
         self._sum = np.where(silent, self._sum, moved) if silent.any() else moved
-        return moved if self._integral is None else np.where(self._integral, np.rint(moved), moved)
+        found: FloatVector = (
+            moved if self._integral is None else np.where(self._integral, np.rint(moved), moved)
+        )
+        return found
 
 
 class DeltaStepFilter(DeltaActionFilter):

@@ -148,7 +148,8 @@ class Policy(ABC):
 
     def setpoints(self, weights: FloatArray, readings: FloatArray) -> FloatArray:
         """Return the flat set-points of the only body, as :meth:`setpoints_of` does."""
-        return self.setpoints_of(weights[np.newaxis], readings[np.newaxis], _FIRST)[0]
+        found: FloatArray = self.setpoints_of(weights[np.newaxis], readings[np.newaxis], _FIRST)[0]
+        return found
 
     def setpoints_of(self, weights: FloatArray, readings: FloatArray, bodies: IntVector) -> FloatArray:
         """Return the flat set-points of ``bodies`` (n,), each inside its space: (n, set-points).

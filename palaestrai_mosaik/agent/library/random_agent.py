@@ -87,7 +87,7 @@ class _Draws:
         for body in bodies[used[bodies] == _BLOCK].tolist():
             self.rngs[body].random(out=block[body])
             used[body] = 0
-        shares = block[bodies, used[bodies]]
+        shares: FloatMatrix = block[bodies, used[bodies]]
         used[bodies] += 1
         for space, part in zip(layout.spaces, layout.slices, strict=True):
             shares[:, part] = _of_shares(space, shares[:, part])
@@ -114,4 +114,5 @@ def _of_shares(space: Any, shares: FloatMatrix) -> FloatMatrix:
     low, high = space.flat_low, space.flat_high
     places = np.clip((low / 2 + (high / 2 - low / 2) * shares) * 2, low, high)
     with np.errstate(over="ignore"):
-        return places.astype(space.dtype)
+        found: FloatMatrix = places.astype(space.dtype)
+        return found

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from palaestrai_mosaik.agent.batch import FloatMatrix, IntVector
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .voltage_control import FloatMatrix, FloatVector, IntVector, InverterMuscle
+from .voltage_control import InverterMuscle
 
 
 class GreedyVoltageAttacker(InverterMuscle):

@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings
 
-FloatVector = npt.NDArray[np.float64]
 #: the only body
 _FIRST = np.zeros(1, dtype=np.intp)
 

@@ -87,7 +87,7 @@ class Sample:
         """Whether each stratum and each block has two at least: else how they vary cannot be seen."""
         if not len(self.values):
             return False
-        return min(np.bincount(one).min() for one in (self.strata, *self.blocks)) > 1
+        return bool(min(np.bincount(one).min() for one in (self.strata, *self.blocks)) > 1)
 
     @property
     def scale(self) -> float:

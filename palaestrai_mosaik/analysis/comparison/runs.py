@@ -49,7 +49,8 @@ def _relative(runs: pd.DataFrame, against: Mapping[str, str]) -> pd.Series[float
                 f"normalise 'baseline': {baseline!r} {what} in setting {setting!r}; use 'minmax'"
             )
     scale = np.asarray(found)
-    return (runs["value"] - scale) / np.abs(scale)
+    result: pd.Series[float] = (runs["value"] - scale) / np.abs(scale)
+    return result
 
 
 #: how a level is called that consists of not having the factor

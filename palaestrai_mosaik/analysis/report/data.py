@@ -62,7 +62,8 @@ class ReportData:
 
     def finite(self, outcome: str) -> pd.DataFrame:
         """Return the runs that gave a finite ``outcome``; all others are lost."""
-        return self.runs[np.isfinite(self.runs[outcome].to_numpy(float))]
+        found: pd.DataFrame = self.runs[np.isfinite(self.runs[outcome].to_numpy(float))]
+        return found
 
     def seeds_of(self, outcome: str) -> str:
         """Return how many distinct seeds the runs have that gave ``outcome``: ``3 seeds``."""

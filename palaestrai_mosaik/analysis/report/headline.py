@@ -16,11 +16,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from palaestrai_mosaik.analysis.comparison.resampling import distinct
+from palaestrai_mosaik.design.methods import MethodDisplay
 from palaestrai_mosaik.design.model import SamplerSpec
 
 from .bars import Mark
 from .data import ReportData
-from .indices import IRRELEVANT, MethodDisplay, leading_method, marks, method_of, pair_marks, players, ranked
+from .indices import IRRELEVANT, leading_method, marks, method_of, pair_marks, players, ranked
 from .markup import Caution, Name, Sentence, listed, number, percent
 from .verdict import caution, constant, lost, verdicts
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palaestrai_mosaik.design.methods import MethodDisplay
 from palaestrai_mosaik.design.model import INACTIVE, Factor
 from palaestrai_mosaik.text import count
 
 from ..missing_runs import count_missing_runs, executed_text
 from .bars import Mark, bars
 from .data import LearningData, ReportData, Table
-from .indices import MethodDisplay, marks, method_of, pair_marks, pairs, players, ranked, singles
+from .indices import marks, method_of, pair_marks, pairs, players, ranked, singles
 from .lines import MOST_PLACES, histogram, line_panel
 from .markup import Safe, slug, tag
 from .plane import MOST_CELLS, heat_map, morris_plane

@@ -291,7 +291,7 @@ def _contrasts(code: IntArray) -> FloatArray:
     last = int(code.max())
     if last < 1:
         return np.empty((len(code), 0))
-    result = (code[:, None] == np.arange(last)).astype(float)
+    result: FloatArray = (code[:, None] == np.arange(last)).astype(float)
     result[code == last] = -1.0
     return result
 

@@ -109,7 +109,8 @@ class _Products:
         return np.asarray((1 + summed) / size)
 
     def _single(self, values: FloatArray) -> FloatArray:
-        return values - (values.sum(axis=1, keepdims=True) - values) / (self._size - 1)
+        found: FloatArray = values - (values.sum(axis=1, keepdims=True) - values) / (self._size - 1)
+        return found
 
     def _pair(self, values: FloatArray) -> FloatArray:
         of_player = np.zeros((len(values), self._size))
@@ -117,7 +118,8 @@ class _Products:
             member = (self._pairs[0] == player) | (self._pairs[1] == player)
             of_player[:, player] = values[:, member].sum(axis=1)
         rest = values.sum(axis=1, keepdims=True) - of_player
-        return of_player / (self._size - 1) - rest / comb(self._size - 1, 2)
+        found: FloatArray = of_player / (self._size - 1) - rest / comb(self._size - 1, 2)
+        return found
 
 
 def _weights(nodes: list[int], size: int) -> dict[int, float]:

@@ -49,7 +49,8 @@ def spread(spec: DesignSpec, unit: FloatArray, random: np.random.Generator) -> F
 
     def squares(column: int, row: int) -> FloatArray:
         difference = seen[:, column] - seen[row, column]
-        return (difference != 0).astype(float) if nominal[column] else difference**2
+        found: FloatArray = (difference != 0).astype(float) if nominal[column] else difference**2
+        return found
 
     distances = sum(
         (np.stack([squares(column, row) for row in range(len(unit))]) for column in range(unit.shape[1])),

@@ -84,7 +84,8 @@ def _cyclic(q: int) -> Signs:
     """Return the matrix of the quadratic characters of column - row modulo the prime ``q``."""
     squares = {number * number % q for number in range(1, q)}
     character = np.array([0, *(1 if number in squares else -1 for number in range(1, q))])
-    return character[(np.arange(q)[None, :] - np.arange(q)[:, None]) % q]
+    found: Signs = character[(np.arange(q)[None, :] - np.arange(q)[:, None]) % q]
+    return found
 
 
 def _is_prime(number: int) -> bool:

@@ -125,8 +125,8 @@ def _comes_back(factor: Factor, given: Any, found: Any) -> bool:
         return shown[_level(factor, given)] is found
     number = float(given)
     if factor.kind == "int" or not number or not found:
-        return number == found
-    return abs(found - number) <= max(_SAME * abs(number), resolution(factor))
+        return bool(number == found)
+    return bool(abs(found - number) <= max(_SAME * abs(number), resolution(factor)))
 
 
 def _reached(factor: Factor) -> str:

@@ -208,9 +208,8 @@ def _line_rating(net: Any) -> FloatVector:
 def _trafo_rating(net: Any, winding: str) -> FloatVector:
     """1 / rated current (1/kA) of one winding of each transformer."""
     trafo = net.trafo
-    return np.sqrt(3.0) * _inverse(
-        (trafo.sn_mva * trafo.parallel * trafo.df / trafo[winding]).to_numpy(dtype=float)
-    )
+    rating = (trafo.sn_mva * trafo.parallel * trafo.df / trafo[winding]).to_numpy(dtype=float)
+    return float(np.sqrt(3.0)) * _inverse(rating)
 
 
 #: takes about as long as Newton's method

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -63,11 +63,11 @@ def compiled(function: _Function) -> _Function:
     try:
         fast: Any = njit(cache=True, error_model="numpy")(function)
         if _is_ours(Path(fast.stats.cache_path)):
-            return fast
+            return cast(_Function, fast)
     except RuntimeError:  # there is no directory to keep it in
         pass
     plain: Any = njit(error_model="numpy")(function)
-    return plain
+    return cast(_Function, plain)
 
 
 def _is_ours(directory: Path) -> bool:

@@ -111,7 +111,8 @@ def read_pandapower(net: Any) -> PowerFlowResult:
     """Return pandapower's result tables of ``net`` as a :class:`PowerFlowResult`."""
 
     def column(table: str, name: str) -> FloatVector:
-        return np.nan_to_num(net[table][name].to_numpy(dtype=float), nan=0.0, posinf=0.0)
+        found: FloatVector = np.nan_to_num(net[table][name].to_numpy(dtype=float), nan=0.0, posinf=0.0)
+        return found
 
     branches = ("res_line", "res_trafo", "res_trafo3w", "res_impedance")
     return PowerFlowResult(

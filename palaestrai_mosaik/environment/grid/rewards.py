@@ -185,14 +185,16 @@ _VOLTAGES = ("bus.vm_pu",)
 def _mean(values: FloatVector) -> Value:
     # what ndarray.mean does, at a third of its price for short vectors
     total = np.add.reduce(values, axis=-1)
-    return (float(total) if values.ndim == 1 else total) / values.shape[-1]
+    found: Value = (float(total) if values.ndim == 1 else total) / values.shape[-1]
+    return found
 
 
 def _count(mask: npt.NDArray[np.bool_]) -> Value:
     if mask.ndim == 1:
         return int(np.count_nonzero(mask))
     # small whole numbers are added up faster than booleans; the sum is exact either way
-    return np.add.reduce(mask.view(np.int8), axis=-1, dtype=np.int32)
+    found: Value = np.add.reduce(mask.view(np.int8), axis=-1, dtype=np.int32)
+    return found
 
 
 def _outside(view: _View, band: Band) -> Value:
@@ -201,24 +203,29 @@ def _outside(view: _View, band: Band) -> Value:
 
 
 def _outside_share(view: _View, band: Band) -> Value:
-    return _outside(view, band) / view["bus.vm_pu"].shape[-1]
+    found: Value = _outside(view, band) / view["bus.vm_pu"].shape[-1]
+    return found
 
 
 def _excess(view: _View, band: Band) -> Value:
     voltage = view["bus.vm_pu"]
-    return (np.maximum(band[0] - voltage, 0.0) + np.maximum(voltage - band[1], 0.0)).sum(axis=-1)
+    found: Value = (np.maximum(band[0] - voltage, 0.0) + np.maximum(voltage - band[1], 0.0)).sum(axis=-1)
+    return found
 
 
 def _largest(loading: FloatVector) -> Value:
-    return loading.max(axis=-1, initial=0.0) / 100.0
+    found: Value = loading.max(axis=-1, initial=0.0) / 100.0
+    return found
 
 
 def _overload(loading: FloatVector) -> Value:
-    return np.maximum(loading / 100.0 - 1.0, 0.0).sum(axis=-1)
+    found: Value = np.maximum(loading / 100.0 - 1.0, 0.0).sum(axis=-1)
+    return found
 
 
 def _exchange(view: _View, band: Band) -> Value:
-    return np.hypot(view["ext_grid.p_mw"], view["ext_grid.q_mvar"]).sum(axis=-1)
+    found: Value = np.hypot(view["ext_grid.p_mw"], view["ext_grid.q_mvar"]).sum(axis=-1)
+    return found
 
 
 def _defender(view: _View, band: Band) -> Value:

@@ -109,7 +109,7 @@ class ParslExecutor(Executor):
                     if record.status == "failed" and self._settings.fail_fast:
                         work.new.clear()
                     yield record
-            if self._cancelled == 1:
+            if self._cancelled == 1:  # type: ignore[comparison-overlap] # (another thread cancels)
                 _request_stop(stop)
                 yield from self._wait_for_end(work)
         finally:

@@ -175,7 +175,8 @@ class Pilots:
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Have ``function``, of a module, called by a worker. Raises :class:`SchedulerError`."""
         try:
-            return self._kernel.submit(function, arguments, [self._name], False, None, {})
+            answer: Future[Any] = self._kernel.submit(function, arguments, [self._name], False, None, {})
+            return answer
         except BadStateException as error:
             raise SchedulerError(_gone(error)) from error
 
@@ -322,7 +323,8 @@ def _options(options: Mapping[str, Any], make: Callable[..., Any], provider: str
 def _make(make: Callable[..., Any], given: Mapping[str, Any]) -> ExecutionProvider:
     known = inspect.signature(make).parameters
     try:
-        return make(**{name: value for name, value in given.items() if name in known})
+        found: ExecutionProvider = make(**{name: value for name, value in given.items() if name in known})
+        return found
     except Exception as error:
         # whatever a provider checks: types, commands that must be there, connections
         raise ExecutionError(f"Parsl's {make.__name__} does not take this: {error}") from error
@@ -332,7 +334,7 @@ def _launch_command(settings: ParslSettings, stop: Path) -> str:
     # braces are for Parsl's format; of them a path has none
     python = shlex.quote(settings.python or sys.executable)
     command = f"{python} -m {_PILOT} {shlex.quote(str(stop))} {_GONE}"
-    return DEFAULT_LAUNCH_CMD.replace("process_worker_pool.py", command, 1)
+    return str(DEFAULT_LAUNCH_CMD.replace("process_worker_pool.py", command, 1))
 
 
 def _environment() -> list[str]:

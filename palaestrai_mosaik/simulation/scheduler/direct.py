@@ -148,7 +148,7 @@ class Runner:
         self.triggers: list[tuple[Runner, Any, list[tuple[str, str]]]] = []
         #: its outputs by time, if others fetch them; the one that was written last, and its time
         self.cached = origin.outputs is not None
-        self.outputs: dict[int, Any] = origin.outputs if self.cached else {}
+        self.outputs: dict[int, Mapping[str, Any]] = origin.outputs if self.cached else {}
         accumulate(self.outputs)
         self.latest_time: int
         self.latest: Mapping[str, Any]

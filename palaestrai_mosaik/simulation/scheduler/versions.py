@@ -149,5 +149,6 @@ def connection_lost(sid: str, cause: BaseException) -> Exception:
     """Return the error for a simulator in another process that is gone."""
     kind = getattr(exceptions, "SimulatorConnectionLostError", None)
     if kind is not None:
-        return kind(sid, cause)
+        found: Exception = kind(sid, cause)
+        return found
     return SimulationError(f'Simulator "{sid}" closed its connection.', cause)

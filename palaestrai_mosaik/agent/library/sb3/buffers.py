@@ -143,7 +143,8 @@ def _rollout(rows: list[Row], following: Batch | None, begins: bool, algorithm: 
 def _value(observation: Batch, algorithm: Any) -> torch.Tensor:
     batch = torch.as_tensor(observation, device=algorithm.device)
     with torch.no_grad():
-        return algorithm.policy.predict_values(batch).cpu()
+        found: torch.Tensor = algorithm.policy.predict_values(batch).cpu()
+        return found
 
 
 class ChainedReplay(NStepReplayBuffer):

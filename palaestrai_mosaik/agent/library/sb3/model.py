@@ -387,9 +387,10 @@ def make_policy(recipe: Recipe, observations: gym.Space[Any], actions: gym.Space
 
 def acting_part(policy: Any, recipe: Recipe) -> torch.nn.Module:
     """Return the part of a policy that muscles need."""
-    if recipe.on_policy:
-        return policy
-    return policy.q_net if recipe.algorithm == "DQN" else policy.actor
+    acts: torch.nn.Module = policy
+    if not recipe.on_policy:
+        acts = policy.q_net if recipe.algorithm == "DQN" else policy.actor
+    return acts
 
 
 def weights_of(module: torch.nn.Module) -> Weights:

@@ -92,7 +92,8 @@ class ActingPolicy:
         if self._policy.squash_output:
             return np.asarray(self._policy.unscale_action(action))
         low, high = getattr(space, "low"), getattr(space, "high")  # noqa: B009 (there, as it is continuous)
-        return np.clip(action, low, high)
+        found: npt.NDArray[Any] = np.clip(action, low, high)
+        return found
 
     def _draw(self, batch: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], DataVector]:
         self.refresh_noise()

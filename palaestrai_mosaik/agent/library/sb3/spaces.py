@@ -84,7 +84,8 @@ class ActionSpace:
 
     def setpoints(self, action: npt.NDArray[Any]) -> FloatVector:
         """Return the set-points of one action of the learner."""
-        return self.setpoints_of(np.asarray(action).reshape(1, -1))[0]
+        found: FloatVector = self.setpoints_of(np.asarray(action).reshape(1, -1))[0]
+        return found
 
     def setpoints_of(self, actions: npt.NDArray[Any]) -> FloatMatrix:
         """Return the set-points of ``n`` actions: (n, set-points)."""
