@@ -10,6 +10,8 @@ PYTHON ?= python3
 RESULTS := palaestrai-results
 BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# hundreds of processes that tests start would else compile the package, where bytecode is not to be kept
+TESTING := PYTHONDONTWRITEBYTECODE= $(THREADS)
 
 .DELETE_ON_ERROR:
 .PHONY: run test test-fast test-slow test-newer test-bare test-peer mutation lint docs bench race clean
@@ -21,13 +23,13 @@ run: .venv/ready-run
 	    --sensors 'grid.bus-*.vm_pu' --output $(RESULTS)/cigre_mv_day.png
 
 test: .venv/ready-test
-	$(THREADS) $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test-fast: .venv/ready-test
-	$(THREADS) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m fast
+	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m fast
 
 test-slow: .venv/ready-test
-	$(THREADS) $(BIN)/python -m pytest -q -n 2 --dist worksteal --slow -m slow
+	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal --slow -m slow
 
 # what depends on the release of mosaik: all that runs worlds; a few minutes
 WORLDS := simulation scheduler environment scenario scenario_files rl simulators \
@@ -35,11 +37,11 @@ WORLDS := simulation scheduler environment scenario scenario_files rl simulators
 
 # with mosaik 3.7, which needs Python 3.12 or newer
 test-newer: .venv-newer/ready
-	$(THREADS) .venv-newer/bin/python -m pytest -q -n 2 --dist worksteal $(WORLDS:%=tests/%)
+	$(TESTING) .venv-newer/bin/python -m pytest -q -n 2 --dist worksteal $(WORLDS:%=tests/%)
 
 # with mosaik 3.5, the oldest, and without any extra: the commands as well, and what there is to say of extras
 test-bare: .venv-bare/ready
-	$(THREADS) .venv-bare/bin/python -m pytest -q -n 2 --dist worksteal \
+	$(TESTING) .venv-bare/bin/python -m pytest -q -n 2 --dist worksteal \
 	    $(WORLDS:%=tests/%) tests/cli tests/architecture/test_extras.py
 
 # small faults in the core (simulation, memory, replay, store, statistics): how many the tests find; SAMPLE of them, drawn with SEED
@@ -51,7 +53,7 @@ mutation: .venv/ready-mutation
 # beside palaestrAI, MIDAS and components of mosaik, which need other releases of some packages
 test-peer: .venv-peer/ready
 	PALAESTRAI_MOSAIK_TEST_PEER_SOURCES=$(CURDIR)/.venv-peer/sources \
-	    $(THREADS) .venv-peer/bin/python -m pytest -q -n 2 --dist worksteal --slow tests/peer tests/scenario/test_components.py
+	    $(TESTING) .venv-peer/bin/python -m pytest -q -n 2 --dist worksteal --slow tests/peer tests/scenario/test_components.py
 
 lint: .venv/ready-lint
 	$(BIN)/ruff check
