@@ -10,9 +10,11 @@ PYTHON ?= python3
 RESULTS := palaestrai-results
 BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# hundreds of processes that tests start would else compile the package, where bytecode is not to be kept
+TESTING := PYTHONDONTWRITEBYTECODE= $(THREADS)
 
 .DELETE_ON_ERROR:
-.PHONY: run test test-fast test-slow test-newer test-peer mutation lint docs bench race clean
+.PHONY: run test test-fast test-slow test-newer test-bare test-peer mutation lint docs bench race clean
 
 run: .venv/ready-run
 	$(BIN)/palaestrai-mosaik start scenarios/cigre_mv_day.yml --store $(RESULTS)
@@ -21,19 +23,26 @@ run: .venv/ready-run
 	    --sensors 'grid.bus-*.vm_pu' --output $(RESULTS)/cigre_mv_day.png
 
 test: .venv/ready-test
-	$(THREADS) $(BIN)/python -m pytest -q -n 2
+	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test-fast: .venv/ready-test
-	$(THREADS) $(BIN)/python -m pytest -q -n 2 -m fast
+	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m fast
 
 test-slow: .venv/ready-test
-	$(THREADS) $(BIN)/python -m pytest -q -n 2 --slow -m slow
+	$(TESTING) $(BIN)/python -m pytest -q -n 2 --dist worksteal --slow -m slow
 
-# with mosaik 3.7, which needs Python 3.12 or newer: what runs worlds, and takes a few minutes
-NEWER := simulation scheduler environment scenario scenario_files rl simulators \
+# what depends on the release of mosaik: all that runs worlds; a few minutes
+WORLDS := simulation scheduler environment scenario scenario_files rl simulators \
     $(patsubst %,run/test_%.py,calling_order documents evaluation faults loading reproducible scalars)
+
+# with mosaik 3.7, which needs Python 3.12 or newer
 test-newer: .venv-newer/ready
-	$(THREADS) .venv-newer/bin/python -m pytest -q -n 2 $(wildcard $(NEWER:%=tests/%))
+	$(TESTING) .venv-newer/bin/python -m pytest -q -n 2 --dist worksteal $(WORLDS:%=tests/%)
+
+# with mosaik 3.5, the oldest, and without any extra: the commands as well, and what there is to say of extras
+test-bare: .venv-bare/ready
+	$(TESTING) .venv-bare/bin/python -m pytest -q -n 2 --dist worksteal \
+	    $(WORLDS:%=tests/%) tests/cli tests/architecture/test_extras.py
 
 # small faults in the core (simulation, memory, replay, store, statistics): how many the tests find; SAMPLE of them, drawn with SEED
 SAMPLE ?= 150
@@ -44,7 +53,7 @@ mutation: .venv/ready-mutation
 # beside palaestrAI, MIDAS and components of mosaik, which need other releases of some packages
 test-peer: .venv-peer/ready
 	PALAESTRAI_MOSAIK_TEST_PEER_SOURCES=$(CURDIR)/.venv-peer/sources \
-	    $(THREADS) .venv-peer/bin/python -m pytest -q -n 2 --slow tests/peer tests/scenario/test_components.py
+	    $(TESTING) .venv-peer/bin/python -m pytest -q -n 2 --dist worksteal --slow tests/peer tests/scenario/test_components.py
 
 lint: .venv/ready-lint
 	$(BIN)/ruff check
@@ -75,7 +84,7 @@ race: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/race/__main__.py
 
 clean:
-	rm -rf .venv .venv-newer .venv-peer docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-newer .venv-bare .venv-peer docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
 
 # One environment; each stamp says that its extras are installed as pyproject.toml has them.
 .venv/ready-run: EXTRAS := grid
@@ -100,6 +109,12 @@ clean:
 	    python=$${NEWER_PYTHON:-$$(tests/services/python.sh 3.13 3.12)} && "$$python" -m venv .venv-newer; }
 	.venv-newer/bin/pip install --disable-pip-version-check --quiet --editable '.[grid,test]' 'mosaik==3.7.*' \
 	    gymnasium pettingzoo
+	touch $@
+
+.venv-bare/ready: pyproject.toml
+	test -x .venv-bare/bin/pip || $(PYTHON) -m venv .venv-bare
+	.venv-bare/bin/pip install --disable-pip-version-check --quiet --editable . 'mosaik==3.5.*' \
+	    pytest pytest-xdist hypothesis
 	touch $@
 
 .venv-peer/ready: pyproject.toml tests/peer/requirements.txt

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.markers import MARKERS, marks_of, may_be_fast
+from support.markers import MARKERS, begins_first, marks_of, may_be_fast
 from support.outcomes import Outcomes
 
 #: holds the URL of a PostgreSQL that tests may empty
@@ -50,6 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ran = Outcomes.read(config.getoption("outcomes")).ran
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in ran])
         items[:] = [item for item in items if item.nodeid not in ran]
+    # one process must not have a long test left when the other has none
+    slow = (
+        {item.path for item in items if item.get_closest_marker("slow")}
+        if config.getoption("slow")
+        else set()
+    )
+    items.sort(key=lambda item: not (item.path in slow or begins_first(item.path)))
     if not config.getoption("slow"):
         for item in items:
             if item.get_closest_marker("slow"):

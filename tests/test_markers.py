@@ -6,9 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from support.markers import FAST, MARKERS, TESTS, may_be_fast, needs_of
+from conftest import pytest_collection_modifyitems
+from support.markers import FAST, LONG, MARKERS, TESTS, may_be_fast, needs_of
 
 ROOT = TESTS.parent
 
@@ -46,6 +49,28 @@ def test_tests_have_the_markers_of_what_they_need() -> None:
     fast = collected("fast", *files)
     assert fast and not fast & collected("slow or grid or postgresql", *files)
     assert "test_the_rewards_of_the_grid_pass" in collected("grid", *files[:1])
+
+
+def test_files_with_long_tests_come_first() -> None:
+    def item(path: str, *markers: str) -> Any:
+        return SimpleNamespace(
+            path=TESTS / path, get_closest_marker=markers.__contains__, add_marker=lambda mark: None
+        )
+
+    def ordered(*, slow: bool) -> list[str]:
+        quick, long, mixed = (
+            item("cli/test_a.py"),
+            item(f"{LONG[0]}/test_b.py"),
+            item("cli/test_c.py", "slow"),
+        )
+        items = [quick, mixed, item("cli/test_c.py"), long]
+        config = SimpleNamespace(getoption={"slow": slow, "unrun": False}.__getitem__)
+        pytest_collection_modifyitems(cast(Any, config), items)
+        return [item.path.stem for item in items]
+
+    assert ordered(slow=False) == ["test_b", "test_a", "test_c", "test_c"]
+    assert ordered(slow=True) == ["test_c", "test_c", "test_b", "test_a"]
+    assert all((TESTS / path).exists() for path in LONG)
 
 
 def test_folders_of_fast_tests_exist() -> None:

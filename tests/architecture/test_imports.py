@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -57,8 +58,19 @@ ALLOWED: dict[str, set[str]] = {
     | {"experiment", "simulation", "palaestrai", "run", "store", "design", "execution", "analysis"},
 }
 
-#: what is not of this package: only these may import it
-ONLY = {"mosaik": {"simulation"}, "mosaik_api_v3": {"simulation", "environment", "simulators"}}
+#: what is not of this package: only these may import it (what extras bring: tests/architecture/test_extras.py)
+ONLY = {
+    "mosaik": {"simulation"},
+    "mosaik_api_v3": {"simulation", "environment", "simulators"},
+    **{key: {"environment"} for key in ("lightsim2grid", "numba", "shapely", "simbench")},
+    "pandapower": {"environment", "simulators"},
+    **{key: {"execution"} for key in ("parsl", "zmq")},
+    "gymnasium": {"agent", "environment", "palaestrai", "rl"},
+    "pettingzoo": {"environment", "rl"},
+    "stable_baselines3": {"agent"},
+    "torch": {"agent", "palaestrai"},
+    **{key: {"run"} for key in ("tensorboardX", "wandb")},
+}
 
 #: packages of documents: beside the standard library they use only these
 PLAIN = {"experiment": {"yaml", "numpy"}}
@@ -91,21 +103,25 @@ def _part(parts: tuple[str, ...]) -> str:
     return "" if parts == ("__init__",) else parts[0]
 
 
-def imports_of(root: Path) -> Iterator[Import]:
-    """Yield all imports below ``root``, also those in functions and for type checking."""
-    for path in sorted(root.rglob("*.py")):
-        file = path.relative_to(root)
-        package = [NAME, *file.parent.parts]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield Import(str(file), node.lineno, alias.name)
-            elif isinstance(node, ast.ImportFrom):
-                base = package[: len(package) - node.level + 1] if node.level else []
-                module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
-                for alias in node.names:
-                    # ``from palaestrai_mosaik import seeding`` imports a module
-                    yield Import(str(file), node.lineno, _module(root, module, alias.name))
+@cache
+def imports_of(root: Path) -> tuple[Import, ...]:
+    """Return all imports below ``root``, also those in functions and for type checking."""
+    return tuple(one for path in sorted(root.rglob("*.py")) for one in _imports_in(path, root))
+
+
+def _imports_in(path: Path, root: Path) -> Iterator[Import]:
+    file = str(path.relative_to(root))
+    package = [NAME, *Path(file).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(file, node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            for alias in node.names:
+                # ``from palaestrai_mosaik import seeding`` imports a module
+                yield Import(file, node.lineno, _module(root, module, alias.name))
 
 
 def _module(root: Path, module: str, name: str) -> str:
@@ -267,6 +283,7 @@ def test_a_sound_package_has_no_violation(tmp_path: Path) -> None:
         ("types/bad.py", "from palaestrai_mosaik.seeding import generator", "types may import errors, text"),
         ("run/bad.py", "import mosaik", "only simulation may"),
         ("environment/bad.py", "from mosaik import World", "only simulation may"),
+        ("store/bad.py", "def f():\n    from pandapower import io_utils", "only environment, simulators may"),
         ("run/bad.py", "import mosaik_api_v3", "only environment, simulation, simulators may"),
         ("__init__.py", "from .run import execute", "palaestrai_mosaik may import"),
         (

@@ -3,7 +3,8 @@
 The blocks of a page run from top to bottom in one temporary directory that holds a copy of
 ``scenarios/``:
 
-* ``python`` in one namespace per page; ``bash`` with ``-e``, the package's commands on PATH;
+* ``python`` in one namespace per page; ``bash`` with ``-e``, the package's commands on PATH
+  (:mod:`tests.support.commands`);
 * ``yaml`` must be a complete run document and pass the check; ``yaml fragment`` must parse;
 * a block of any language with ``file=NAME`` is written to that file instead (and checked
   as well, if it is a run document);
@@ -54,7 +55,7 @@ from palaestrai_mosaik.experiment.yaml_text import read
 from palaestrai_mosaik.run import inspect
 from palaestrai_mosaik.simulation import conditions
 from palaestrai_mosaik.store.models import Base
-from tests.support import postgresql
+from tests.support import commands, postgresql
 
 pytest.importorskip("pandapower", reason="pages need the extra 'grid'")
 
@@ -179,15 +180,22 @@ class Page:
         assert not problems, "\n".join(map(str, problems))
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Path]:
+    """A folder of the package's commands, which start at once."""
+    with commands.commands() as folder:
+        yield folder
+
+
 @pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def directory(tmp_path: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory from which modules are imported and the commands are found."""
     for folder in ("scenarios", "designs"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv("PALAESTRAI_MOSAIK_STORE", raising=False)
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{Path(sys.executable).parent}", prepend=os.pathsep)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     yield tmp_path
     for name, module in list(sys.modules.items()):

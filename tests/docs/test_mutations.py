@@ -93,13 +93,14 @@ PROJECT = {
 
 def test_what_is_no_proof_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that stays green, one that fails anyway, and programs that cannot be loaded prove nothing."""
-    monkeypatch.setenv("PALAESTRAI_MOSAIK_MUTATION_SECONDS", "20")
+    monkeypatch.setenv("PALAESTRAI_MOSAIK_MUTATION_SECONDS", "6")
     for name, text in PROJECT.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     program = tmp_path / "tests" / "support" / "mutations.py"
     program.parent.mkdir()
     program.write_text((ROOT / "tests" / "support" / "mutations.py").read_text(encoding="utf-8"))
+    mutations.compile_package(tmp_path)
     cases = [
         ("test_add", "a + b", "a * b", None),
         ("test_add", "a - b", "a * b", "test_add passed"),

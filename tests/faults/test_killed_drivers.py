@@ -30,7 +30,7 @@ def test_a_killed_driver_and_a_killed_fork_server(tmp_path, undisturbed):
     """Each several times, in the midst of a batch of runs that train; then ``resume`` finishes what is left."""
     folder = make_batch(tmp_path / "f", seconds=0.05)
     rng = np.random.default_rng(1)
-    for number in range(8):
+    for number in range(4):
         with drive(folder.path, "--jobs", "2", "--quiet", command="resume") as driver:
             until(lambda: markers(folder.path) or driver.poll() is not None)
             time.sleep(rng.uniform(0.0, 1.0))

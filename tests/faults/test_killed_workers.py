@@ -60,8 +60,8 @@ class WorkerKiller(threading.Thread):
     [
         pytest.param(1, False, 2, id="before-the-first-checkpoint"),
         pytest.param(2, True, 2, id="two-between-checkpoints"),
-        pytest.param(1, False, 6, id="before-the-first-checkpoint-many", marks=pytest.mark.slow),
-        pytest.param(2, True, 6, id="two-between-checkpoints-many", marks=pytest.mark.slow),
+        pytest.param(1, False, 4, id="before-the-first-checkpoint-many", marks=pytest.mark.slow),
+        pytest.param(2, True, 4, id="two-between-checkpoints-many", marks=pytest.mark.slow),
     ],
 )
 def test_killed_workers_cost_what_came_after_the_last_checkpoint(

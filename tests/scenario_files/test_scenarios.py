@@ -15,6 +15,8 @@ from palaestrai_mosaik.store import Store
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 NAMES = sorted(path.stem for path in SCENARIOS.glob("*.yml"))
+#: those that are one of a day but for their length
+LONGER = [name for name in NAMES if name.endswith(("_week", "_year"))]
 
 #: buses of the grid, and inverters of the attacker
 GRIDS = {"rural": (99, 40), "semiurb": (122, 26)}
@@ -50,7 +52,7 @@ def test_there_are_scenarios():
     assert {"dummy", "cigre_mv_day", "rural_day", "rural_week", "rural_year", "semiurb_year"} <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in LONGER])
 def test_a_scenario_runs_alike_with_both_schedulers(name, tmp_path):
     if re.search(r"\.grid[.:]", text_of(name)):
         pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
@@ -67,6 +69,21 @@ def test_a_scenario_runs_alike_with_both_schedulers(name, tmp_path):
         direct = digests(store)
         execute(by_mosaik(document), store=store)
         assert digests(store) == direct
+
+
+@pytest.mark.parametrize("name", LONGER)
+def test_a_longer_scenario_is_that_of_a_day(name):
+    """So what runs for a day runs for a year."""
+
+    def but_for_its_length(name):
+        kept = [line for line in text_of(name).splitlines() if not re.match(r"#|uid:| *(start|steps):", line)]
+        return "\n".join(kept)
+
+    assert but_for_its_length(name) == but_for_its_length(re.sub("_[a-z]+$", "_day", name))
+    pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
+    document = loads(text_of(name), f"{name}.yml")
+    assert not document.warnings
+    assert inspect(document) == []
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("_year")])

@@ -59,7 +59,7 @@ fast = settings(common, max_examples=80)
 #: many more; with this variable set, other worlds on each run
 slow = settings(
     common,
-    max_examples=800,
+    max_examples=300,
     derandomize="PALAESTRAI_MOSAIK_TEST_OTHER_WORLDS" not in os.environ,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )

@@ -157,7 +157,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     operations=OPERATIONS,
     cuts=st.lists(

@@ -27,6 +27,8 @@ MARKERS = {
 }
 #: folders with tests that need a minute of CPU time or less each (without those of parts): together three minutes
 FAST = ("agent", "architecture", "design", "experiment", "scheduler", "testing", "types")
+#: folders and files with the tests that take longest
+LONG = ("benchmarks_race", "docs", "faults", "run/test_resume.py", "test_benchmarks.py", "test_outcomes.py")
 
 _FOLDERS = {"grid": "grid", "rl": "rl", "peer": "palaestrai"}
 _MODULES = {
@@ -69,6 +71,11 @@ def needs_of(path: Path) -> dict[str, set[str]]:
 def may_be_fast(path: Path) -> bool:
     """Whether there may be fast tests in a file or folder."""
     return not path.is_relative_to(TESTS) or path == TESTS or path.relative_to(TESTS).parts[0] in FAST
+
+
+def begins_first(path: Path) -> bool:
+    """Whether the tests of a file are among those that take longest."""
+    return any(path.is_relative_to(TESTS / long) for long in LONG)
 
 
 def marks_of(item: pytest.Item) -> set[str]:

@@ -105,7 +105,7 @@ def by_test_file(mutations: Iterable[Mutation]) -> dict[str, list[Mutation]]:
 
 
 def copy_checkout(folder: Path) -> Path:
-    """Return a copy of what tests need in ``folder``, compiled so that a changed file is noticed by its content."""
+    """Return a copy of what tests need in ``folder``, compiled."""
     tree = folder / "tree"
     ignored = shutil.ignore_patterns("__pycache__", "_build", ".*")
     tree.mkdir()
@@ -115,9 +115,13 @@ def copy_checkout(folder: Path) -> Path:
             shutil.copytree(source, tree / name, ignore=ignored)
         else:
             shutil.copy(source, tree / name)
-    # by content, as two files of one second and one size are the same to Python otherwise
-    compileall.compile_dir(tree / PACKAGE, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
+    compile_package(tree)
     return tree
+
+
+def compile_package(tree: Path) -> None:
+    """Let Python notice changed files by their content: two of one second and one size are the same to it otherwise."""
+    compileall.compile_dir(tree / PACKAGE, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
 
 
 def survivors(tree: Path, mutations: Sequence[Mutation]) -> tuple[list[str], list[str]]:
@@ -128,7 +132,10 @@ def survivors(tree: Path, mutations: Sequence[Mutation]) -> tuple[list[str], lis
     tests = sorted({mutation.test for mutation in mutations})
     server = Server(tree)
     with server:
-        sound = {test: server.run([test]) for test in tests}
+        # to begin a process for each would take longer than most tests
+        sound = dict(zip(tests, server.ask([[test] for test in tests]), strict=True))
+        for test in [test for test, verdict in sound.items() if verdict.outcome != "passed"]:
+            sound[test] = server.run([test])
         wrong = [
             f"{test}: {verdict.outcome} without any mutation: {verdict.why}"
             for test, verdict in sound.items()
@@ -151,8 +158,8 @@ class Server:
     def __enter__(self) -> Server:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         environment.pop("PALAESTRAI_MOSAIK_REQUIRE", None)
-        environment |= {"PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"}
-        # nothing is compiled for later, so plugins, whose assertions pytest rewrites, would cost seconds
+        # what is compiled is kept: the tests do not change, and changes of the package are noticed by their content
+        environment |= {"PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": ""}
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(self.tree / "tests" / "support" / "mutations.py"), "--serve"],
@@ -173,7 +180,7 @@ class Server:
     def run(self, tests: Sequence[str], mutation: Mutation | None = None) -> Verdict:
         """Run ``tests`` while the mutation is in the tree."""
         if mutation is None:
-            return self._ask(tests)
+            return self.ask([tests])[0]
         try:
             mutated = mutation.applied((self.tree / PACKAGE / mutation.file).read_text(encoding="utf-8"))
             compile(mutated, mutation.file, "exec")
@@ -187,15 +194,16 @@ class Server:
         sound = place.read_text(encoding="utf-8")
         try:
             place.write_text(mutated, encoding="utf-8")
-            return self._ask(tests)
+            return self.ask([tests])[0]
         finally:
             place.write_text(sound, encoding="utf-8")
 
-    def _ask(self, tests: Sequence[str]) -> Verdict:
+    def ask(self, groups: Sequence[Sequence[str]]) -> list[Verdict]:
+        """Run groups of tests in one process; return a verdict for each group."""
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps(tests) + "\n")
+        self._process.stdin.write(json.dumps(groups) + "\n")
         self._process.stdin.flush()
-        return Verdict(*json.loads(self._process.stdout.readline()))
+        return [Verdict(*one) for one in json.loads(self._process.stdout.readline())]
 
 
 def _serve() -> None:
@@ -207,8 +215,8 @@ def _serve() -> None:
         answers.flush()
 
 
-def _forked(tests: list[str]) -> list[str]:
-    """Run ``tests`` in a process of their own, with a limit of time; return the verdict."""
+def _forked(groups: list[list[str]]) -> list[list[str]]:
+    """Run groups of tests in a process of their own, with a limit of time; return their verdicts."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "verdict"
         pid = os.fork()
@@ -219,7 +227,7 @@ def _forked(tests: list[str]) -> list[str]:
                 os.dup2(log.fileno(), 2)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             try:
-                place.write_text(json.dumps(_tested(tests, folder)))
+                place.write_text(json.dumps(_tested(groups, folder)))
             finally:
                 os._exit(0)
         until = time.monotonic() + _SECONDS
@@ -227,29 +235,35 @@ def _forked(tests: list[str]) -> list[str]:
             if time.monotonic() > until:
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-                return ["timeout", f"after {_SECONDS:g} s"]
+                return [["timeout", f"after {_SECONDS:g} s"]] * len(groups)
             time.sleep(0.02)
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)  # what the test has left behind
         if place.exists():
             return json.loads(place.read_text())
-        return ["broken", "the process ended: " + (Path(folder) / "log").read_text()[-2000:]]
+        return [["broken", "the process ended: " + (Path(folder) / "log").read_text()[-2000:]]] * len(groups)
 
 
-def _tested(tests: list[str], folder: str) -> list[str]:
+def _tested(groups: list[list[str]], folder: str) -> list[list[str]]:
     import pytest
 
-    watch = _Watch()
-    options = ["-q", "-x", "--slow", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
-    pytest.main([*options, *tests], plugins=[watch])
-    return [watch.outcome, watch.why]
+    watches = [_Watch(group) for group in groups]
+    options = ["-q", "--slow", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
+    options += ["-x"] if len(groups) == 1 else []
+    tests = [test for group in groups for test in group]
+    pytest.main([*options, *tests], plugins=watches)
+    return [[watch.outcome, watch.why] for watch in watches]
 
 
 class _Watch:
-    """A plugin of pytest: notes the first failure."""
+    """A plugin of pytest: notes the first failure of ``tests``, which are functions or files."""
 
-    def __init__(self) -> None:
+    def __init__(self, tests: Sequence[str]) -> None:
+        self.tests = set(tests)
         self.outcome, self.why = "broken", "no test was found"
+
+    def _watches(self, nodeid: str) -> bool:
+        return not self.tests.isdisjoint({nodeid.partition("[")[0], nodeid.partition("::")[0]})
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -258,10 +272,14 @@ class _Watch:
             self.outcome, self.why = "skipped", str(report.longrepr)
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
+        if not self._watches(item.nodeid):
+            return
         if call.excinfo is not None and call.excinfo.errisinstance(_NO_BEHAVIOUR):
             self.outcome, self.why = "broken", str(call.excinfo.getrepr(style="native"))[-2000:]
 
     def pytest_runtest_logreport(self, report: Any) -> None:
+        if not self._watches(report.nodeid):
+            return
         if report.when == "call" and report.passed and self.outcome in ("broken", "skipped"):
             self.outcome, self.why = "passed", ""
         elif report.skipped and self.why == "no test was found":
