@@ -20,7 +20,7 @@ from palaestrai.types import Mode as TheirMode
 from palaestrai.types import SimulationFlowControl as TheirFlow
 
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.simulation.batch_body import AnyBody
+from palaestrai_mosaik.simulation.body import AnyBody
 from palaestrai_mosaik.simulation.conditions import (
     EpisodeView,
     EvaluationView,

@@ -37,8 +37,7 @@ from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
 
 from . import mosaik_internals as internals
-from .batch_body import AnyBody
-from .body import Body
+from .body import AnyBody, Body
 from .bridge import ordinary
 from .connections import MosaikConnection
 from .environment_handle import EnvironmentHandle
@@ -554,8 +553,8 @@ def setpoints_of(handle: EnvironmentHandle, bodies: Sequence[AnyBody]) -> Callab
     def now() -> FloatVector:
         for body, take, put in places:
             # what was done in the step that has led to the newest state
-            if body.open and not np.isnan(body.setpoints[take]).any():
-                held[put] = body.setpoints[take]
+            if body.open is not None and not np.isnan(body.open.setpoints[take]).any():
+                held[put] = body.open.setpoints[take]
         return held.copy()
 
     return now
