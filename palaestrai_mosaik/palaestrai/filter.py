@@ -33,6 +33,7 @@ class AdaptedFilter(Adapted, Filter):
 
     #: data on their way from the muscle to the brain, where both are palaestrAI's
     carried: MuscleData | None = None
+    _has_owner = True
     _seed: int = 0
     #: a brain of palaestrAI calls the part itself, when its memory has the row
     _called_by_brain: bool = False
@@ -58,11 +59,11 @@ class AdaptedFilter(Adapted, Filter):
         self._proposed = PalaestraiChannels(self._inside[1], palaestrai.agent.ActuatorInformation, gaps=True)
         return self._inside
 
-    def introduce(self, seed: int) -> None:
+    def _introduce(self, seed: int) -> None:
         """Take note of the seed for its global generators."""
         self._seed = seed
 
-    def belongs_to(self, muscle: Any = None, brain: Any = None) -> None:
+    def _join(self, muscle: Any = None, brain: Any = None) -> None:
         """Make the filter itself, for a muscle or a brain of palaestrAI, or (neither) for one of ours."""
         self._called_by_brain = brain is not None
         self._make(self._seed)
