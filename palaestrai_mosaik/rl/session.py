@@ -15,11 +15,10 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.experiment import ClassSpec
 from palaestrai_mosaik.simulation.body import Body, Row
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout
 
 from .driver import AnyDocument, Driver, Options, checked_seed, choose, find_phase, read_document
-
-FloatVector = npt.NDArray[np.float64]
 
 #: the reward that is the objective of the document's agent
 OBJECTIVE = "objective"

@@ -19,6 +19,7 @@ from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
 from palaestrai_mosaik.experiment import ClassSpec, RunDocument
 from palaestrai_mosaik.simulation.batch_body import BatchBody
+from palaestrai_mosaik.types.arrays import FloatMatrix
 
 from .batched import NoBatch, Sizes, batched
 from .driver import (
@@ -47,7 +48,6 @@ else:
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
-FloatMatrix = npt.NDArray[np.float64]
 
 #: where the copies are
 BACKENDS = ("world", "sync", "async")

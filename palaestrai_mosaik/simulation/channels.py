@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .connections import Places, places
 from .environment_handle import EnvironmentHandle
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class Channels:

@@ -33,14 +33,13 @@ from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import SimulationFlowControl
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .body import AnyBody
 from .conditions import TerminationCondition
 from .connections import InputWire, read
 from .environment_handle import EnvironmentHandle
 from .external_control import ExternalControl
-
-FloatVector = npt.NDArray[np.float64]
 
 _FLAG = (bool, np.bool_)
 

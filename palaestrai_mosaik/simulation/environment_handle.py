@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import (
@@ -19,11 +18,9 @@ from palaestrai_mosaik.environment.environment import (
 )
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import RewardInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 from palaestrai_mosaik.types.vectors import Layout
-
-FloatVector = npt.NDArray[np.float64]
-
 
 Rows_contra = TypeVar("Rows_contra", contravariant=True)
 

@@ -26,7 +26,6 @@ from typing import Any
 
 import networkx
 import numpy as np
-import numpy.typing as npt
 from mosaik.adapters import Adapter
 from mosaik.async_scenario import AsyncWorld, Entity
 from mosaik.proxies import Proxy
@@ -35,6 +34,7 @@ from mosaik.simmanager import MosaikRemote
 
 from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from . import mosaik_internals as internals
 from .body import AnyBody, Body
@@ -318,8 +318,6 @@ def check_resolution(host: AsyncWorld, guest: AsyncWorld, who: str, beside: Coll
         raise ContractError(f"{found}, another environment one of {known:g} s; {shared}")
     host.time_resolution = seconds
 
-
-FloatVector = npt.NDArray[np.float64]
 
 #: ids of our own simulators beside those of environments
 _OWN = re.compile("agents|coordinator|agent-[0-9]+")

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from palaestrai_mosaik.agent import Brain, Experience
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
-
-FloatVector = npt.NDArray[np.float64]
+from palaestrai_mosaik.types.arrays import FloatVector
 
 
 class ExperienceSink(Protocol):
