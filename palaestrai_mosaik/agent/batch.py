@@ -16,13 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .muscle import Muscle
 from .objective import Objective
-
-FloatMatrix = npt.NDArray[np.float64]
-IntVector = npt.NDArray[np.intp]
 
 
 @dataclass(slots=True)
@@ -36,7 +34,7 @@ class BatchReadings:
     """
 
     observations: FloatMatrix
-    bodies: IntVector
+    bodies: IndexVector
     sensors: Layout
     actuators: Layout
 
@@ -79,7 +77,7 @@ class BatchMuscle(Muscle, ABC):
             "update_body"
         )
 
-    def reset_bodies(self, bodies: IntVector) -> None:
+    def reset_bodies(self, bodies: IndexVector) -> None:
         """Forget what is kept about the last episode of these bodies (places), which begin anew.
 
         :meth:`reset` is called instead where all of them begin an episode of the phase.
@@ -94,7 +92,7 @@ class BatchRows:
     readings: FloatMatrix
     setpoints: FloatMatrix
     rewards: FloatMatrix
-    bodies: IntVector
+    bodies: IndexVector
 
 
 class BatchObjective(Objective, ABC):

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .dumper import BrainDumper
+from .filter import Filter
 from .memory import Memory, MemoryShard
 from .statistics import StatisticsMixin
 
@@ -216,6 +217,30 @@ class Brain(StatisticsMixin, ABC):
         Statistics that are added here are recorded with the evaluation: its number is the
         episode, the step is the last one of the first worker's.
         """
+        return None
+
+    #: hook for adapters: filters change what the muscle gives for the brain
+    _filters_muscle_data: ClassVar[bool] = False
+    #: hook for adapters: users expect that it loads what the phase before has learned
+    _continues: ClassVar[bool] = False
+
+    def _introduce(self, loads: bool, run: str, instance: str, phase: int) -> None:
+        """Hook for adapters, called before :meth:`setup`.
+
+        ``loads``: the document says ``load``; the rest are uids and the phase's number.
+        """
+
+    def _memory_for(self, channels: Any, body: BodyInformation) -> Memory:
+        """Return a memory for the rows of bodies like ``body``."""
+        return Memory()
+
+    def _own_filters(self, filters: Sequence[Filter]) -> None:
+        """Take the filters that belong to their brain (:attr:`Filter._has_owner`); called before :meth:`setup`."""
+        for one in filters:
+            one._join()
+
+    def _test_model(self) -> Any:
+        """Hook for adapters: return the model that muscles take in test mode (:meth:`Muscle._take_model`)."""
         return None
 
     def load(self) -> None:

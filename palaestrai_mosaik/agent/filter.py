@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .memory import Experience
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class Filter(ABC):
@@ -48,6 +46,14 @@ class Filter(ABC):
     #: chain the filter stands.
     environment_sensors: Layout
     environment_actuators: Layout
+    #: hook for adapters: it belongs to a muscle or a brain, and is made with it
+    _has_owner: ClassVar[bool] = False
+
+    def _introduce(self, seed: int) -> None:
+        """Hook for adapters, called first: a seed for global generators."""
+
+    def _join(self) -> None:
+        """Hook for adapters: the muscle or brain is there, and does not call the filter itself."""
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         """Return the channels on the muscle's side, given those on the environment's side.

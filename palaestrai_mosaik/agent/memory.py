@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatVector = npt.NDArray[np.float64]
+from palaestrai_mosaik.types.arrays import FloatVector
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .dumper import BrainDumper
+from .filter import Filter
 from .memory import Memory
 from .statistics import StatisticsMixin
 
@@ -71,6 +72,30 @@ class Muscle(StatisticsMixin, ABC):
 
     def teardown(self) -> None:
         """Called once, when the phase is over."""
+
+    @classmethod
+    def _expects_updates(cls) -> bool:
+        """Whether it cannot learn without updates from a brain."""
+        return cls.update is not Muscle.update
+
+    def _introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
+        """Hook for adapters, called first.
+
+        ``seed`` is for global generators; ``loads``: the document says ``load``; ``taught``: the
+        brain takes what the muscle's filters make of its data (:attr:`Brain._filters_muscle_data`).
+        """
+
+    def _memory_for(self, channels: Any) -> Memory | None:
+        """Hook for adapters: return the memory for a body with these channels (``None``: the usual one)."""
+        return None
+
+    def _own_filters(self, filters: Sequence[Filter]) -> None:
+        """Take the filters that belong to their muscle (:attr:`Filter._has_owner`); called before :meth:`setup`."""
+        for one in filters:
+            one._join()
+
+    def _take_model(self, model: Any) -> None:
+        """Hook for adapters: take the brain's model (:meth:`Brain._test_model`); called after :meth:`setup`."""
 
     def load(self, tag: str = "") -> Any:
         """Return the dump (a binary stream) that the document's ``load`` points to."""

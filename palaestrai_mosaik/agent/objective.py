@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .memory import Memory
+from .muscle import Muscle
 
 
 class Objective(ABC):
@@ -21,6 +22,13 @@ class Objective(ABC):
         A name is ``<environment uid>.<reward>``; the order is that of the columns of
         :attr:`MemoryShard.rewards`.
         """
+
+    def _introduce(self, agent: str, seed: int, muscle: Muscle) -> None:
+        """Hook for adapters, called first: the agent's name, a seed, and the muscle of the same body."""
+
+    def _memory_for(self, channels: Any) -> Memory | None:
+        """Hook for adapters: return the memory for a body with these channels (``None``: the usual one)."""
+        return None
 
     @abstractmethod
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float | None:

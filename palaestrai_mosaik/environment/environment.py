@@ -180,6 +180,9 @@ class Reward(ABC):
 
         return [RewardInformation(0.0, Box(-np.inf, np.inf, shape=()), type(self).__name__)]
 
+    def _join(self, environment: World) -> None:
+        """Hook for adapters, called before the environment is set up."""
+
     @abstractmethod
     def __call__(self, state: EnvironmentState) -> Sequence[float] | FloatVector | float:
         """Return one float for each declared reward (a bare float if there is one)."""
@@ -190,6 +193,9 @@ class EnvironmentStateTransformer(ABC):
 
     def setup(self, baseline: EnvironmentBaseline) -> None:
         """Look at what the environment offers; called once, before the first state."""
+
+    def _join(self, environment: World) -> None:
+        """Hook for adapters, called before the environment is set up."""
 
     @abstractmethod
     def __call__(self, environment_state: EnvironmentState) -> EnvironmentState:

@@ -18,6 +18,6 @@ class. Tried with palaestrAI 3.5.18.
 ==========================  ====================================================================
 """
 
-from .adapters import adapted, is_adapted
+from .adapters import adapted
 
-__all__ = ["adapted", "is_adapted"]
+__all__ = ["adapted"]

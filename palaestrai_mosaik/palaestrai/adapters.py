@@ -44,11 +44,6 @@ def adapted(found: type, topic: str) -> type | None:
     return _adapter(found, topic)
 
 
-def is_adapted(kind: type) -> bool:
-    """Whether ``kind`` is a class that :func:`adapted` has made."""
-    return hasattr(kind, "theirs")
-
-
 @cache
 def _adapter(found: type, topic: str) -> type:
     place, _, wanted = _ADAPTERS[topic][2].partition(":")

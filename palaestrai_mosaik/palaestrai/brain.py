@@ -43,6 +43,7 @@ class AdaptedBrain(Adapted, Brain):
     _evaluations: int = 0
     #: the filters of palaestrAI's kind, which are called when the memory has the row, as in palaestrAI
     filters: Sequence[AdaptedFilter] = ()
+    _filters_muscle_data = _continues = True
 
     def __init__(self, **params: Any):
         super().__init__(**params)
@@ -55,12 +56,12 @@ class AdaptedBrain(Adapted, Brain):
             # a run that wants to load with it gets the error that it cannot
             cls.load = Brain.load  # type: ignore[method-assign]
 
-    def introduce(self, loads: bool, run: str, instance: str, phase: int) -> None:
+    def _introduce(self, loads: bool, run: str, instance: str, phase: int) -> None:
         """Take note of whether it is to load a model, and of the run: its uid, instance and phase."""
         self._loads = loads
         self._place = (run, instance, phase)
 
-    def memory_for(self, channels: Channels, body: BodyInformation) -> BrainMemory:
+    def _memory_for(self, channels: Channels, body: BodyInformation) -> BrainMemory:
         """Return what takes the rows of bodies like ``body``, for the one memory of the brain."""
         seen = Layout([one.uid for one in body.sensors], [one.space for one in body.sensors])
         return BrainMemory(channels, self._their_memory, seen)
@@ -93,9 +94,15 @@ class AdaptedBrain(Adapted, Brain):
         if self._loads and type(self).load is not Brain.load:
             self._load()
         for one in self.filters:
-            one.belongs_to(brain=part)
+            one._join(brain=part)
         with self._thoughts():
             part.setup()
+
+    def _own_filters(self, filters: Sequence[Any]) -> None:
+        self.filters = filters
+
+    def _test_model(self) -> Any:
+        return self.initial_update()
 
     def initial_update(self) -> Any:
         for memory in self.memories:

@@ -20,7 +20,7 @@ from palaestrai.types import Mode as TheirMode
 from palaestrai.types import SimulationFlowControl as TheirFlow
 
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.simulation.batch_body import AnyBody
+from palaestrai_mosaik.simulation.body import AnyBody
 from palaestrai_mosaik.simulation.conditions import (
     EpisodeView,
     EvaluationView,
@@ -59,8 +59,6 @@ class AdaptedCondition(TerminationCondition):
     def __init__(self, **params: Any):
         self.params = params
         self._generators = GlobalGenerators(0)
-        #: its place among those of the run or of the phase
-        self._place = 0
         #: the object of palaestrAI's class that answers about environments and phases
         self.part = self._make()
         self._of_agents: dict[str, Any] = {}
@@ -68,10 +66,6 @@ class AdaptedCondition(TerminationCondition):
         #: the answers to brains in the running episode, for the question about the phase
         self._told: dict[str, Any] = {}
         self._episode = -1
-
-    def introduce(self, place: int) -> None:
-        """Take note of its place among the conditions of the run or of the phase."""
-        self._place = place
 
     def _make(self) -> Any:
         with self._generators:

@@ -377,7 +377,7 @@ class AdaptedReward(Reward):
         self.part = self.make()
         self._channels: dict[Layout, PalaestraiChannels] = {}
 
-    def belongs_to(self, environment: World) -> None:
+    def _join(self, environment: World) -> None:
         """Take note of the environment, which knows the generator of the episode."""
         self._environment = environment
 
@@ -495,7 +495,7 @@ class AdaptedStateTransformer(EnvironmentStateTransformer):
             #: the object of palaestrAI's class
             self.part = self.theirs(**params)
 
-    def belongs_to(self, environment: World) -> None:
+    def _join(self, environment: World) -> None:
         """Take note of the environment, which knows the generator of the episode."""
         self._environment = environment
 

@@ -11,8 +11,9 @@ import numpy as np
 import palaestrai.agent
 
 from palaestrai_mosaik.agent import Experience
-from palaestrai_mosaik.agent.filter import Filter, FloatVector
+from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .base import Adapted, MuscleData, their_mode
@@ -33,6 +34,7 @@ class AdaptedFilter(Adapted, Filter):
 
     #: data on their way from the muscle to the brain, where both are palaestrAI's
     carried: MuscleData | None = None
+    _has_owner = True
     _seed: int = 0
     #: a brain of palaestrAI calls the part itself, when its memory has the row
     _called_by_brain: bool = False
@@ -58,11 +60,11 @@ class AdaptedFilter(Adapted, Filter):
         self._proposed = PalaestraiChannels(self._inside[1], palaestrai.agent.ActuatorInformation, gaps=True)
         return self._inside
 
-    def introduce(self, seed: int) -> None:
+    def _introduce(self, seed: int) -> None:
         """Take note of the seed for its global generators."""
         self._seed = seed
 
-    def belongs_to(self, muscle: Any = None, brain: Any = None) -> None:
+    def _join(self, muscle: Any = None, brain: Any = None) -> None:
         """Make the filter itself, for a muscle or a brain of palaestrAI, or (neither) for one of ours."""
         self._called_by_brain = brain is not None
         self._make(self._seed)

@@ -53,11 +53,15 @@ class AdaptedMuscle(Adapted, Muscle):
             # a run that wants to load with it gets the error that it cannot
             cls.prepare_model = Muscle.prepare_model  # type: ignore[method-assign]
 
-    def introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
+    @classmethod
+    def _expects_updates(cls) -> bool:
+        return False
+
+    def _introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
         """Set its agent and seed, and whether it loads a model and has a brain of palaestrAI."""
         self.agent, self.seed, self.loads, self.taught = agent, seed, loads, taught
 
-    def memory_for(self, channels: Channels) -> MirroredMemory:
+    def _memory_for(self, channels: Channels) -> MirroredMemory:
         """Return the memory of a body with this muscle."""
         return rollout_memory(channels, self.uid)
 
@@ -94,7 +98,7 @@ class AdaptedMuscle(Adapted, Muscle):
             with self._dumper.loading(required=not self.taught), self.generators:
                 part.prepare_model()
         for one in self.filters:
-            one.belongs_to(muscle=part)
+            one._join(muscle=part)
         with self.generators:
             part.setup()
 
@@ -123,6 +127,12 @@ class AdaptedMuscle(Adapted, Muscle):
             for one in self.filters:
                 one.carried = data
         return available, data
+
+    def _own_filters(self, filters: Sequence[Any]) -> None:
+        self.filters = filters
+
+    def _take_model(self, model: Any) -> None:
+        self.update(model)
 
     def update(self, update: Any) -> None:
         # as if it came from another process, where palaestrAI has the brain: no two muscles share it
@@ -171,11 +181,10 @@ class AdaptedObjective(Adapted, Objective):
     #: the muscle beside it, which knows the generator of the episode
     muscle: Muscle
 
-    def introduce(self, agent: str, seed: int, *, loads: bool, taught: bool) -> None:
-        """Set its agent and seed; the rest is for muscles."""
-        self.agent, self.seed = agent, seed
+    def _introduce(self, agent: str, seed: int, muscle: Muscle) -> None:
+        self.agent, self.seed, self.muscle = agent, seed, muscle
 
-    def memory_for(self, channels: Channels) -> MirroredMemory:
+    def _memory_for(self, channels: Channels) -> MirroredMemory:
         """Return the memory of a body with this objective."""
         return rollout_memory(channels, self.agent)
 

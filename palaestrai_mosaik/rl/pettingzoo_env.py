@@ -15,6 +15,7 @@ from gymnasium.utils import EzPickle
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.importing import needed
 from palaestrai_mosaik.types import Discrete
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .driver import AnyDocument, Options, check_copy, check_options, open_store, read_document
 from .session import OBJECTIVE, Player, Session, Turn, add_info
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
     from palaestrai_mosaik.store import Store
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class ControlledAgent:

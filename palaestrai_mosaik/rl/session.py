@@ -13,13 +13,12 @@ import numpy.typing as npt
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.experiment import ClassSpec
-from palaestrai_mosaik.simulation.body import Body
+from palaestrai_mosaik.simulation.body import Body, Row
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout
 
 from .driver import AnyDocument, Driver, Options, checked_seed, choose, find_phase, read_document
-
-FloatVector = npt.NDArray[np.float64]
 
 #: the reward that is the objective of the document's agent
 OBJECTIVE = "objective"
@@ -70,28 +69,29 @@ class Player:
     def __init__(self, body: Body, reward: str):
         self.body = body
         self.name, self.agent = body.name, body.agent
-        self.sensors: Layout = body.seen
-        self.actuators: Layout = body.offered
+        self.sensors: Layout = body.muscle_sensors
+        self.actuators: Layout = body.muscle_actuators
         self.reward_names: Sequence[str] = body.channels.rewards
         self._column = reward_column(reward, self.reward_names, self.name)
-        self._rows = 0
+        self._row: Row | None = None
         self._out = False
 
     def begin(self) -> None:
         """Forget the last episode."""
-        self._rows = 0
+        self._row = None
         self._out = False
 
     def tell(self, turn: Turn) -> None:
         """Add to ``turn`` what has happened since the last one."""
         body, name = self.body, self.name
-        if body.rows > self._rows:
-            self._rows = body.rows
-            turn.rewards[name] = self._reward()
+        row = body.closed
+        if row is not None and row is not self._row:
+            self._row = row
+            turn.rewards[name] = self._reward(row)
             turn.infos[name] = {
                 "time": turn.time,
-                OBJECTIVE: body.value,
-                "rewards": dict(zip(self.reward_names, body.rewards.tolist(), strict=True)),
+                OBJECTIVE: row.objective,
+                "rewards": dict(zip(self.reward_names, row.rewards.tolist(), strict=True)),
             }
             add_info(turn.infos[name], body)
         out = body.out or turn.over
@@ -116,15 +116,13 @@ class Player:
         self.actuators.check(vector)
         self.body.muscle.decision = vector  # type: ignore[attr-defined]
 
-    def _reward(self) -> float:
-        body = self.body
+    def _reward(self, row: Row) -> float:
         if self._column is not None:
-            return float(body.rewards[self._column])
-        value = body.value
-        if math.isnan(value) and body.objective is not None and not np.isnan(body.rewards).any():
+            return float(row.rewards[self._column])
+        if math.isnan(row.objective) and self.body.objective is not None and not np.isnan(row.rewards).any():
             # the objective has no value for this row; of a reward that is NaN, nothing is hidden
             return 0.0
-        return value
+        return row.objective
 
 
 def add_info(told: dict[str, Any], body: Body) -> None:

@@ -11,10 +11,8 @@ from gymnasium import spaces
 
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import Layout
-
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
 
 
 def gymnasium_space(space: Space) -> spaces.Space[Any]:

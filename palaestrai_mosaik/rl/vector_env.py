@@ -19,6 +19,7 @@ from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
 from palaestrai_mosaik.experiment import ClassSpec, RunDocument
 from palaestrai_mosaik.simulation.batch_body import BatchBody
+from palaestrai_mosaik.types.arrays import FloatMatrix
 
 from .batched import NoBatch, Sizes, batched
 from .driver import (
@@ -47,7 +48,6 @@ else:
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
 
-FloatMatrix = npt.NDArray[np.float64]
 
 #: where the copies are
 BACKENDS = ("world", "sync", "async")
@@ -240,18 +240,18 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         rows = body.closed
         if rows is None or not (everyone or acting.any()):
             return np.zeros(count), np.full(count, np.nan), np.full((count, len(body.reward_names)), np.nan)
-        chosen = rows.value if self._column is None else rows.rewards[:, self._column]
+        chosen = rows.objective if self._column is None else rows.rewards[:, self._column]
         if self._column is None and body.objective is not None:
             missing = np.isnan(chosen)
             if np.count_nonzero(missing):
                 # no value for a row is 0; a reward that is NaN stays so
                 chosen = np.where(missing & ~np.isnan(rows.rewards).any(axis=1), 0.0, chosen)
         if everyone and len(rows.places) == count:
-            return chosen.copy(), rows.value.copy(), rows.rewards.copy()
+            return chosen.copy(), rows.objective.copy(), rows.rewards.copy()
         rewards, objective = np.zeros(count), np.full(count, np.nan)
         named = np.full((count, len(body.reward_names)), np.nan)
         rewards[rows.places] = chosen
-        objective[rows.places] = rows.value
+        objective[rows.places] = rows.objective
         named[rows.places] = rows.rewards
         return rewards, objective, named
 

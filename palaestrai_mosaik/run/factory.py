@@ -16,7 +16,7 @@ from palaestrai_mosaik.agent.filter import Filter, FilterChain
 from palaestrai_mosaik.environment.environment import EnvironmentStateTransformer, Reward, World
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, resolve
-from palaestrai_mosaik.palaestrai import adapted, is_adapted
+from palaestrai_mosaik.palaestrai import adapted
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity
@@ -137,14 +137,14 @@ def make_handle(spec: EnvironmentSpec, stored: StoredSessions = DEFAULT_STORE) -
     connect(domain, stored)
     if spec.step_size is not None:
         domain.step_size = spec.step_size
-    reward = make(spec.reward, "reward") if spec.reward is not None else None
-    transformer = (
-        make(spec.state_transformer, "state_transformer") if spec.state_transformer is not None else None
-    )
-    parts: list[Any] = [reward, transformer]
-    for part in parts:
-        if is_adapted(type(part)):
-            part.belongs_to(domain)
+    reward: Reward | None = None
+    transformer: EnvironmentStateTransformer | None = None
+    if spec.reward is not None:
+        reward = make(spec.reward, "reward")
+        reward._join(domain)
+    if spec.state_transformer is not None:
+        transformer = make(spec.state_transformer, "state_transformer")
+        transformer._join(domain)
     if reward is not None and domain.takes_reward(reward):
         reward = None
     try:
@@ -176,10 +176,7 @@ def make_conditions(specs: Sequence[ClassSpec], *, of_run: bool = False) -> list
     """Return the termination conditions in the document's order; ``of_run``: they are those of the run."""
     conditions: list[TerminationCondition] = [make(spec, "condition") for spec in specs]
     for place, condition in enumerate(conditions):
-        condition.of_run = of_run
-        if is_adapted(type(condition)):
-            theirs: Any = condition
-            theirs.introduce(place)
+        condition.of_run, condition._place = of_run, place
     return conditions
 
 
@@ -211,18 +208,14 @@ def make_filters(spec: AgentSpec, channels: Channels, mode: Mode) -> FilterChain
     return chain
 
 
-def give_filters(part: Any, filters: FilterChain | None, seed: int, phase: str, *whose: str | int) -> None:
-    """Give ``part``, a muscle or a brain, those of its filters that are palaestrAI's, each with a seed.
-
-    If it is not palaestrAI's itself, they are made to do without.
-    """
-    theirs: list[Any] = [] if filters is None else [f for f in filters.filters if is_adapted(type(f))]
-    for number, one in enumerate(theirs):
-        one.introduce(seeding.integer_seed(seed, phase, "filter", *whose, number))
-        if not is_adapted(type(part)):
-            one.belongs_to()
-    if is_adapted(type(part)):
-        part.filters = theirs
+def give_filters(
+    part: Muscle | Brain, filters: FilterChain | None, seed: int, phase: str, *whose: str | int
+) -> None:
+    """Give ``part``, a muscle or a brain, those of its filters that belong to it, each with a seed."""
+    owned = [] if filters is None else [one for one in filters.filters if one._has_owner]
+    for number, one in enumerate(owned):
+        one._introduce(seeding.integer_seed(seed, phase, "filter", *whose, number))
+    part._own_filters(owned)
 
 
 def make_bodies(
@@ -254,8 +247,9 @@ def _make_body(
     give_filters(muscle, filters, plan.seed, plan.phase.name, spec.name, plan.index, place)
     body = Body(identity, muscle, objective, channels, learner, filters)
     for part in (muscle, objective):
-        if is_adapted(type(part)):
-            body.memory = part.memory_for(channels)
+        memory = None if part is None else part._memory_for(channels)
+        if memory is not None:
+            body.memory = memory
             break
     muscle._memory = body.memory
     own = () if identity.number is None else (identity.number,)
@@ -284,15 +278,15 @@ def _made(spec: AgentSpec, group: BodyGroup, plan: WorkerPlan, identity: BodyIde
     muscle.mode = plan.phase.mode
     muscle._dumpers = Dumpers([plan.keepers[spec.name]])
     own = () if identity.number is None else (identity.number,)
-    parts: list[tuple[str, Any]] = [("muscle", muscle), ("objective", objective)]
-    for topic, part in parts:
-        if is_adapted(type(part)):
-            seed = seeding.integer_seed(plan.seed, plan.phase.name, topic, spec.name, plan.index, *own)
-            taught = spec.brain is not None and is_adapted(kind_of(spec.brain, "brain"))
-            part.introduce(spec.name, seed, loads=spec.load is not None, taught=taught)
-    if is_adapted(type(objective)):
-        theirs: Any = objective
-        theirs.muscle = muscle
+    brain: type = object if spec.brain is None else kind_of(spec.brain, "brain")
+    taught = issubclass(brain, Brain) and brain._filters_muscle_data
+
+    def seed(topic: str) -> int:
+        return seeding.integer_seed(plan.seed, plan.phase.name, topic, spec.name, plan.index, *own)
+
+    muscle._introduce(spec.name, seed("muscle"), loads=spec.load is not None, taught=taught)
+    if objective is not None:
+        objective._introduce(spec.name, seed("objective"), muscle)
     return muscle, objective
 
 
@@ -301,8 +295,8 @@ def _set_up(body: Body | BatchBody, spec: AgentSpec, plan: WorkerPlan) -> None:
         body.objective.setup(body.reward_names)
     body.muscle.setup()
     model = plan.keepers[spec.name].model
-    if model is not None and is_adapted(type(body.muscle)):
-        body.muscle.update(model)
+    if model is not None:
+        body.muscle._take_model(model)
     if spec.load is not None:
         body.muscle.prepare_model()
         load_filters(body.filters, plan.keepers[spec.name], spec.name)

@@ -13,7 +13,6 @@ from palaestrai_mosaik.agent.dumper import dump_arrays
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, DocumentError, Problem, StoreError
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
-from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body_placement import BodyGroup
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.learner import Learner
@@ -55,10 +54,8 @@ def make_learner(
     brain.sensors, brain.actuators = brain.bodies[0].sensors, brain.bodies[0].actuators
     _lay_out_memories(brain, groups, seed, phase.name)
     give_filters(brain, filters, seed, phase.name, spec.name, "brain")
-    if is_adapted(type(brain)):
-        theirs: Any = brain
-        run = standpoint.document.uid
-        theirs.introduce(spec.load is not None, run, standpoint.instance or "", phase.index)
+    run, instance = standpoint.document.uid, standpoint.instance or ""
+    brain._introduce(spec.load is not None, run, instance, phase.index)
     brain.setup()
     if spec.load is not None:
         problem = cannot_load(spec)
@@ -72,8 +69,8 @@ def make_learner(
         learner.hand_out(brain.pretrain())
     if phase.mode is Mode.TRAIN and not learner.updates:
         learner.hand_out(brain.initial_update())
-    elif phase.mode is Mode.TEST and is_adapted(type(brain)):
-        keeper.model = brain.initial_update()
+    elif phase.mode is Mode.TEST:
+        keeper.model = brain._test_model()
     return learner
 
 
@@ -133,7 +130,7 @@ def _lay_out_memories(brain: Brain, groups: Sequence[BodyGroup], seed: int, phas
         sizes = (*_sizes(channels), len(channels.rewards), *own[0].sizes)
         memory = made.get(sizes)
         if memory is None:
-            memory = made[sizes] = _memory(brain, channels, own[0])
+            memory = made[sizes] = brain._memory_for(channels, own[0])
             # the first one is named as the only one of an agent whose bodies are all alike
             below: tuple[str | int, ...] = ("size", len(made) - 1) if len(made) > 1 else ()
             memory.rng = seeding.generator(seed, phase, "memory", brain.name, *below)
@@ -142,12 +139,6 @@ def _lay_out_memories(brain: Brain, groups: Sequence[BodyGroup], seed: int, phas
         if memory is not brain._memory:
             others.update({muscle: memory for body in own for muscle in body.muscles})
     brain._memories = others
-
-
-def _memory(brain: Brain, channels: Channels, body: BodyInformation) -> Memory:
-    """Return the memory for the rows of bodies like ``body``."""
-    theirs: Any = brain
-    return theirs.memory_for(channels, body) if is_adapted(type(brain)) else Memory()
 
 
 def _sizes(channels: Channels) -> tuple[int, int]:

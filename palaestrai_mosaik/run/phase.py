@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent import Brain, Muscle
+from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.errors import ContractError, RunInterrupted
 from palaestrai_mosaik.experiment import PhaseSpec
-from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.coordinator import ask
@@ -164,7 +163,7 @@ class PhaseRunner:
             learner = self.learners.get(spec.name)
             if learner is None or learner.updates or self.phase.mode is Mode.TEST or not self.steps:
                 continue
-            if any(one.update is not Muscle.update and not is_adapted(one) for one in muscle_kinds(spec)):
+            if any(one._expects_updates() for one in muscle_kinds(spec)):
                 yield spec.name
 
     def state(self) -> dict[str, Any]:

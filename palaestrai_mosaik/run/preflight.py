@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.errors import ContractError, DocumentError, Problem
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, check_classes
-from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import (
     AgentObjectiveTerminationCondition,
@@ -238,7 +238,8 @@ class Inspection:
         for j, agent in enumerate(phase.agents):
             if agent.brain is None or agent.load is not None or agent.name not in learned:
                 continue
-            if is_adapted(class_of(agent.brain.name, "brain")):
+            brain = class_of(agent.brain.name, "brain")
+            if issubclass(brain, Brain) and brain._continues:
                 self._report(
                     f"agent {agent.name!r} starts with a new brain; palaestrAI would load the one of phase "
                     f"{before.name!r}: write 'load: {{}}' for that",

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.simulation.batch_body import AnyBody
+from palaestrai_mosaik.simulation.body import AnyBody
 from palaestrai_mosaik.simulation.conditions import EpisodeOutcome, TerminationCondition
 from palaestrai_mosaik.simulation.coordinator import INTERRUPTED, EpisodeCoordinator
 from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream

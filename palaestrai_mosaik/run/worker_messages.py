@@ -157,8 +157,8 @@ class RemoteBrain:
     shared_updates = True
 
     def __init__(self) -> None:
-        self.told: dict[str, Any] = {}
-        self.told_by: dict[str, dict[str, Any]] = {}
+        self.statistics: dict[str, Any] = {}
+        self.statistics_by_muscle: dict[str, dict[str, Any]] = {}
         self.updates = 0
         self.rows: list[tuple[Any, ...]] = []
         self.ends: list[EndedEpisode] = []

@@ -447,10 +447,10 @@ class ProcessWorkerPool:
         """Let the brain think about ``rows``; yield what it tells about itself: step, key, value."""
         if at_once:
             learner.learn_batch(rows)
-            told = learner.told_by
+            told = learner.statistics_by_muscle
         else:
             learner.learn(rows[0])
-            told = {rows[0].muscle: learner.told}
+            told = {rows[0].muscle: learner.statistics}
         for row in rows:
             for key, value in told.get(row.muscle, {}).items():
                 yield row.step, key, value

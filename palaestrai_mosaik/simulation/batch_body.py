@@ -1,12 +1,13 @@
 """Many bodies of an agent in a batched environment, stepped as arrays.
 
 Does for all of them what :class:`~palaestrai_mosaik.simulation.body.Body` does for one; the rows
-that come out are the same to the byte.
+are the same, byte for byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import repeat
 from time import perf_counter
 from typing import Any
@@ -17,20 +18,17 @@ import numpy.typing as npt
 from palaestrai_mosaik.agent import Experience
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, FloatVector, IndexVector, IntVector
 from palaestrai_mosaik.types.rows import AgentRows
 from palaestrai_mosaik.types.vectors import Layout
 
 from .batch_handle import BatchHandle
-from .body import Body, BodyIdentity
+from .body import BaseBody, BodyIdentity
 from .connections import STATES, EnvironmentPlans, MosaikConnection, places
-from .environment_handle import AgentStream, EnvironmentHandle
+from .environment_handle import EnvironmentHandle
 from .learner import ExperienceSink, check_statistics
 
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
-IntVector = npt.NDArray[np.intp]
-BoolVector = npt.NDArray[np.bool_]
+_NO_REWARDS = np.empty(0)
 
 
 class BatchChannels:
@@ -54,44 +52,50 @@ class BatchChannels:
         return self.handle.select("actuators", self._actuators, int(self.rows[place]))[0]
 
 
+@dataclass(slots=True, eq=False)
 class BatchBodyRows:
-    """The rows of one tick, a row of each array for each of ``places`` among the bodies."""
+    """The rows of one tick, as arrays: one row for each of ``places`` among the bodies.
 
-    _ARRAYS = ("places", "step", "episodes", "readings", "setpoints", "rewards", "value")
-    __slots__ = (*_ARRAYS, "time", "wall", "proposed", "data", "learned", "told")
+    ``rewards`` and ``objective`` are set by :meth:`BatchBody.close`. See :class:`~.body.Row`.
+    """
 
-    places: IntVector
-    step: npt.NDArray[np.int64]
-    episodes: npt.NDArray[np.int32]
+    places: IndexVector
+    step: IntVector
+    time: int
+    environment_episode: npt.NDArray[np.int32]
     readings: FloatMatrix
     setpoints: FloatMatrix
-    rewards: FloatMatrix
-    value: FloatVector
-    time: int
+    data: Sequence[Any] | None
     wall: float
     proposed: FloatMatrix | None
-    data: Sequence[Any] | None
-    #: the brain has been told
-    learned: bool
-    #: what the muscle reported about itself
-    told: dict[str, Any]
+    statistics: dict[str, Any]
+    rewards: FloatMatrix
+    objective: FloatVector
+    terminated: BoolVector
+    truncated: BoolVector
+    #: the brain has thought about them
+    learned: bool = False
 
     def of(self, mask: BoolVector) -> BatchBodyRows:
-        """Return those under ``mask``."""
-        part = BatchBodyRows()
-        for name in BatchBodyRows._ARRAYS:
-            setattr(part, name, getattr(self, name)[mask])
-        part.time, part.wall, part.learned, part.told = self.time, self.wall, self.learned, self.told
-        part.proposed = None if self.proposed is None else self.proposed[mask]
+        """Return the rows under ``mask``."""
+        arrays: dict[str, Any] = {
+            name: value[mask]
+            for name in self.__slots__
+            if isinstance(value := getattr(self, name), np.ndarray)
+        }
         data = self.data
-        part.data = None if data is None else [data[i] for i in np.flatnonzero(mask).tolist()]
-        return part
+        if data is not None:
+            arrays["data"] = [data[i] for i in np.flatnonzero(mask).tolist()]
+        return replace(self, **arrays)
 
 
-class BatchBody:
-    """``n`` alike bodies of one agent, each in its own incarnation of one batched environment."""
+class BatchBody(BaseBody[BatchBodyRows]):
+    """``n`` identical bodies of one agent, each in its own incarnation of one batched environment.
 
-    filters = None
+    What they did is not kept for the muscle: there is no memory.
+    """
+
+    muscle: BatchMuscle
 
     def __init__(
         self,
@@ -102,118 +106,62 @@ class BatchBody:
         muscles: Sequence[str],
         learner: ExperienceSink | None = None,
     ):
-        self.identity = identity
-        self.name, self.agent = identity.name, identity.agent
+        handle = self.handle = channels.handle
+        super().__init__(identity, objective, (handle,), identity.rewards or (), learner)
         first = identity.number or 0
         self.numbers = np.arange(first, first + len(channels.rows), dtype=np.int32)
-        #: the uid of every body's muscle, as the brain knows it
-        self.muscles = tuple(muscles)
-        self._place_of = {uid: place for place, uid in enumerate(self.muscles)}
+        self._muscles = tuple(muscles)
+        self._place_of = {uid: place for place, uid in enumerate(muscles)}
         self.muscle = muscle
-        self.objective = objective
-        self.learner = learner
-        self.learns = learner is not None
         self.channels = channels
-        handle = self.handle = channels.handle
-        self.handles: tuple[EnvironmentHandle, ...] = (handle,)
-        self.around = self.watched = frozenset([handle])
-        self.reward_names = list(identity.rewards or ())
         self.sensors, self.actuators = channels.sensors, channels.actuators
-        everyone = np.arange(handle.batch)
         #: the incarnations; a slice where they are neighbours, which copies nothing
         self._rows = places(channels.rows.tolist())
         #: the same for the packet with set-points: places that are neighbours in both directions, or numbers
         sliced = isinstance(self._rows, slice) and isinstance(channels.put, slice)
         self._neighbours = self._rows if sliced else channels.rows
-        self._all = len(channels.rows) == handle.batch and bool((channels.rows == everyone).all())
+        self._all = np.array_equal(channels.rows, np.arange(handle.batch))
         self._places = np.arange(len(channels.rows))
-        #: takes what the brain learned from rows of these bodies (``None``: their muscle)
-        self.hand_on: Callable[[Any], None] | None = None
-        self.stream: AgentStream | None = None
-        self.statistic: Callable[[int, int, int, str, Any], None] | None = None
-        self.order = 0
-        self.out = False
-        #: the rows that wait for their reward, those that have it, and those that can be recorded
-        self._open: BatchBodyRows | None = None
-        self._pending: BatchBodyRows | None = None
-        self._settled: BatchBodyRows | None = None
-        #: the rows that were closed last
-        self.closed: BatchBodyRows | None = None
         self._reported: list[tuple[int, dict[str, Any]]] = []
-        #: time, body, objective, rewards of this episode's closed rows
-        self._history = np.empty((256, 3 + len(self.reward_names)))
-        self._filled = 0
 
     @property
-    def open(self) -> bool:
-        """Whether rows wait for their reward."""
-        return self._open is not None
-
-    @property
-    def settled(self) -> bool:
-        """Whether rows can be recorded."""
-        return self._settled is not None
+    def muscles(self) -> Sequence[str]:
+        return self._muscles
 
     @property
     def last_row(self) -> int:
-        """The number of this episode's last row, of whichever body; -1 if there is none."""
         return int(self._steps.max()) - 1
 
     def update_of(self, muscle: str, update: Any) -> None:
-        """Give the body that the brain knows as ``muscle`` what was learned for it alone."""
         self.muscle.update_body(self._place_of[muscle], update)
 
-    def switch(self, mode: Mode) -> None:
-        """Train (and learn) or test in the episodes to come."""
-        self.muscle.mode = mode
-        self.learns = self.learner is not None and mode is Mode.TRAIN
-
-    def restore(
-        self, muscle: BatchMuscle, objective: BatchObjective | None, memory: Any, filters: Any
-    ) -> None:
-        """Put the parts of a checkpoint in the place of those that were made anew."""
-        muscle._dumpers = self.muscle._dumpers
-        self.muscle.teardown()
-        self.muscle, self.objective = muscle, objective
-
-    @property
-    def memory(self) -> None:
-        """There is none: what these bodies did is not kept for the muscle."""
-        return None
-
     def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
-        """Return the link of a new world: all set-points in one packet."""
+        # all set-points in one packet
         e = sockets.handles.index(self.handle)
         self._output = f"{e}-{self.handle.uid}.setpoints"
         return [MosaikConnection(e, "", self._output, "setpoints", ())] if self.actuators.size else []
 
     def wired(self) -> dict[str, int]:
-        """Return the number of floats behind each attribute that is wired."""
         count = len(self.numbers)
         return {STATES: count * self.sensors.size, self._output: count * self.actuators.size}
 
     def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
-        """Start an episode. ``rng`` makes the generator for a name below the agent's."""
-        self.worker, self.episode = worker, episode
+        super().begin(worker, episode, rng)
         self.muscle.rngs = [rng(number) for number in self.numbers.tolist()]
         self.muscle.rng = self.muscle.rngs[0]
         count = len(self.numbers)
         self._steps = np.zeros(count, dtype=np.int64)
         self._episodes = np.zeros(count, dtype=np.int32)
-        #: (n,): whose episode is over, until the incarnation begins again
+        #: (n,): the bodies with an episode that is over, until the incarnation begins again
         self.outs = np.zeros(count, dtype=bool)
-        self.out = False
-        self._open = self._pending = self._settled = self.closed = None
         self._reported = []
-        self._filled = 0
-        self.values: dict[str, Any] = {self._output: ()}
+        self.values = {self._output: ()}
 
     def has_ended(self, resets: bool) -> bool:
-        """Return whether the episode is over for some of the bodies."""
+        # for some of the bodies
         return bool(self.handle.ended_now[self._rows].any())
 
     def begin_again(self) -> None:
-        """Begin the next episode of the incarnations that have ended, where they are there now."""
         begun = self.outs & self.handle.begun_now[self._rows]
         if np.count_nonzero(begun):
             self.outs = self.outs & ~begun
@@ -222,12 +170,8 @@ class BatchBody:
             self.out = False
 
     def act(self, time: int, states: Sequence[FloatMatrix]) -> None:
-        """Ask the muscle for set-points of all bodies that go on, and lay them out for mosaik.
-
-        ``states``: the newest state vectors of its environment's incarnations (:class:`BatchHandle`).
-        """
-        if self._pending is not None:
-            self._settled, self._pending = self._pending, None
+        if self.pending is not None:
+            self.complete, self.pending = self.pending, None
         (matrix,) = states
         mine = matrix if self._all else matrix[self._rows]
         acting, steps, episodes = self._places, self._steps, self._episodes
@@ -238,23 +182,36 @@ class BatchBody:
             incarnations = self.channels.rows[acting]
         readings = np.ascontiguousarray(mine[:, self.channels.take])
         readings.flags.writeable = False
-        rows = BatchBodyRows()
-        rows.places, rows.time, rows.readings, rows.learned = acting, time, readings, False
-        rows.step, rows.episodes = steps, episodes
         started = perf_counter()
         answer = self.muscle.propose_batch(BatchReadings(readings, acting, self.sensors, self.actuators))
-        rows.wall = (perf_counter() - started) / len(acting)
-        rows.setpoints, rows.data = self._checked(answer, acting)
-        rows.told = self.muscle.pop_statistics() if self.muscle._statistics else {}
-        if rows.told:
-            self._reported.append((int(rows.step[-1]), rows.told))
-        rows.proposed = None
+        wall = (perf_counter() - started) / len(acting)
+        setpoints, data = self._checked(answer, acting)
+        statistics = self.muscle.pop_statistics() if self.muscle._statistics else {}
+        if statistics:
+            self._reported.append((int(steps[-1]), statistics))
+        proposed = None
         handle = self.handle
         if handle.replays and handle.recorded is not None:
-            rows.proposed = rows.setpoints
-            rows.setpoints = handle.recorded[self.channels.rows[acting]][:, self.channels.put]
-        self._open = rows
-        self.values = {self._output: (time, self.order, (incarnations, self.channels.put), rows.setpoints)}
+            proposed = setpoints
+            setpoints = handle.recorded[self.channels.rows[acting]][:, self.channels.put]
+        nothing = np.zeros(len(acting), dtype=bool)
+        self.open = BatchBodyRows(
+            acting,
+            steps,
+            time,
+            episodes,
+            readings,
+            setpoints,
+            data,
+            wall,
+            proposed,
+            statistics,
+            _NO_REWARDS,
+            _NO_REWARDS,
+            nothing,
+            nothing,
+        )
+        self.values = {self._output: (time, self.order, (incarnations, self.channels.put), setpoints)}
 
     def _checked(self, answer: Any, acting: IntVector) -> tuple[FloatMatrix, Sequence[Any] | None]:
         count = len(acting)
@@ -288,8 +245,7 @@ class BatchBody:
         """Nothing is to be added up: these bodies watch the one environment that they are in."""
 
     def close(self, fresh: Collection[EnvironmentHandle]) -> None:
-        """Close the open rows with the rewards since the action."""
-        rows, self._open = self._open, None
+        rows, self.open = self.open, None
         assert rows is not None
         handle, everyone = self.handle, len(rows.places) == len(self.numbers)
         if handle in fresh:
@@ -298,73 +254,66 @@ class BatchBody:
         else:
             rewards = np.zeros((len(rows.places), handle.n_rewards))
         rows.rewards = rewards
-        if self.objective is None:
-            rows.value = rewards.sum(axis=1)
-        else:
+        if isinstance(self.objective, BatchObjective):
             given = self.objective.internal_rewards(
                 BatchRows(rows.readings, rows.setpoints, rewards, rows.places)
             )
-            rows.value = np.array(given, dtype=np.float64)
-            if rows.value.shape != (len(rows.places),):
+            rows.objective = np.array(given, dtype=np.float64)
+            if rows.objective.shape != (len(rows.places),):
                 raise ContractError(
-                    f"{type(self.objective).__name__}.internal_rewards returned shape {rows.value.shape}, expected "
-                    f"is {(len(rows.places),)}"
+                    f"{type(self.objective).__name__}.internal_rewards returned shape {rows.objective.shape}, "
+                    f"expected is {(len(rows.places),)}"
                 )
+        else:
+            rows.objective = rewards.sum(axis=1)
         # the rows have kept the array that there was
         self._steps = self._steps + 1 if everyone else self._steps.copy()
         if not everyone:
             self._steps[rows.places] += 1
-        self._remember(rows)
-        self._pending = self.closed = rows
+        start, end = self._filled, self._filled + len(rows.places)
+        table = self._reserve(end)[start:end]
+        table[:, 0] = rows.time
+        table[:, 1] = self.numbers[rows.places]
+        table[:, 2] = rows.objective
+        table[:, 3:] = rewards
+        self._filled = end
+        self.pending = self.closed = rows
 
     def end_episode(self, closed: list[Any]) -> None:
-        """End the episode of the bodies whose incarnations have ended with their newest state."""
         ended = self.handle.ended_now[self._rows]
         self.outs = self.outs | ended
         self.out = bool(self.outs.all())
-        rows = self._pending
+        rows = self.pending
         if rows is not None:
             last = ended[rows.places]
-            self._pending = None if last.all() else rows.of(~last)
+            self.pending = None if last.all() else rows.of(~last)
             if last.any():
                 self._end(rows.of(last), learns=self in closed)
 
     def think(self, ahead: bool) -> None:
-        """Let the brain think about the rows that were closed, and did not end an episode."""
-        rows = self._pending
+        rows = self.pending
         if rows is not None and not rows.learned:
-            nothing = np.zeros(len(rows.places), dtype=bool)
-            self._learn(rows, nothing, nothing, self.readings_now() if ahead else None)
+            self._learn(rows, self.readings_now() if ahead else None)
 
-    def finish(self, *, learns: bool) -> None:
-        """End the episode with the rows that were closed last, and record them."""
-        self.record()
-        rows, self._pending = self._pending, None
-        if rows is not None:
-            self._end(rows, learns=learns)
-
-    def _end(self, rows: BatchBodyRows, *, learns: bool) -> None:
-        """Record ``rows`` as the last of their episodes; ``learns``: the brain was not told of them."""
-        terminated = self.handle.vector[self.channels.rows[rows.places], -2] != 0
-        truncated = ~terminated
+    def _end(self, row: BatchBodyRows, *, learns: bool) -> None:
+        row.terminated = self.handle.vector[self.channels.rows[row.places], -2] != 0
+        row.truncated = ~row.terminated
         if self.learns and self.learner is not None:
             final = self.readings_now()
             if learns:
-                self._learn(rows, terminated, truncated, final)
+                self._learn(row, final)
             else:
-                for i, place in enumerate(rows.places.tolist()):
-                    flags = bool(terminated[i]), bool(truncated[i])
+                for i, place in enumerate(row.places.tolist()):
+                    flags = bool(row.terminated[i]), bool(row.truncated[i])
                     self.learner.mark_end(self.muscles[place], *flags, final[place])
-        self._write(rows, terminated, truncated)
+        self._write(row)
 
     def readings_now(self) -> FloatMatrix:
         """(n, readings): what all bodies read in the newest states."""
         mine = self.handle.vector if self._all else self.handle.vector[self._rows]
         return np.ascontiguousarray(mine[:, self.channels.take])
 
-    def _learn(
-        self, rows: BatchBodyRows, terminated: BoolVector, truncated: BoolVector, final: FloatMatrix | None
-    ) -> None:
+    def _learn(self, rows: BatchBodyRows, final: FloatMatrix | None) -> None:
         rows.learned = True
         learner = self.learner
         assert learner is not None
@@ -373,10 +322,10 @@ class BatchBody:
             rows.readings,
             rows.setpoints,
             rows.rewards,
-            rows.value.tolist(),
+            rows.objective.tolist(),
             repeat(None) if rows.data is None else rows.data,
-            terminated.tolist(),
-            truncated.tolist(),
+            rows.terminated.tolist(),
+            rows.truncated.tolist(),
             rows.step.tolist(),
             strict=False,
         )
@@ -386,89 +335,59 @@ class BatchBody:
                 readings,
                 setpoints,
                 rewards,
-                value,
+                objective,
                 data,
                 readings,
                 setpoints,
-                ended,
-                cut,
+                terminated,
+                truncated,
                 None if final is None else final[place],
                 step,
             )
-            for place, readings, setpoints, rewards, value, data, ended, cut, step in columns
+            for place, readings, setpoints, rewards, objective, data, terminated, truncated, step in columns
         ]
         before = learner.updates
         update = learner.learn_batch(experiences)
         steps = dict(zip(rows.places.tolist(), rows.step.tolist(), strict=True))
-        for uid, told in learner.told_by.items():
-            check_statistics(self.agent, rows.told, told)
-            self._reported.append((steps[self._place_of[uid]], told))
+        for uid, statistics in learner.statistics_by_muscle.items():
+            check_statistics(self.agent, rows.statistics, statistics)
+            self._reported.append((steps[self._place_of[uid]], statistics))
         if update is None:
             return
         if learner.shared_updates:
-            (self.hand_on or self.muscle.update)(update)
+            (self.on_update or self.muscle.update)(update)
             return
         for experience in experiences:
-            number, own = learner.update_for(experience.muscle)
+            number, newest = learner.update_for(experience.muscle)
             if number > before:
-                self.update_of(experience.muscle, own)
+                self.update_of(experience.muscle, newest)
 
-    def record(self) -> None:
-        """Record the settled rows, and what muscle and brain report about themselves."""
-        rows, self._settled = self._settled, None
-        if rows is not None:
-            nothing = np.zeros(len(rows.places), dtype=bool)
-            self._write(rows, nothing, nothing)
-
-    def _write(self, rows: BatchBodyRows, terminated: BoolVector, truncated: BoolVector) -> None:
+    def _write(self, row: BatchBodyRows) -> None:
         if self.stream is not None:
             self.stream.append_rows(
                 AgentRows(
                     self.worker,
                     self.episode,
-                    np.full(len(rows.places), rows.time),
-                    rows.step,
-                    self.numbers[rows.places],
-                    rows.episodes,
-                    rows.readings,
-                    rows.setpoints,
-                    rows.rewards,
-                    rows.value,
-                    terminated,
-                    truncated,
-                    rows.wall,
-                    rows.proposed,
+                    np.full(len(row.places), row.time),
+                    row.step,
+                    self.numbers[row.places],
+                    row.environment_episode,
+                    row.readings,
+                    row.setpoints,
+                    row.rewards,
+                    row.objective,
+                    row.terminated,
+                    row.truncated,
+                    row.wall,
+                    row.proposed,
                 )
             )
         reported, self._reported = self._reported, []
         if self.statistic is not None:
-            for step, told in reported:
-                for key, value in told.items():
+            for step, statistics in reported:
+                for key, value in statistics.items():
                     self.statistic(self.worker, self.episode, step, key, value)
-
-    def _remember(self, rows: BatchBodyRows) -> None:
-        start, end = self._filled, self._filled + len(rows.places)
-        if end > len(self._history):
-            more = max(len(self._history), end)
-            self._history = np.concatenate([self._history, np.empty((more, self._history.shape[1]))])
-        table = self._history[start:end]
-        table[:, 0] = rows.time
-        table[:, 1] = self.numbers[rows.places]
-        table[:, 2] = rows.value
-        table[:, 3:] = rows.rewards
-        self._filled = end
-
-    def objectives(self) -> FloatVector:
-        """(n,): the objective of this episode's closed rows, tick by tick."""
-        return self._history[: self._filled, 2]
 
     def forget(self) -> None:
         """Forget objective and rewards of the rows so far: conditions, and the report, see later ones only."""
         self._filled = 0
-
-    def history(self) -> FloatMatrix:
-        """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
-        return self._history[: self._filled]
-
-
-AnyBody = Body | BatchBody

@@ -17,16 +17,12 @@ from palaestrai_mosaik.environment.environment import (
 )
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.rows import EnvironmentRows
 from palaestrai_mosaik.types.vectors import Layout
 
 from .connections import Places, places
 from .environment_handle import EnvironmentHandle, matching
-
-FloatMatrix = npt.NDArray[np.float64]
-FloatVector = npt.NDArray[np.float64]
-BoolVector = npt.NDArray[np.bool_]
-
 
 _NOBODY = np.empty(0, dtype=np.intp)
 

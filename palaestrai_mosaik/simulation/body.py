@@ -1,37 +1,37 @@
-"""An agent inside a world: asks its muscle, closes its rows, lets its brain think."""
+"""A body of an agent: asks its muscle, closes its rows, lets its brain think."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Experience, Memory, Muscle, Objective
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Mode
-from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings, collect_setpoints
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
+from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
 from .channels import Channels
 from .connections import STATES, EnvironmentPlans, MosaikConnection, OutputWire, wire_actuators
 from .environment_handle import AgentStream, EnvironmentHandle
 from .learner import ExperienceSink, check_statistics
 
-FloatVector = npt.NDArray[np.float64]
-
-
 #: rows that a muscle remembers, unless it sets ``memory.size_limit``
 MUSCLE_MEMORY = 10_000
+
+RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True, slots=True)
 class BodyIdentity:
-    """Whose body it is: the agent's name, the body's number, and the group of alike bodies it is in.
+    """The agent's name, the body's number, and the group of identical bodies that it is in.
 
     ``rewards`` are the names of the rewards as they stand for all of the group (``None``: as they are).
     """
@@ -43,12 +43,215 @@ class BodyIdentity:
 
     @property
     def name(self) -> str:
-        """What the body is called in the mosaik world; with the sign it is no name of an agent."""
+        """The body's name in the mosaik world; because of the sign, no agent can have it."""
         return self.agent if self.number is None else f"{self.agent}@{self.number}"
 
 
-class BodyState:
-    """A body's muscle, memory, objective and wires, and what it keeps of an episode."""
+class BaseBody(ABC, Generic[RowT]):
+    """One body of an agent, or identical ones that are stepped as arrays.
+
+    A *row* is ``open`` from the action (:meth:`act`) to the reward that follows (:meth:`close`). Then it is
+    ``pending``, until it is known whether the episode ended with it: until the next action, or until
+    :meth:`finish`. Then it is ``complete``, and :meth:`record` records it. Each of these attributes is
+    a row or ``None``.
+    """
+
+    muscle: Muscle
+    sensors: Layout
+    actuators: Layout
+    memory: Memory | None = None
+    filters: FilterChain | None = None
+    #: its filters learn together with those of the agent's other bodies, after all have thought
+    shares_filters = False
+    #: its place in the document's order
+    order = 0
+    #: takes the updates from rows of this body (``None``: its muscle)
+    on_update: Callable[[Any], None] | None = None
+    stream: AgentStream | None = None
+    statistic: Callable[[int, int, int, str, Any], None] | None = None
+
+    def __init__(
+        self,
+        identity: BodyIdentity,
+        objective: Objective | None,
+        handles: tuple[EnvironmentHandle, ...],
+        reward_names: Sequence[str],
+        learner: ExperienceSink | None,
+    ):
+        self.identity = identity
+        self.name, self.agent = identity.name, identity.agent
+        self.objective = objective
+        self.learner = learner
+        #: whether rows are learned from: there is a brain, and the mode is train
+        self.learns = learner is not None
+        #: the environments that it reads or acts in
+        self.handles = handles
+        self.handle_set = frozenset(handles)
+        #: the environments that make it act when they have a new state
+        self.watched = self.handle_set
+        self.reward_names = list(reward_names)
+        self.open: RowT | None = None
+        self.pending: RowT | None = None
+        self.complete: RowT | None = None
+        #: the row that was closed last
+        self.closed: RowT | None = None
+        #: the episode is over for this agent: the environments that it watches have ended
+        self.out = False
+        #: what mosaik gets: the newest value of each attribute
+        self.values: dict[str, Any] = {}
+        #: time, body, objective, rewards of this episode's closed rows
+        self._history = np.empty((256, 3 + len(self.reward_names)))
+        self._filled = 0
+
+    @property
+    @abstractmethod
+    def muscles(self) -> Sequence[str]:
+        """The uids of its muscles, as the brain knows them."""
+
+    @property
+    @abstractmethod
+    def last_row(self) -> int:
+        """The number of this episode's last row; -1 if there is none."""
+
+    @abstractmethod
+    def update_of(self, muscle: str, update: Any) -> None:
+        """Give ``muscle`` what was learned for it alone."""
+
+    def switch(self, mode: Mode) -> None:
+        """Train (and learn) or test in the episodes to come."""
+        self.muscle.mode = mode
+        if self.filters is not None:
+            self.filters.mode = mode
+        self.learns = self.learner is not None and mode is Mode.TRAIN
+
+    def restore(self, muscle: Any, objective: Any, memory: Any, filters: FilterChain | None) -> None:
+        """Replace the new parts by those of a checkpoint."""
+        muscle._dumpers = self.muscle._dumpers
+        self.muscle.teardown()
+        self.muscle, self.objective, self.filters = muscle, objective, filters
+        if memory is not None:
+            self.memory = memory
+
+    @abstractmethod
+    def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
+        """Prepare the outputs in a new world; return their connections."""
+
+    @abstractmethod
+    def wired(self) -> dict[str, int]:
+        """Return the number of floats of each connected attribute."""
+
+    def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
+        """Start an episode. ``rng`` makes the generator for a name below the agent's."""
+        self.worker, self.episode = worker, episode
+        self.open = self.pending = self.complete = self.closed = None
+        self.out = False
+        self._filled = 0
+
+    @abstractmethod
+    def has_ended(self, resets: bool) -> bool:
+        """Return whether the environments that it watches have ended; ``resets``: they can begin again."""
+
+    @abstractmethod
+    def begin_again(self) -> None:
+        """Begin the next episode of an environment that had ended, if it has begun again."""
+
+    @abstractmethod
+    def act(self, time: int, states: Sequence[Any]) -> None:
+        """Open a row: ask the muscle for set-points at ``time``, and lay them out for mosaik.
+
+        ``states``: the newest state vector of each of its environments (:class:`EnvironmentHandle`).
+        """
+
+    @abstractmethod
+    def collect(self, fresh: Collection[EnvironmentHandle]) -> Any:
+        """Add the rewards of the ``fresh`` environments to those of the open row."""
+
+    @abstractmethod
+    def close(self, fresh: Collection[EnvironmentHandle]) -> None:
+        """Close the open row with the rewards since the action, those of ``fresh`` included."""
+
+    @abstractmethod
+    def think(self, ahead: bool) -> None:
+        """Let the brain think about the row that was closed last; ``ahead``: with what the muscle sees next."""
+
+    @abstractmethod
+    def end_episode(self, closed: list[Any]) -> None:
+        """End the episode for a body that :meth:`has_ended`; ``closed``: the bodies that closed a row now."""
+
+    def finish(self, *, learns: bool) -> None:
+        """End the episode with the row that was closed last, and record it.
+
+        ``learns``: the brain has not thought about it yet.
+        """
+        self.record()
+        row, self.pending = self.pending, None
+        if row is not None:
+            self._end(row, learns=learns)
+
+    @abstractmethod
+    def _end(self, row: RowT, *, learns: bool) -> None:
+        """Make ``row`` the last one of its episode, and record it."""
+
+    def record(self) -> None:
+        """Record the complete row, and what muscle and brain report about themselves."""
+        row, self.complete = self.complete, None
+        if row is not None:
+            self._write(row)
+
+    @abstractmethod
+    def _write(self, row: RowT) -> None:
+        """Write ``row`` into the streams."""
+
+    def _reserve(self, rows: int) -> FloatMatrix:
+        """Return the history, with room for as many ``rows``."""
+        history = self._history
+        if rows > len(history):
+            more = np.empty((max(len(history), rows), history.shape[1]))
+            history = self._history = np.concatenate([history, more])
+        return history
+
+    def objectives(self) -> FloatVector:
+        """(n,): the objective of this episode's closed rows."""
+        return self._history[: self._filled, 2]
+
+    def history(self) -> FloatMatrix:
+        """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
+        return self._history[: self._filled]
+
+
+AnyBody = BaseBody[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One action of a body, and what came of it: ``rewards`` and ``objective`` are set by :meth:`Body.close`.
+
+    ``observations`` and ``actions`` are what the muscle saw and returned; ``data`` is for the brain.
+    """
+
+    step: int
+    time: int
+    environment_episode: int
+    readings: FloatVector
+    setpoints: FloatVector
+    observations: FloatVector
+    actions: FloatVector
+    data: Any
+    wall: float
+    #: what the muscle proposed, where the environment replays
+    proposed: FloatVector | None
+    #: what muscle and brain report about themselves
+    statistics: dict[str, Any]
+    rewards: FloatVector = field(init=False)
+    objective: float = field(init=False)
+    terminated: bool = False
+    truncated: bool = False
+
+
+class Body(BaseBody[Row]):
+    """One body of an agent in one world."""
+
+    memory: Memory
 
     def __init__(
         self,
@@ -59,119 +262,68 @@ class BodyState:
         learner: ExperienceSink | None = None,
         filters: FilterChain | None = None,
     ):
-        self.identity = identity
-        self.name, self.agent = identity.name, identity.agent
+        names = channels.rewards if identity.rewards is None else identity.rewards
+        super().__init__(identity, objective, channels.handles, names, learner)
         self.number = identity.number or 0
         self.muscle = muscle
-        self.objective = objective
-        self.learner = learner
-        #: whether rows are learned from: there is a brain, and the mode is train
-        self.learns = learner is not None
         self.filters = filters
         self.channels = channels
-        self.handles, self.around, self.watched = channels.handles, channels.around, channels.watched
+        self.watched = channels.watched
         for handle in self.handles:
             handle.occupy()
-        self.reward_names = channels.rewards if identity.rewards is None else list(identity.rewards)
         self.sensors, self.actuators = channels.sensors, channels.actuators
         #: what the muscle sees of them
-        self.seen = self.sensors if filters is None else filters.sensors
-        self._offered = self.offered = self.actuators if filters is None else filters.actuators
-        #: takes what the brain learned from a row of this body (``None``: its muscle)
-        self.hand_on: Callable[[Any], None] | None = None
-        #: its filters learn together with those of the agent's other bodies, after all have thought
-        self.together = False
+        self.muscle_sensors = self.sensors if filters is None else filters.sensors
+        self._unbound_actuators = self.actuators if filters is None else filters.actuators
+        self.muscle_actuators: Layout = self._unbound_actuators
         #: how often its environment has begun again
         self.episodes = 0
-        self.proposed: FloatVector | None = None
         self.memory = Memory(size_limit=MUSCLE_MEMORY)
-        self.stream: AgentStream | None = None
-        self.statistic: Callable[[int, int, int, str, Any], None] | None = None
-        self.order = 0
-        self.rows = 0
-        #: a row is open (waits for its reward), or closed and not yet settled
-        self.open = self.pending = False
-        #: the settled row, as the stream takes it, and what was reported with it
-        self.settled: tuple[tuple[Any, ...], dict[str, Any]] | None = None
-        self.row: tuple[Any, ...] = ()
         #: the rewards that the open row has got so far
-        self.collected: FloatVector | None = None
-        #: the episode is over for this agent: what it watches has ended
-        self.out = False
-        #: what muscle and brain report about themselves at the newest row
-        self.told: dict[str, Any] = {}
+        self._collected: FloatVector | None = None
         #: what the muscle sees next, where that was needed before it acts
-        self.ahead: FloatVector | None = None
-        #: what is replayed: it does what was recorded, whatever it proposes
+        self._next_observations: FloatVector | None = None
+        #: the environments that replay: they do what was recorded, whatever the muscle proposes
         self._replayed = [handle for handle in self.handles if handle.replays]
-        #: time, body, objective, rewards of this episode's closed rows
-        self._history = np.empty((256, 3 + len(self.reward_names)))
 
     @property
     def muscles(self) -> Sequence[str]:
-        """The uid of its muscle."""
         return (self.muscle.uid,)
-
-    def update_of(self, muscle: str, update: Any) -> None:
-        """Give ``muscle`` what was learned for it alone."""
-        self.muscle.update(update)
 
     @property
     def last_row(self) -> int:
-        """The number of this episode's last row; -1 if there is none."""
-        return self.rows - 1
+        return self._filled - 1
 
-    def switch(self, mode: Mode) -> None:
-        """Train (and learn) or test in the episodes to come."""
-        self.muscle.mode = mode
-        if self.filters is not None:
-            self.filters.mode = mode
-        self.learns = self.learner is not None and mode is Mode.TRAIN
-
-    def restore(
-        self, muscle: Muscle, objective: Objective | None, memory: Memory, filters: FilterChain | None
-    ) -> None:
-        """Put the parts of a checkpoint in the place of those that were made anew."""
-        muscle._dumpers = self.muscle._dumpers
-        self.muscle.teardown()
-        self.muscle, self.objective, self.memory, self.filters = muscle, objective, memory, filters
+    def update_of(self, muscle: str, update: Any) -> None:
+        self.muscle.update(update)
 
     def wire(self, sockets: EnvironmentPlans) -> list[MosaikConnection]:
-        """Lay the wires of a new world; return the links of its outputs."""
         self.outputs, links = wire_actuators(sockets, self.handles, self.actuators.uids)
         return links
 
     def wired(self) -> dict[str, int]:
-        """Return the number of floats behind each attribute that is wired."""
         setpoints = np.arange(self.actuators.size)
         found = {wire.attribute: setpoints[wire.take].size for wire in self.outputs}
         return {STATES: self.sensors.size, **found}
 
     def begin(self, worker: int, episode: int, rng: Callable[..., np.random.Generator]) -> None:
-        """Start an episode. ``rng`` makes the generator for a name below the agent's."""
-        self.worker, self.episode = worker, episode
+        super().begin(worker, episode, rng)
         generator = rng() if self.identity.number is None else rng(self.number)
         self.muscle.rng = generator
-        self.offered = self._offered.bound(generator)
+        self.muscle_actuators = self._unbound_actuators.bound(generator)
         if self.filters is not None:
             self.filters.reset()
-        self.rows = self.episodes = 0
-        self.open = self.pending = self.out = False
-        self.settled = None
-        self.ahead = None
-        self.values: dict[str, Any] = {wire.attribute: wire.initial for wire in self.outputs}
+        self.episodes = 0
+        self._next_observations = None
+        self.values = {wire.attribute: wire.initial for wire in self.outputs}
 
     def has_ended(self, resets: bool) -> bool:
-        """Return whether the episode is over for this body: what it watches has ended.
-
-        With ``resets``, where environments begin again, one of several is enough.
-        """
+        # where environments begin again, one of several is enough
         if resets and any(handle.done and handle.begins_again for handle in self.watched):
             return True
         return all(handle.done for handle in self.watched)
 
     def begin_again(self) -> None:
-        """Begin the next episode of an environment that has ended, if it is there now."""
         if self.out and not self.has_ended(True):
             self.out = False
             # of one environment, what counts is how often it has begun, even if it ended at once
@@ -180,54 +332,22 @@ class BodyState:
             if self.filters is not None:
                 self.filters.reset()
 
-    def record(self) -> None:
-        """Record the settled row, and what muscle and brain report about themselves."""
-        if self.settled is None:
-            return
-        (row, told), self.settled = self.settled, None
-        if self.stream is not None:
-            self.stream.append(*row)
-        if self.statistic is not None:
-            for key, value in told.items():
-                self.statistic(row[0], row[1], row[2], key, value)
-
-    def objectives(self) -> FloatVector:
-        """(n,): the objective of this episode's closed rows."""
-        return self._history[: self.rows, 2]
-
-    def history(self) -> npt.NDArray[np.float64]:
-        """Return (n, 3 + rewards): time, body, objective and rewards of this episode's closed rows."""
-        return self._history[: self.rows]
-
-
-class Body(BodyState):
-    """One incarnation of an agent in one world: acts, and tells its brain what came of it.
-
-    A *row* is opened by :meth:`act`, closed by the reward that follows (:meth:`close`), and
-    settled, which means that it can be recorded, when it is known whether the episode
-    ended with it: with the next action, or at the end.
-    """
-
     def act(self, time: int, states: Sequence[FloatVector]) -> None:
-        """Ask the muscle for set-points at ``time`` and lay them out for mosaik.
-
-        ``states``: the newest state vector of each of its environments (:class:`EnvironmentHandle`).
-        """
-        if self.pending:
-            self.settled, self.pending = (self.row, self.told), False
+        if self.pending is not None:
+            self.complete, self.pending = self.pending, None
         alone = self.channels.alone
         readings = self.channels.pick(states) if alone is None else states[0][alone]
         readings.setflags(write=False)
         filters = self.filters
-        ahead, self.ahead = self.ahead, None
-        seen = readings
+        ahead, self._next_observations = self._next_observations, None
+        observations = readings
         if filters is not None:
-            seen = filters.pre(readings) if ahead is None else ahead
-        available = ActuatorSetpoints(self.offered)
+            observations = filters.pre(readings) if ahead is None else ahead
+        available = ActuatorSetpoints(self.muscle_actuators)
         started = perf_counter()
-        answer = self.muscle.propose_actions(SensorReadings(self.seen, seen), available)
-        self.wall = perf_counter() - started
-        self.told = self.muscle.pop_statistics() if self.muscle._statistics else {}
+        answer = self.muscle.propose_actions(SensorReadings(self.muscle_sensors, observations), available)
+        wall = perf_counter() - started
+        statistics = self.muscle.pop_statistics() if self.muscle._statistics else {}
         if (
             not isinstance(answer, tuple | list)
             or len(answer) != 2
@@ -236,18 +356,30 @@ class Body(BodyState):
             raise ContractError(
                 f"{type(self.muscle).__name__}.propose_actions must return (actuators, data), not {answer!r}"
             )
-        actions, self.data = answer
-        chosen = setpoints = collect_setpoints(self.offered, actions)
+        proposed, data = answer
+        actions = setpoints = collect_setpoints(self.muscle_actuators, proposed)
         if filters is not None:
-            setpoints = filters.post(chosen)
+            setpoints = filters.post(actions)
+        replaced = None
         if self._replayed:
-            self.proposed = setpoints
-            chosen = setpoints = self._recorded(setpoints)
+            replaced = setpoints
+            actions = setpoints = self._recorded(setpoints)
             if filters is not None:
-                chosen = filters.undo(setpoints)
-        self.time, self.readings, self.setpoints = time, readings, setpoints
-        self.observations, self.actions = seen, chosen
-        self.open, self.collected = True, None
+                actions = filters.undo(setpoints)
+        self.open = Row(
+            self._filled,
+            time,
+            self.episodes,
+            readings,
+            setpoints,
+            observations,
+            actions,
+            data,
+            wall,
+            replaced,
+            statistics,
+        )
+        self._collected = None
         values: dict[str, Any] = {}
         for wire in self.outputs:
             if wire.kind == "packet":
@@ -260,7 +392,7 @@ class Body(BodyState):
         self.values = values
 
     def _value_for(self, wire: OutputWire, setpoints: FloatVector) -> Any:
-        """Return what a simulator's attribute gets; without a new set-point, what it had."""
+        """Return the value of a simulator's attribute; without a new set-point, the value that it had."""
         if wire.at is not None:
             number = setpoints.item(wire.at)
             return self.values[wire.attribute] if math.isnan(number) else wire.unflatten(number)
@@ -272,7 +404,7 @@ class Body(BodyState):
         return self.values[wire.attribute] if np.isnan(sent).any() else wire.unflatten(sent)
 
     def _recorded(self, proposed: FloatVector) -> FloatVector:
-        """Return what was in truth done, where that is known."""
+        """Return the recorded set-points, and those ``proposed`` where nothing is recorded."""
         done = proposed.copy()
         for i, uid in enumerate(self.actuators.uids):
             for handle in self._replayed:
@@ -288,32 +420,32 @@ class Body(BodyState):
         """
         parts = [p.vector[p.n_readings : -2] if p in fresh else np.zeros(p.n_rewards) for p in self.handles]
         rewards: FloatVector = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        self.collected = rewards if self.collected is None else self.collected + rewards
-        return self.collected
+        self._collected = rewards if self._collected is None else self._collected + rewards
+        return self._collected
 
     def close(self, fresh: Collection[EnvironmentHandle]) -> None:
-        """Close the open row with the rewards since the action, those of ``fresh`` included."""
+        row, self.open = self.open, None
+        assert row is not None
         handle = self.handles[0]
-        if len(self.handles) == 1 and handle in fresh and self.collected is None:
+        if len(self.handles) == 1 and handle in fresh and self._collected is None:
             rewards = handle.vector[handle.n_readings : -2]
         else:
             rewards = self.collect(fresh)
-        memory = self.memory
-        own = (None, None) if self.filters is None else (self.observations, self.actions)
+        memory, filtered = self.memory, self.filters is not None
         memory.append(
-            self.readings,
-            self.setpoints,
+            row.readings,
+            row.setpoints,
             rewards,
-            self.data,
+            row.data,
             muscle=self.muscle.uid,
-            observations=own[0],
-            actions=own[1],
+            observations=row.observations if filtered else None,
+            actions=row.actions if filtered else None,
         )
         for watched in self.watched:
             if not watched.done:
                 break
         else:
-            # for the objective; where something else ends the episode, nobody knows it yet
+            # for the objective; an end for another reason is not known yet
             terminated = any(handle.terminated for handle in self.handles)
             memory.mark_end(terminated=terminated, truncated=not terminated)
         if self.objective is None:
@@ -322,114 +454,99 @@ class Body(BodyState):
             answer = self.objective.internal_reward(memory)
             value = answer if type(answer) is float else self._number(answer)
         memory.close(value)
-        history = self._history
-        if self.rows == len(history):
-            history = self._history = np.concatenate([history, np.empty_like(history)])
-        row = history[self.rows]
-        row[0] = self.time
-        row[1] = self.number
-        row[2] = value
-        row[3:] = rewards
-        self.rows += 1
-        self.rewards, self.value = rewards, value
-        self.row = (
-            self.worker,
-            self.episode,
-            self.rows - 1,
-            self.time,
-            self.readings,
-            self.setpoints,
-            rewards,
-            value,
-            False,
-            False,
-            self.wall,
-            self.number,
-            self.episodes,
-            self.proposed,
-        )
-        self.open, self.pending = False, True
+        filled = self._filled
+        history = self._history if filled < len(self._history) else self._reserve(filled + 1)
+        cells = history[filled]
+        cells[0] = row.time
+        cells[1] = self.number
+        cells[2] = value
+        cells[3:] = rewards
+        self._filled = filled + 1
+        row.rewards, row.objective = rewards, value
+        self.pending = self.closed = row
 
     def look_ahead(self) -> FloatVector:
-        """Return what the muscle sees next, if it acts on the states that are there now."""
+        """Return what the muscle sees next, if it acts on the current states."""
         readings = self.channels.readings()
-        self.ahead = readings if self.filters is None else self.filters.pre(readings)
-        return self.ahead
+        self._next_observations = readings if self.filters is None else self.filters.pre(readings)
+        return self._next_observations
 
     def end_episode(self, closed: list[Any]) -> None:
-        """End the episode: what this body watches has ended. ``closed``: whose row was closed now."""
         self.out = True
-        if self.open:
+        if self.open is not None:
             self.close(())
             closed.append(self)
         self.finish(learns=self in closed)
         if self in closed:
             closed.remove(self)
 
-    def think(
-        self,
-        ahead: bool = False,
-        terminated: bool = False,
-        truncated: bool = False,
-        final: FloatVector | None = None,
-    ) -> None:
-        """Let the brain think about the row that was closed last, and take its update.
-
-        ``ahead``: it is told what the muscle sees next. ``final``: the episode ended with the row,
-        and this is what the muscle would have seen.
-        """
+    def think(self, ahead: bool = False, final: FloatVector | None = None) -> None:
+        """See :class:`BaseBody`; ``final``: the episode ended with the row, and the muscle would have seen this."""
         if ahead:
             final = self.look_ahead()
-        learner = self.learner
-        assert learner is not None
+        row, learner = self.closed, self.learner
+        assert row is not None and learner is not None
         update = learner.learn(
             Experience(
                 self.muscle.uid,
-                self.readings,
-                self.setpoints,
-                self.rewards,
-                self.value,
-                self.data,
-                self.observations,
-                self.actions,
-                terminated,
-                truncated,
+                row.readings,
+                row.setpoints,
+                row.rewards,
+                row.objective,
+                row.data,
+                row.observations,
+                row.actions,
+                row.terminated,
+                row.truncated,
                 final,
-                self.rows - 1,
+                row.step,
             )
         )
-        if learner.told:
-            self._tell(learner.told)
-        if self.filters is not None and not self.together:
+        if learner.statistics:
+            check_statistics(self.agent, row.statistics, learner.statistics)
+            row.statistics |= learner.statistics
+        if self.filters is not None and not self.shares_filters:
             learner.exchange([self.filters])
         if update is not None:
-            (self.hand_on or self.muscle.update)(update)
+            (self.on_update or self.muscle.update)(update)
 
-    def finish(self, *, learns: bool) -> None:
-        """End the episode with the row that was closed last, and record it.
-
-        The row is terminated where one of the agent's environments has; in every other
-        case (time ran out, another environment or a condition ended the episode) it is
-        truncated. ``learns``: the brain has not thought about it yet.
-        """
-        if self.settled is not None:
-            self.record()
-        if not self.pending:
-            return
-        terminated = any(handle.terminated for handle in self.handles)
-        truncated = not terminated
-        self.memory.mark_end(terminated=terminated, truncated=truncated)
+    def _end(self, row: Row, *, learns: bool) -> None:
+        # terminated where one of the agent's environments has; in every other case (time ran out,
+        # another environment or a condition ended the episode) truncated
+        row.terminated = any(handle.terminated for handle in self.handles)
+        row.truncated = not row.terminated
+        self.memory.mark_end(terminated=row.terminated, truncated=row.truncated)
         if self.learns and self.learner is not None:
             final = self.channels.readings()
             if self.filters is not None:
                 final = self.filters.pre(final)
             if learns:
-                self.think(False, terminated, truncated, final)
+                self.think(final=final)
             else:
-                self.learner.mark_end(self.muscle.uid, terminated, truncated, final)
-        row = (*self.row[:8], terminated, truncated, *self.row[10:])
-        self.settled, self.pending = (row, self.told), False
-        self.record()
+                self.learner.mark_end(self.muscle.uid, row.terminated, row.truncated, final)
+        self._write(row)
+
+    def _write(self, row: Row) -> None:
+        if self.stream is not None:
+            self.stream.append(
+                self.worker,
+                self.episode,
+                row.step,
+                row.time,
+                row.readings,
+                row.setpoints,
+                row.rewards,
+                row.objective,
+                row.terminated,
+                row.truncated,
+                row.wall,
+                self.number,
+                row.environment_episode,
+                row.proposed,
+            )
+        if self.statistic is not None:
+            for key, value in row.statistics.items():
+                self.statistic(self.worker, self.episode, row.step, key, value)
 
     def _number(self, answer: Any) -> float:
         if answer is None:
@@ -440,7 +557,3 @@ class Body(BodyState):
                 f"None, not {answer!r}"
             )
         return float(answer)
-
-    def _tell(self, reported: dict[str, Any]) -> None:
-        check_statistics(self.agent, self.told, reported)
-        self.told |= reported

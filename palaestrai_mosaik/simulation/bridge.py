@@ -24,8 +24,8 @@ from palaestrai_mosaik.environment.batch import BatchStepper
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import SimulationError
 
-from .batch_body import AnyBody
 from .batch_handle import BatchHandle
+from .body import AnyBody
 from .connections import STATES
 from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .connections import Places, places
 from .environment_handle import EnvironmentHandle
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class Channels:
@@ -26,9 +24,8 @@ class Channels:
         used = {*read, *(self._handle_of(handles, uid) for uid in actuators)}
         #: the environments (or incarnations) that it reads or acts in, in the document's order
         self.handles = tuple(sorted(used, key=lambda p: (handles.index(p.root), p.number)))
-        self.around = frozenset(used)
         #: the environments whose new readings make this agent act
-        self.watched = frozenset(read) or self.around
+        self.watched = frozenset(read) or frozenset(used)
         self.rewards = [f"{p.uid}.{r.uid}" for p in self.handles for r in p.rewards]
         self.sensors = self._select(handles, "sensors", sensors)
         self.actuators = self._select(handles, "actuators", actuators)

@@ -110,6 +110,8 @@ class TerminationCondition:
     environments_reset: bool = False
     #: whether it stands in ``run_config``, not below ``simulation``; set before it is asked
     of_run: bool = False
+    #: its place among the conditions of the run or of the phase
+    _place: int = 0
 
     def beside(self, conditions: Sequence[TerminationCondition]) -> None:
         """Called once, before it is asked, with all conditions of the phase and the run, this one included."""

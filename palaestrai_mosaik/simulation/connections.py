@@ -13,11 +13,10 @@ from palaestrai_mosaik.environment.batch import BatchEnvironment
 from palaestrai_mosaik.environment.cosimulation import CoSimulation, CoSimulationPlan
 from palaestrai_mosaik.environment.environment import Environment
 from palaestrai_mosaik.errors import ContractError, SpaceError
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.spaces import Space
 
 from .environment_handle import EnvironmentHandle
-
-FloatVector = npt.NDArray[np.float64]
 
 #: the attribute of an agent with the newest states of its environments. With the sign it is no name of a channel.
 STATES = "@states"

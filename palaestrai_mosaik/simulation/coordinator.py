@@ -33,15 +33,13 @@ from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import EnvironmentState
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import SimulationFlowControl
+from palaestrai_mosaik.types.arrays import FloatVector
 
-from .batch_body import AnyBody
-from .body import Body
+from .body import AnyBody
 from .conditions import TerminationCondition
 from .connections import InputWire, read
 from .environment_handle import EnvironmentHandle
 from .external_control import ExternalControl
-
-FloatVector = npt.NDArray[np.float64]
 
 _FLAG = (bool, np.bool_)
 
@@ -157,7 +155,7 @@ class EpisodeCoordinator:
             [time - time % p.step_size + p.step_size for p in self.handles if not p.stopped], default=None
         )
         everyone = len(self.fresh) == len(self.handles)
-        closed = [b for b in self.bodies if b.open] if everyone else self._concerned(fresh)
+        closed = [b for b in self.bodies if b.open is not None] if everyone else self._concerned(fresh)
         for body in closed:
             body.close(fresh)
         self.steps += 1
@@ -204,10 +202,10 @@ class EpisodeCoordinator:
         """Return the bodies whose row is to be closed; add up the rewards of the others."""
         concerned = []
         for body in self.bodies:
-            if body.open:
+            if body.open is not None:
                 if not body.watched.isdisjoint(fresh):
                     concerned.append(body)
-                elif not body.around.isdisjoint(fresh):
+                elif not body.handle_set.isdisjoint(fresh):
                     body.collect(fresh)
         return concerned
 
@@ -247,11 +245,10 @@ class EpisodeCoordinator:
         if learner is not None and any(body.filters is not None for body in mates):
             self._filtered.append(mates)
             for body in mates:
-                if isinstance(body, Body):
-                    body.together = True
+                body.shares_filters = True
         if learner is not None and learner.shared_updates:
             for body in mates:
-                body.hand_on = partial(self._news.__setitem__, body.agent)
+                body.on_update = partial(self._news.__setitem__, body.agent)
 
     def _distribute_updates(self) -> None:
         """Give the newest update of every brain, and what filters have learned, to all bodies of its agent."""
@@ -267,7 +264,7 @@ class EpisodeCoordinator:
     def flush_rows(self) -> None:
         """Record what can be recorded, and show progress; once all have acted."""
         for body in self.bodies:
-            if body.settled:
+            if body.complete is not None:
                 body.record()
         for handle in self.fresh:
             handle.record(self.time)
@@ -382,7 +379,7 @@ class EpisodeCoordinator:
 
     def _finish(self, fresh: Collection[EnvironmentHandle], closed: list[AnyBody]) -> None:
         for body in self.bodies:
-            if body.open:
+            if body.open is not None:
                 body.close(fresh)
                 closed.append(body)
             body.finish(learns=body in closed)

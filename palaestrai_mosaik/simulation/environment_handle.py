@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.environment.environment import (
@@ -19,59 +18,25 @@ from palaestrai_mosaik.environment.environment import (
 )
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import RewardInformation
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 from palaestrai_mosaik.types.vectors import Layout
 
-FloatVector = npt.NDArray[np.float64]
+Rows_contra = TypeVar("Rows_contra", contravariant=True)
 
 
-class EnvironmentStream(Protocol):
-    """Where the states of one environment are recorded (see the store)."""
+class RowSink(Protocol[Rows_contra]):
+    """Where rows are recorded (see ``store.streams``)."""
 
-    def append(  # noqa: PLR0913 (one argument per column)
-        self,
-        worker: int,
-        episode: int,
-        step: int,
-        time: int,
-        readings: FloatVector,
-        rewards: FloatVector,
-        terminated: bool,
-        truncated: bool,
-        state: Any,
-        incarnation: int,
-        environment_episode: int,
-    ) -> None:
-        """Add a row."""
+    def append(self, *row: Any, **columns: Any) -> None:
+        """Add a row: one argument per column."""
 
-    def append_rows(self, rows: EnvironmentRows) -> None:
-        """Add a row for each incarnation."""
+    def append_rows(self, rows: Rows_contra) -> None:
+        """Add a row for each body or incarnation."""
 
 
-class AgentStream(Protocol):
-    """Where the steps of one agent are recorded (see the store)."""
-
-    def append(  # noqa: PLR0913 (one argument per column)
-        self,
-        worker: int,
-        episode: int,
-        step: int,
-        time: int,
-        readings: FloatVector,
-        setpoints: FloatVector,
-        rewards: FloatVector,
-        objective: float,
-        terminated: bool,
-        truncated: bool,
-        wall: float,
-        body: int,
-        environment_episode: int,
-        proposed: FloatVector | None,
-    ) -> None:
-        """Add a row."""
-
-    def append_rows(self, rows: AgentRows) -> None:
-        """Add the rows of several bodies."""
+AgentStream = RowSink[AgentRows]
+EnvironmentStream = RowSink[EnvironmentRows]
 
 
 class EnvironmentHandle:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Collection, Coroutine, Iterator, Sequence
 from typing import Any
 
-from .batch_body import AnyBody
+from .body import AnyBody
 from .event_loop import away, clean_up, complete
 from .scheduler import Question
 

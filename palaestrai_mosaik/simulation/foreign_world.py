@@ -26,7 +26,6 @@ from typing import Any
 
 import networkx
 import numpy as np
-import numpy.typing as npt
 from mosaik.adapters import Adapter
 from mosaik.async_scenario import AsyncWorld, Entity
 from mosaik.proxies import Proxy
@@ -35,10 +34,10 @@ from mosaik.simmanager import MosaikRemote
 
 from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.errors import ContractError, SimulatorError, did_you_mean
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from . import mosaik_internals as internals
-from .batch_body import AnyBody
-from .body import Body
+from .body import AnyBody, Body
 from .bridge import ordinary
 from .connections import MosaikConnection
 from .environment_handle import EnvironmentHandle
@@ -320,8 +319,6 @@ def check_resolution(host: AsyncWorld, guest: AsyncWorld, who: str, beside: Coll
     host.time_resolution = seconds
 
 
-FloatVector = npt.NDArray[np.float64]
-
 #: ids of our own simulators beside those of environments
 _OWN = re.compile("agents|coordinator|agent-[0-9]+")
 
@@ -554,8 +551,8 @@ def setpoints_of(handle: EnvironmentHandle, bodies: Sequence[AnyBody]) -> Callab
     def now() -> FloatVector:
         for body, take, put in places:
             # what was done in the step that has led to the newest state
-            if body.open and not np.isnan(body.setpoints[take]).any():
-                held[put] = body.setpoints[take]
+            if body.open is not None and not np.isnan(body.open.setpoints[take]).any():
+                held[put] = body.open.setpoints[take]
         return held.copy()
 
     return now

@@ -11,17 +11,16 @@ import numpy.typing as npt
 from palaestrai_mosaik.agent import Brain, Experience
 from palaestrai_mosaik.agent.filter import FilterChain
 from palaestrai_mosaik.errors import ContractError
-
-FloatVector = npt.NDArray[np.float64]
+from palaestrai_mosaik.types.arrays import FloatVector
 
 
 class ExperienceSink(Protocol):
     """Where a body's rows go in train mode: to the brain, or to the process that has it."""
 
-    #: what the brain told about itself when it took the last row
-    told: dict[str, Any]
-    #: by muscle: what it told when it took the rows of the last batch
-    told_by: dict[str, dict[str, Any]]
+    #: what the brain reported about itself for the last row
+    statistics: dict[str, Any]
+    #: by muscle: what it reported for the rows of the last batch
+    statistics_by_muscle: dict[str, dict[str, Any]]
     #: the number of updates so far
     updates: int
 
@@ -58,8 +57,8 @@ class Learner:
     def __init__(self, brain: Brain, filters: FilterChain | None = None):
         self.brain = brain
         self.filters = filters
-        self.told: dict[str, Any] = {}
-        self.told_by: dict[str, dict[str, Any]] = {}
+        self.statistics: dict[str, Any] = {}
+        self.statistics_by_muscle: dict[str, dict[str, Any]] = {}
         self._thinks_in_batches = (
             type(brain).thinking_batch is not Brain.thinking_batch and brain.shared_updates
         )
@@ -96,7 +95,7 @@ class Learner:
             )
         brain.next_observations = row.final_observations
         update = brain.thinking(row.muscle, row.data)
-        self.told = brain.pop_statistics() if brain._statistics else {}
+        self.statistics = brain.pop_statistics() if brain._statistics else {}
         if update is None:
             return None
         if filters is not None:
@@ -110,7 +109,7 @@ class Learner:
 
         At once if the brain can (:meth:`Brain.thinking_batch`); all are of one memory.
         """
-        self.told_by = {}
+        self.statistics_by_muscle = {}
         if not experiences:
             return None
         brain, filters = self.brain, self.filters
@@ -119,8 +118,8 @@ class Learner:
             newest = None
             for experience in experiences:
                 update = self.learn(experience)
-                if self.told:
-                    self.told_by[experience.muscle] = self.told
+                if self.statistics:
+                    self.statistics_by_muscle[experience.muscle] = self.statistics
                 if update is not None:
                     newest = update
             return newest
@@ -130,7 +129,7 @@ class Learner:
         brain.next_observations = _following(rows)
         update = brain.thinking_batch(muscles, [row.data for row in rows])
         if brain._statistics or brain._reported:
-            self.told_by = brain.pop_batch_statistics(muscles)
+            self.statistics_by_muscle = brain.pop_batch_statistics(muscles)
         if update is None:
             return None
         if filters is not None:

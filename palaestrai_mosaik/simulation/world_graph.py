@@ -28,9 +28,9 @@ from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, 
 from palaestrai_mosaik.text import count, harmless, shorten
 
 from . import mosaik_internals as internals
-from .batch_body import AnyBody, BatchBody
+from .batch_body import BatchBody
 from .batch_handle import open_handle
-from .body import Body
+from .body import AnyBody, Body
 from .body_placement import place_bodies
 from .connections import STATES
 from .coordinator import EpisodeCoordinator

@@ -101,7 +101,7 @@ def test_a_brain_without_batches_is_shown_row_by_row() -> None:
     for tick in ticks:
         before = len(learner.brain.memory)
         assert learner.learn_batch(tick) == before + len(tick)
-        assert learner.told_by == {e.muscle: {"rows": float(next(sizes))} for e in tick}
+        assert learner.statistics_by_muscle == {e.muscle: {"rows": float(next(sizes))} for e in tick}
     shown = [(e.muscle, e.data, e.objective) for tick in ticks for e in tick]
     assert [one[:3] for one in learner.brain.seen] == shown
     assert [one[3] for one in learner.brain.seen] == list(range(1, len(shown) + 1))
@@ -166,12 +166,12 @@ def test_searches_move_as_they_do_row_by_row(make: Any) -> None:
     updates = 0
     for tick in rows(120, candidates, ahead=False):
         update = one.learn_batch(tick)
-        told_by += one.told_by.items()
+        told_by += one.statistics_by_muscle.items()
         last = None
         for experience in tick:
             last = other.learn(experience) or last
-            if other.told:
-                told.append((experience.muscle, other.told))
+            if other.statistics:
+                told.append((experience.muscle, other.statistics))
         assert (update is None) == (last is None)
         if update is not None and last is not None:
             updates += 1

@@ -69,11 +69,11 @@ def test_a_batch_teaches_what_its_rows_teach(case: str, ahead: bool) -> None:
     wanted: list[Any] = []
     for tick in rows(60, sent(case), ahead=ahead):
         update, last = one.learn_batch(tick), None
-        told += one.told_by.items()
+        told += one.statistics_by_muscle.items()
         for experience in tick:
             last = other.learn(experience) or last
-            if other.told:
-                wanted.append((experience.muscle, other.told))
+            if other.statistics:
+                wanted.append((experience.muscle, other.statistics))
         assert (update is None) == (last is None)
         if update is not None and last is not None:
             assert (update.version, update.steps, update.muscles) == (last.version, last.steps, last.muscles)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from ..memory import Experience
 from .channels import need_bounds, number
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class ActionChangePenaltyFilter(Filter):

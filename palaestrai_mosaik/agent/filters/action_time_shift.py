@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .channels import nearest_to_zero, whole_number
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class ActionTimeShiftFilter(Filter):

@@ -11,9 +11,8 @@ import numpy.typing as npt
 from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import Box, Space
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
-
-FloatVector = npt.NDArray[np.float64]
 
 
 def real_box(space: Space, low: npt.ArrayLike, high: npt.ArrayLike) -> Box:

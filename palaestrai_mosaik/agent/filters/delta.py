@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.types import Space
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .channels import chosen_sensors, flag, nearest_to_zero, need_boxes, number, places_of, real_box
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class DeltaObsFilter(Filter):

@@ -6,14 +6,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .channels import chosen_sensors, number, places_of, real_box
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class DeviationFilter(Filter):

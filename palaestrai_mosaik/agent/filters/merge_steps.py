@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.types import Space
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .channels import flag, whole_number
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class MergeStepsFilter(Filter):

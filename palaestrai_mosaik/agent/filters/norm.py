@@ -12,17 +12,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from ..memory import Experience
 from .channels import flag, number, real_box, whole_number
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class Moments(NamedTuple):

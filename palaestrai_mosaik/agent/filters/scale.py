@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.filter import Filter
 from palaestrai_mosaik.types import Box, Space
+from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .channels import flag, need_bounds, places_of, real_box
-
-FloatVector = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 
 
 class ScaleFilter(Filter):
@@ -114,7 +111,7 @@ class ScaleFilter(Filter):
         return actions if self._all_act else _put(setpoints, self._act, actions)
 
 
-def _put(vector: FloatVector, places: Places, values: FloatVector) -> FloatVector:
+def _put(vector: FloatVector, places: IndexVector, values: FloatVector) -> FloatVector:
     vector = vector.copy()
     vector[places] = values
     return vector

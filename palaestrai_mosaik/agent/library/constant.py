@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ActionError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints
 
 from .channel_names import fitting

@@ -10,12 +10,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows, FloatMatrix
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper
 from palaestrai_mosaik.agent.memory import Memory
 from palaestrai_mosaik.errors import BrainDumpError
 from palaestrai_mosaik.types import ActuatorInformation, Discrete, Mode, SensorInformation, Space
+from palaestrai_mosaik.types.arrays import FloatMatrix
 
 
 class DummyBrain(Brain):

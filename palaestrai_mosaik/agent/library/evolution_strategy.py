@@ -16,15 +16,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .search import Candidate, SearchBrain, SearchDistribution, SearchMuscle
 
 __all__ = ["EvolutionStrategyBrain", "SearchMuscle"]
 
-FloatVector = npt.NDArray[np.float64]
 
 #: what Adam forgets of the mean and the square of gradients, and what keeps it from dividing by 0
 _BETA, _BETA_SQUARE, _EPSILON = 0.9, 0.999, 1e-8

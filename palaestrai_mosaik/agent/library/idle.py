@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix
 
 
 class IdleMuscle(BatchMuscle):

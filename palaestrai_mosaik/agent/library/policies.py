@@ -22,11 +22,10 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 
 from .channel_names import fitting, incarnation_of, without_number
 
-FloatArray = npt.NDArray[np.float64]
-IntVector = npt.NDArray[np.intp]
 Channel = SensorInformation | ActuatorInformation
 
 _ALL = slice(None)
@@ -45,7 +44,7 @@ class Scaling:
 
     by_pattern: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
-    def of(self, sensors: Sequence[SensorInformation]) -> tuple[FloatArray, FloatArray]:
+    def of(self, sensors: Sequence[SensorInformation]) -> tuple[FloatMatrix, FloatMatrix]:
         """Return centers and widths of the flat readings."""
         uids = [sensor.uid for sensor in sensors]
         fits = fitting(self.by_pattern, uids, "scales", "sensor of the agent")
@@ -92,7 +91,7 @@ class Perceptron:
         #: number of weights
         self.size = sum((n + 1) * m for n, m in self._layers)
 
-    def __call__(self, weights: FloatArray, x: FloatArray) -> FloatArray:
+    def __call__(self, weights: FloatMatrix, x: FloatMatrix) -> FloatMatrix:
         """Return the outputs, shape (n, rows, outputs), for ``x`` of shape (n, rows, inputs).
 
         ``weights``: (n, weights). Each of the ``n`` is multiplied on its own, so that its result is the
@@ -142,16 +141,16 @@ class Policy(ABC):
         #: the last set-points of each body, as -1 ... 1
         self._last = np.zeros((bodies, len(self._low)))
 
-    def reset(self, bodies: IntVector | slice = _ALL) -> None:
+    def reset(self, bodies: IndexVector | slice = _ALL) -> None:
         """Forget the last set-points of ``bodies``: an episode begins."""
         self._last[bodies] = 0.0
 
-    def setpoints(self, weights: FloatArray, readings: FloatArray) -> FloatArray:
+    def setpoints(self, weights: FloatMatrix, readings: FloatMatrix) -> FloatMatrix:
         """Return the flat set-points of the only body, as :meth:`setpoints_of` does."""
-        found: FloatArray = self.setpoints_of(weights[np.newaxis], readings[np.newaxis], _FIRST)[0]
+        found: FloatMatrix = self.setpoints_of(weights[np.newaxis], readings[np.newaxis], _FIRST)[0]
         return found
 
-    def setpoints_of(self, weights: FloatArray, readings: FloatArray, bodies: IntVector) -> FloatArray:
+    def setpoints_of(self, weights: FloatMatrix, readings: FloatMatrix, bodies: IndexVector) -> FloatMatrix:
         """Return the flat set-points of ``bodies`` (n,), each inside its space: (n, set-points).
 
         ``weights``: (n, weights); ``readings``: (n, readings), flat. Raises :class:`ContractError`
@@ -176,7 +175,7 @@ class Policy(ABC):
         return np.clip(values, self._low, self._high)
 
     @abstractmethod
-    def outputs(self, weights: FloatArray, inputs: FloatArray, last: FloatArray) -> FloatArray:
+    def outputs(self, weights: FloatMatrix, inputs: FloatMatrix, last: FloatMatrix) -> FloatMatrix:
         """Return what is to become -1 ... 1: (n, set-points).
 
         ``inputs``: (n, readings), scaled; ``last``: (n, set-points), the last ones as -1 ... 1.
@@ -201,7 +200,7 @@ class DensePolicy(Policy):
         self.size = self._network.size
         self.signature = _signature("dense", options, inputs=n, outputs=m)
 
-    def outputs(self, weights: FloatArray, inputs: FloatArray, last: FloatArray) -> FloatArray:
+    def outputs(self, weights: FloatMatrix, inputs: FloatMatrix, last: FloatMatrix) -> FloatMatrix:
         x = np.concatenate([inputs, last], axis=1) if self._options.feedback else inputs
         return self._network(weights, x[:, np.newaxis])[:, 0]
 
@@ -259,7 +258,7 @@ class SharedPolicy(Policy):
         self.size = sum(network.size for _, _, network in self._kinds)
         self.signature = _signature("shared", options, kinds=meaning)
 
-    def outputs(self, weights: FloatArray, inputs: FloatArray, last: FloatArray) -> FloatArray:
+    def outputs(self, weights: FloatMatrix, inputs: FloatMatrix, last: FloatMatrix) -> FloatMatrix:
         count = len(inputs)
         context = np.empty((count, 1, len(self._context)))
         for i, places in enumerate(self._context):
@@ -295,7 +294,7 @@ def _is_scale(pair: Any) -> bool:
     return all(isinstance(n, int | float) and math.isfinite(n) for n in pair) and pair[1] > 0
 
 
-def _joined(parts: Sequence[FloatArray]) -> FloatArray:
+def _joined(parts: Sequence[FloatMatrix]) -> FloatMatrix:
     return np.concatenate(parts) if parts else np.empty(0)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, Box, Discrete, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout
 
 #: numbers that a body draws at a time, for actions to come
@@ -35,7 +36,7 @@ class RandomMuscle(BatchMuscle):
         if self._draws is not None:
             self._draws.actions[:] = 0
 
-    def reset_bodies(self, bodies: IntVector) -> None:
+    def reset_bodies(self, bodies: IndexVector) -> None:
         if self._draws is not None:
             self._draws.actions[bodies] = 0
 
@@ -75,7 +76,7 @@ class _Draws:
             self._block = np.empty((len(rngs), _BLOCK, actuators.size))
             self._used = np.full(len(rngs), _BLOCK)
 
-    def next(self, bodies: IntVector) -> FloatMatrix:
+    def next(self, bodies: IndexVector) -> FloatMatrix:
         """Return new set-points of ``bodies``: (n, set-points)."""
         layout, block = self._actuators, self._block
         if block is None:

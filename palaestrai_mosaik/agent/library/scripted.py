@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints
 
 from .channel_names import without_number
 
-FloatArray = npt.NDArray[np.float64]
 AtEnd = Literal["hold", "repeat", "error"]
 
 #: the first column counts actions, or says when, in units of which ``interval`` are one action
@@ -62,7 +61,7 @@ class ScriptedMuscle(BatchMuscle):
         self._interval = float(interval)
         #: the number of the next action, of each body
         self._actions = np.zeros(1, dtype=np.int64)
-        self._table: FloatArray | None = None
+        self._table: FloatMatrix | None = None
 
     def setup(self) -> None:
         self._columns, self._lines, rows = _read(Path(self.file))
@@ -87,7 +86,7 @@ class ScriptedMuscle(BatchMuscle):
     def reset(self) -> None:
         self._actions = np.zeros_like(self._actions)
 
-    def reset_bodies(self, bodies: IntVector) -> None:
+    def reset_bodies(self, bodies: IndexVector) -> None:
         self._actions[bodies] = 0
 
     def propose_actions(
@@ -102,7 +101,7 @@ class ScriptedMuscle(BatchMuscle):
             self._actions = np.zeros(len(self.rngs), dtype=np.int64)
         return self._rows_of(batch.offered()[1] if self._table is None else (), batch.bodies), None
 
-    def _rows_of(self, actuators: Sequence[ActuatorInformation], bodies: IntVector) -> FloatMatrix:
+    def _rows_of(self, actuators: Sequence[ActuatorInformation], bodies: IndexVector) -> FloatMatrix:
         """Return what the script says for the next action of each body: (n, set-points)."""
         if self._table is None:
             self._table = self._arranged(actuators)
@@ -118,7 +117,7 @@ class ScriptedMuscle(BatchMuscle):
         # before the first row nothing is set
         return self._table[np.searchsorted(self._begins, actions, side="right")]
 
-    def _arranged(self, actuators: Sequence[ActuatorInformation]) -> FloatArray:
+    def _arranged(self, actuators: Sequence[ActuatorInformation]) -> FloatMatrix:
         """Return the set-points in the order of the actuators, shape (1 + rows, actuators).
 
         The first row sets nothing.

@@ -18,18 +18,16 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings
 
 from .policies import POLICIES, Policy, PolicyOptions, Scaling
-
-FloatVector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +118,7 @@ class SearchMuscle(BatchMuscle):
         if self._policy is not None:
             self._policy.reset()
 
-    def reset_bodies(self, bodies: IntVector) -> None:
+    def reset_bodies(self, bodies: IndexVector) -> None:
         self._missing.update(bodies.tolist())
         if self._policy is not None:
             self._policy.reset(bodies)

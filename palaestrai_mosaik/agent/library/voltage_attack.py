@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from palaestrai_mosaik.agent.batch import FloatMatrix, IntVector
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.types.arrays import FloatVector
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
 
 from .voltage_control import InverterMuscle
 
@@ -24,7 +23,9 @@ class GreedyVoltageAttacker(InverterMuscle):
     def __init__(self, target: float = 1.0):
         self.target = float(target)
 
-    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+    def reactive_powers(
+        self, voltages: FloatMatrix, ratings: FloatVector, bodies: IndexVector
+    ) -> FloatMatrix:
         above = np.ascontiguousarray(voltages).mean(axis=1, keepdims=True) >= self.target
         return np.where(above, ratings, np.negative(ratings))
 
@@ -41,7 +42,9 @@ class OscillatingVoltageAttacker(InverterMuscle):
             raise ContractError(f"half_period must be at least 1, not {half_period}")
         self.half_period = int(half_period)
 
-    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+    def reactive_powers(
+        self, voltages: FloatMatrix, ratings: FloatVector, bodies: IndexVector
+    ) -> FloatMatrix:
         up = self._actions[bodies, np.newaxis] // self.half_period % 2 == 0
         self._actions[bodies] += 1
         return np.where(up, ratings, np.negative(ratings))

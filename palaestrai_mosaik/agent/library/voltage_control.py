@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
-from palaestrai_mosaik.types.arrays import FloatVector
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, SensorReadings
 
 #: the only body
@@ -66,10 +66,12 @@ class InverterMuscle(BatchMuscle):
         if self._ratings is not None:
             self._q[:], self._actions[:] = 0.0, 0
 
-    def reset_bodies(self, bodies: IntVector) -> None:
+    def reset_bodies(self, bodies: IndexVector) -> None:
         self._q[bodies], self._actions[bodies] = 0.0, 0
 
-    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+    def reactive_powers(
+        self, voltages: FloatMatrix, ratings: FloatVector, bodies: IndexVector
+    ) -> FloatMatrix:
         """Return the reactive powers (Mvar) of ``n`` bodies, each within plus and minus its rating.
 
         ``voltages``: (n, inverters) in p.u.; ``ratings``: (inverters,) in Mvar; ``bodies``: (n,), which
@@ -93,7 +95,9 @@ class IntegratingVoltageController(InverterMuscle):
         self.gain = float(gain)
         self.target = float(target)
 
-    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+    def reactive_powers(
+        self, voltages: FloatMatrix, ratings: FloatVector, bodies: IndexVector
+    ) -> FloatMatrix:
         powers: FloatMatrix = voltages - self.target
         powers *= self.gain * ratings
         # that all are there is the rule, and a slice copies faster
@@ -126,7 +130,9 @@ class DroopController(InverterMuscle):
         self.target, self.deadband = float(target), float(deadband)
         self.saturation, self.damping = float(saturation), float(damping)
 
-    def reactive_powers(self, voltages: FloatMatrix, ratings: FloatVector, bodies: IntVector) -> FloatMatrix:
+    def reactive_powers(
+        self, voltages: FloatMatrix, ratings: FloatVector, bodies: IndexVector
+    ) -> FloatMatrix:
         error = voltages - self.target
         beyond = np.sign(error) * np.maximum(np.abs(error) - self.deadband, 0.0)
         wanted = ratings * np.clip(-beyond / (self.saturation - self.deadband), -1.0, 1.0)

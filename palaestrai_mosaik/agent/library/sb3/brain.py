@@ -10,12 +10,12 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent.brain import Brain
 from palaestrai_mosaik.agent.dumper import BrainDumper, dump_arrays, load_arrays
 from palaestrai_mosaik.agent.memory import MemoryShard
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
+from palaestrai_mosaik.types.arrays import FloatVector
 
 from .buffers import Replay, Rollouts, Row, StoredBuffer, fill_replay, replay_arrays
 from .model import (
@@ -36,8 +36,6 @@ from .muscle import ACTING, FORMAT, SB3Update, read_head
 from .random_states import PrivateRandomness
 from .spaces import action_space, observation_space
 from .transitions import RowReader, check_bodies
-
-FloatVector = npt.NDArray[np.float64]
 
 #: tags of a dump beside ACTING: all networks and optimizers, and the replay buffer
 NETWORKS = "networks"

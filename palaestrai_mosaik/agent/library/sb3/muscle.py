@@ -13,9 +13,10 @@ import numpy.typing as npt
 import torch
 from stable_baselines3.common import distributions as sb3
 
-from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings, FloatMatrix, IntVector
+from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
 from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 
 from .model import ALGORITHMS, Recipe, Weights, acting_part, from_bytes, set_weights
 from .policy import ActingPolicy, DataVector, acting_networks
@@ -158,7 +159,7 @@ class SB3Muscle(BatchMuscle):
         if self._batch is not None:
             self.reset_bodies(np.arange(len(self._since)))
 
-    def reset_bodies(self, bodies: IntVector) -> None:
+    def reset_bodies(self, bodies: IndexVector) -> None:
         """Let the noise of these bodies' exploration begin anew."""
         if self._batch is not None:
             for body in bodies.tolist():
@@ -246,7 +247,7 @@ class BatchPolicy:
         return self.actions.setpoints_of(self.explorers[0].within_bounds(actions))
 
     def explore(
-        self, readings: FloatMatrix, bodies: IntVector, steps: npt.NDArray[np.int64]
+        self, readings: FloatMatrix, bodies: IndexVector, steps: npt.NDArray[np.int64]
     ) -> tuple[FloatMatrix, list[DataVector]]:
         """Return set-points, and for each body what the brain needs to learn from them.
 

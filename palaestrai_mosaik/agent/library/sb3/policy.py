@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from palaestrai_mosaik.types.arrays import FloatVector
+
 from .model import Recipe, Weights, acting_part, make_policy, set_weights
 from .random_states import PrivateRandomness
 from .spaces import ActionSpace, ObservationSpace
 
-FloatVector = npt.NDArray[np.float64]
 DataVector = npt.NDArray[np.float32]
 
 

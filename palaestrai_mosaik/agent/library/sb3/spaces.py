@@ -12,9 +12,7 @@ from gymnasium import spaces as gym
 
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete, Space
-
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 
 @dataclass(frozen=True)

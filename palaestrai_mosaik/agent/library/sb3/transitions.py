@@ -13,13 +13,11 @@ from palaestrai_mosaik.agent.brain import BodyInformation
 from palaestrai_mosaik.agent.memory import MemoryShard
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import Mode
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 from .buffers import Row, as_data
 from .model import ALGORITHMS, Recipe, describe_space
 from .spaces import ActionSpace, ObservationSpace, action_space, observation_space
-
-FloatVector = npt.NDArray[np.float64]
-FloatMatrix = npt.NDArray[np.float64]
 
 #: the largest number of float32, in which the networks compute
 _LARGEST = float(np.finfo(np.float32).max)
