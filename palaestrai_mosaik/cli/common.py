@@ -6,10 +6,11 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import __version__, collector
 from palaestrai_mosaik.errors import (
@@ -48,9 +49,7 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
     top.add_argument("--version", action="version", version=f"{prog} {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def command(
-        name: str, function: Callable[[argparse.Namespace], int], text: str
-    ) -> argparse.ArgumentParser:
+    def command(name: str, function: Callable[..., int], text: str) -> argparse.ArgumentParser:
         sub: argparse.ArgumentParser = commands.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
         )
@@ -60,10 +59,38 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
     return top, command
 
 
-def call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
-    """Call the command that ``argv`` (default: the process's) asks for; return the exit code."""
+def lazy(module: str, name: str, *, one_thread: bool = False) -> Callable[..., int]:
+    """Return a function that imports ``module`` of this package and calls ``name`` in it.
+
+    So the parser of a program, and its ``--help``, import none of the commands. ``one_thread``: numeric
+    libraries get one thread; several cost more than they save for the small systems solved here.
+    """
+
+    def function(**options: Any) -> int:
+        if one_thread:
+            # numpy reads them when it is imported
+            for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+                os.environ.setdefault(variable, "1")
+        whole = f"{__package__}.{module}"
+        with nullcontext() if whole in sys.modules else collector.importing():
+            found = import_module(whole)
+        code: int = getattr(found, name)(**options)
+        return code
+
+    return function
+
+
+def call(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    complete: Callable[[dict[str, Any]], None] = lambda options: None,
+) -> int:
+    """Call the command that ``argv`` (default: the process's) asks for; return the exit code.
+
+    ``complete`` may fill in options that are not given.
+    """
     try:
-        code = _call(parser, argv)
+        code = _call(parser, argv, complete)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -72,16 +99,22 @@ def call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
         return FINISHED
 
 
-def _call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+def _call(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    complete: Callable[[dict[str, Any]], None],
+) -> int:
     try:
-        arguments = parser.parse_args(argv)
+        options = vars(parser.parse_args(argv))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNSOUND
     try:
-        _warn_of_password(getattr(arguments, "store", None), "--store ")
+        _warn_of_password(options.get("store"), "--store ")
         # the database that results are imported from
-        _warn_of_password(getattr(arguments, "source", None))
-        code: int = arguments.function(arguments)
+        _warn_of_password(options.get("source"))
+        function = options.pop("function")
+        complete(options)
+        code: int = function(**options)
     except DocumentError as error:
         print_problems(error.problems)
         return UNSOUND
@@ -145,25 +178,6 @@ def print_problems(problems: Iterable[Problem]) -> int:
     for line in lines:
         say(line, error=True)
     return len(lines)
-
-
-def few_threads() -> None:
-    """Keep numeric libraries to one thread; must be said before numpy is imported.
-
-    Several threads in one process cost more than they bring for the small systems solved here.
-    """
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
-
-
-@contextmanager
-def first_import(module: str) -> Iterator[None]:
-    """Keep the garbage collector away from what the block imports, unless ``module`` has been imported before."""
-    if module in sys.modules:
-        yield
-        return
-    with collector.importing():
-        yield
 
 
 def seconds(text: str) -> float:

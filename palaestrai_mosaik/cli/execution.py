@@ -25,7 +25,8 @@ from palaestrai_mosaik.execution.cluster.collect import Collected, collect_folde
 from palaestrai_mosaik.execution.cluster.script import write_script
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
-from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, dry_run, plan_submission
+from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, plan_submission
+from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
 from palaestrai_mosaik.execution.runs import Which
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
@@ -195,14 +196,14 @@ def submit(
     rows: Sequence[range] | None = None,
     which: Which = "missing",
     ignore_queue: bool = False,
-    dry: bool = False,
+    dry_run: bool = False,
     seconds_per_run: float | None = None,
     **given: Any,
 ) -> int:
     """Submit the runs of ``folder`` to Slurm that are missing (or ``which``); return the exit code.
 
     ``given`` are settings, which go before those of the design and of the user's configuration file;
-    ``slurm`` of them is a mapping. ``dry``: only the script is written, and told what the runs would take,
+    ``slurm`` of them is a mapping. ``dry_run``: only write the script, and report what the runs would take,
     by what earlier ones took, or by ``seconds_per_run``.
     """
     opened = find_folder(folder)
@@ -214,11 +215,11 @@ def submit(
         store=store,
         settings=settings,
         ignore_queue=ignore_queue,
-        dry_run=dry,
+        dry_run=dry_run,
     )
     print_left_out(summary.before)
     name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
-    if dry and summary.runs:
+    if dry_run and summary.runs:
         known = experience(opened.path)
         if seconds_per_run is not None:
             known = replace(known, runs=0, seconds=seconds_per_run)
@@ -276,7 +277,7 @@ def _dry(
         limit, why = Slurm().array_size, ""
     except SchedulerError as error:
         limit, why = None, f"not known how long job arrays may be: {error}"
-    told = dry_run([len(task) for task in tasks], settings.slurm, known, limit)
+    told = estimate([len(task) for task in tasks], settings.slurm, known, limit)
     throttle = settings.slurm.throttle
     of_each = "" if told.arrays is not None and len(told.arrays) == 1 else " of each"
     together = "" if throttle is None else f", {count(throttle, 'task')}{of_each} at a time"

@@ -119,7 +119,7 @@ class _Results:
 
 
 def start(
-    paths: Sequence[str],
+    documents: Sequence[str],
     *,
     store: str | None,
     quiet: bool,
@@ -127,7 +127,7 @@ def start(
     checkpoint_every: float,
     scalars: Sequence[str] = (),
 ) -> int:
-    """Execute the run documents at ``paths``; return the exit code.
+    """Execute the run documents at these paths; return the exit code.
 
     All documents are read before anything runs. A run that fails does not keep the next
     ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing. With
@@ -136,14 +136,14 @@ def start(
     of scalars, such as ``tensorboard:runs``.
     """
     check_sinks(scalars)
-    documents = _load(paths)
-    for document in documents:
+    loaded = _load(documents)
+    for document in loaded:
         for warning in document.warnings:
             say(f"warning: {warning}", error=True)
     codes = []
     with ExitStack() as stack:
         results = _Results(store, stack)
-        for document in documents:
+        for document in loaded:
             instance = None
             if resume and results.store is not None:
                 instance, code = _to_resume(document, results.store)

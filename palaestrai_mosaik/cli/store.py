@@ -25,8 +25,10 @@ from .common import say
 _LISTED = 5
 
 
-def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False) -> int:
-    """Tell what is damaged of ``runs``, or of all in the ``store``; return the exit code.
+def verify(
+    location: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False
+) -> int:
+    """Tell what is damaged of ``runs``, or of all in the store; return the exit code.
 
     ``mark``: finished runs that are damaged are recorded as failed. A run without a folder is not: its files
     may be elsewhere, as those of the other folders are that share a database. Some run must have one.
@@ -35,9 +37,9 @@ def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = Fals
         raise PalaestraiMosaikError("say which runs are to be verified: name them, or --all")
     damaged = marked = rows = unread = 0
     absent: list[str] = []
-    with store.open() if mark else store.look() as opened:
+    with location.open() if mark else location.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
-        _check_files(opened, runs, of_database=store.folder is None)
+        _check_files(opened, runs, of_database=location.folder is None)
         for run in runs:
             found = verify_run(opened, run)
             rows += found.rows
@@ -55,7 +57,7 @@ def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = Fals
     say(f"{count(read, 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
     if unread:
         say(f"{count(unread, 'run')} could not be read: nothing is known of them", error=True)
-    of_others = everything and store.folder is None
+    of_others = everything and location.folder is None
     if absent:
         _print_absent(folder, absent, of_others=of_others)
     if marked:
