@@ -23,13 +23,13 @@ from .common import (
 
 _DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
 _EPILOG = """\
-A DESIGN is a YAML document; a FOLDER is what 'generate' made of one. Where FOLDER is left out,
-the only one below _outputs/ or the working directory is meant. Results are kept in FOLDER/results,
-or where --store says (a folder or a database); runs on a cluster have stores of their own, from
-which 'collect' fills them.
+A DESIGN is a YAML document; 'generate' makes a FOLDER of it. Without FOLDER, commands use the only
+one in _outputs/ or in the working directory. Results are stored in FOLDER/results, or in --store
+(a folder or a database). Runs on a cluster record into stores of their own; 'collect' copies these
+results.
 
-Exit codes: 0 all is well, 1 a run failed (analyse: a method that was asked for could not be used, or
-none could), 2 wrong usage or an unsound document, 130 interrupted.
+Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, or
+none could), 2 wrong usage or an invalid document, 130 interrupted.
 """
 
 #: options of 'submit' that are settings of Slurm
@@ -69,10 +69,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_design_commands(command: Command) -> None:
-    plan = command("plan", lazy("design", "plan"), "show what a design would make, and write nothing")
+    plan = command("plan", lazy("design", "plan"), "show what a design would generate; write nothing")
     plan.add_argument("design", metavar="DESIGN.yml")
     plan.add_argument(
-        "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of what it costs"
+        "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of the costs"
     )
 
     generate = command(
@@ -100,12 +100,12 @@ def _add_execution_commands(command: Command) -> None:
     run = command(
         "run",
         lazy("execution", "run", one_thread=True),
-        "execute the runs of a folder that have not been executed",
+        "execute the missing runs of a folder",
     )
     resume = command(
         "resume",
         lazy("execution", "resume", one_thread=True),
-        "execute what is missing, failed or was interrupted",
+        "execute missing, failed and interrupted runs",
     )
     for sub in (run, resume):
         _add_folder(sub)
@@ -117,40 +117,47 @@ def _add_execution_commands(command: Command) -> None:
             "arrays; parsl: pilot jobs",
         )
         _add_choice(sub)
-        sub.add_argument("--fail-fast", action="store_true", help="begin no more runs once one has failed")
+        sub.add_argument("--fail-fast", action="store_true", help="start no more runs after a failure")
         _add_limits(sub)
         sub.add_argument("--quiet", action="store_true", help="show no progress")
 
-    status = command("status", lazy("status", "status"), "say which runs have finished, run, failed or wait")
+    status = command(
+        "status", lazy("status", "status"), "show which runs are finished, running, failed or waiting"
+    )
     _add_folder(status)
     status.add_argument("--json", dest="as_json", action="store_true", help="print JSON, for programs")
     _add_ignore_queue(status)
 
 
 def _add_cluster_commands(command: Command) -> None:
-    submit = command("submit", _submit, "submit the runs of a folder that are missing to a cluster")
+    submit = command("submit", _submit, "submit the missing runs of a folder to a cluster")
     _add_folder(submit)
     submit.add_argument(
         "--slurm", dest="scheduler", action="store_true", help="as Slurm job arrays (the default)"
     )
     _add_choice(submit)
-    submit.add_argument("--again", action="store_true", help="those that failed, too")
+    submit.add_argument("--again", action="store_true", help="also failed runs")
     submit.add_argument(
         "--dry-run",
         action="store_true",
-        help="only write submit.sbatch, and tell what the runs would take",
+        help="only write submit.sbatch, and estimate time and storage",
     )
-    submit.add_argument("--seconds-per-run", type=seconds, metavar="SECONDS", help="for what --dry-run tells")
+    submit.add_argument(
+        "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of --dry-run"
+    )
     task = submit.add_argument_group("tasks of the job arrays")
     task.add_argument("--partition", metavar="NAME")
-    task.add_argument("--time", metavar="TIME", help="limit of a task: minutes, HH:MM:SS or D-HH:MM:SS")
+    task.add_argument("--time", metavar="TIME", help="time limit of a task: minutes, HH:MM:SS or D-HH:MM:SS")
     task.add_argument("--memory", metavar="SIZE", help="of a task, such as 4G")
     task.add_argument("--cpus", type=positive, metavar="N", help="cores of a task (default: 1)")
     task.add_argument("--account", metavar="NAME")
     task.add_argument("--qos", metavar="NAME")
     task.add_argument("--throttle", type=positive, metavar="N", help="tasks of an array at the same time")
     task.add_argument(
-        "--runs-per-task", type=positive, metavar="N", help="(default: so many that a task takes minutes)"
+        "--runs-per-task",
+        type=positive,
+        metavar="N",
+        help="runs that a task executes (default: enough for some minutes)",
     )
     task.add_argument(
         "--processes", type=positive, metavar="N", help="runs of a task at the same time (default: cores)"
@@ -159,46 +166,46 @@ def _add_cluster_commands(command: Command) -> None:
         "--requeue",
         type=int,
         metavar="N",
-        help="so often a task that reached its time limit goes on where it stopped (default: 0)",
+        help="maximum requeues after a timeout; the task resumes where it stopped (default: 0)",
     )
     task.add_argument(
         "--warning",
         type=int,
         metavar="SECONDS",
-        help="before the time limit, when runs are told to end (default: 120)",
+        help="how long before the time limit runs are asked to stop (default: 120)",
     )
     task.add_argument(
         "--directive",
         dest="directives",
         action="append",
         metavar="OPTION",
-        help="more of sbatch, such as --directive=--constraint=fast; may be repeated",
+        help="further option of sbatch, such as --directive=--constraint=fast; may be repeated",
     )
     task.add_argument(
         "--prologue",
         action="append",
         metavar="LINE",
-        help="of shell, before the runs, such as 'module load python'; may be repeated",
+        help="shell line executed before the runs, such as 'module load python'; may be repeated",
     )
     task.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: this one)")
     _add_limits(submit)
 
-    cancel = command("cancel", lazy("execution", "cancel"), "end what a cluster has of the runs of a folder")
+    cancel = command("cancel", lazy("execution", "cancel"), "cancel the queued and running tasks of a folder")
     cancel.add_argument("folder", nargs="?", metavar="FOLDER", help="made by 'arsenai generate'")
 
     collect = command(
-        "collect", lazy("execution", "collect"), "put the results of runs on a cluster into one store"
+        "collect", lazy("execution", "collect"), "collect the results of cluster runs in one store"
     )
     _add_folder(collect)
     collect.add_argument(
-        "--remove", action="store_true", help="delete the own store of each finished run that is collected"
+        "--remove", action="store_true", help="delete the stores of finished runs once they are collected"
     )
     collect.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--rows", type=index_ranges, metavar="ROWS", help="only these, such as 0-9,15")
-    sub.add_argument("--failed", action="store_true", help="only those that failed")
+    sub.add_argument("--rows", type=index_ranges, metavar="ROWS", help="only these rows, such as 0-9,15")
+    sub.add_argument("--failed", action="store_true", help="only failed runs")
     _add_ignore_queue(sub)
 
 
@@ -206,7 +213,7 @@ def _add_ignore_queue(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--ignore-queue",
         action="store_true",
-        help="ask no cluster; what it has of the runs is taken for gone",
+        help="do not query the scheduler; treat queued runs as lost",
     )
 
 
@@ -216,12 +223,12 @@ def _add_limits(sub: argparse.ArgumentParser) -> None:
         "--runs-per-process",
         type=positive,
         metavar="N",
-        help="several short runs in one process, one after the other (default: 1)",
+        help="execute several short runs in one process, one after the other (default: 1)",
     )
     sub.add_argument(
         "--allow-modules",
         metavar="MODULES",
-        help="documents may name only classes of this package and of these, such as mine,yours.agents",
+        help="documents may only name classes of this package and of these modules, such as mine,yours.agents",
     )
 
 

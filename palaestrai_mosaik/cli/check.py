@@ -68,7 +68,7 @@ def _check(path: str, environments: bool) -> int:
         say(f"warning: {warning}", error=True)
     if problems:
         return _report(path, problems)
-    unchecked = "" if environments else " (environments not looked at)"
+    unchecked = "" if environments else " (environments not checked)"
     say(f"{path}: sound{unchecked}")
     return FINISHED
 

@@ -116,7 +116,9 @@ def resume(folder: str | None, **options: Any) -> int:
             f"submission {newest.number} went to Slurm, and resume submits again and does not wait, so "
             "--fail-fast means nothing: say where, too (--executor slurm waits for its tasks)"
         )
-    say(f"as submission {newest.number} was executed: {newest.executor} (--executor local: on this machine)")
+    say(
+        f"with the settings of submission {newest.number}: {newest.executor} (--executor local: on this machine)"
+    )
     if newest.executor == "parsl":
         return run(folder, again=True, before=before, **{**options, "executor": "parsl"})
 
@@ -242,7 +244,9 @@ def cancel(folder: str | None) -> int:
     cancelled = cancel_folder(opened.path)
     if cancelled.foreign:
         jobs = _jobs(cancelled.foreign)
-        say(f"left: {jobs}: named as a submission of this folder, but not submitted from where it is now")
+        say(
+            f"left: {jobs}: the name is that of a submission of this folder, but the script is not this folder's"
+        )
     if not cancelled.jobs:
         say("nothing to cancel: Slurm has no job of this folder")
         return FINISHED
@@ -276,7 +280,7 @@ def _dry(
     try:
         limit, why = Slurm().array_size, ""
     except SchedulerError as error:
-        limit, why = None, f"not known how long job arrays may be: {error}"
+        limit, why = None, f"the maximum size of job arrays is unknown: {error}"
     told = estimate([len(task) for task in tasks], settings.slurm, known, limit)
     throttle = settings.slurm.throttle
     of_each = "" if told.arrays is not None and len(told.arrays) == 1 else " of each"
@@ -293,7 +297,7 @@ def _dry(
 
 def _time(told: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
     if told.task_seconds is None or told.core_seconds is None:
-        yield "time       not known: give --seconds-per-run, or execute some runs first"
+        yield "time       unknown: give --seconds-per-run, or execute some runs first"
         return
     source = "as given" if not known.runs else f"median of {known.runs} earlier"
     whole = "as many tasks at a time as the cluster has room for"
@@ -310,12 +314,12 @@ def _time(told: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
 
 def _space(told: DryRun) -> Iterator[str]:
     if told.files is None or told.size is None:
-        yield "results    not known: execute some runs first"
+        yield "results    unknown: execute some runs first"
         return
     yield f"results    {told.files:,} files and folders, {byte_size(told.size)}"
     if told.collected_files is not None and told.collected_size is not None:
         left = f"{told.collected_files:,} files and folders, {byte_size(told.collected_size)}"
-        database = "without the database, whose size is not known before some are collected"
+        database = "without the database, of unknown size before some are collected"
         if told.database is not None:
             database = f"{byte_size(told.database)} of it in the database"
         yield f"collected  {left}, {database} (arsenai collect --remove)"
@@ -337,7 +341,9 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
     then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
     say(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
     if option and (found.runs or found.before):
-        say(f"the results are there from now on: status, resume and all others need{option}, too")
+        say(
+            f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
+        )
     return FAILED if found.damaged or found.kept else FINISHED
 
 
@@ -361,7 +367,7 @@ def _lines(folder: DesignFolder, found: Collected) -> Iterator[str]:
     left = [
         (found.before, "collected before"),
         (found.going_on, "not ended yet (arsenai status)"),
-        (found.empty, "without anything recorded"),
+        (found.empty, "that recorded nothing"),
         (len(found.damaged), "whose store cannot be read"),
     ]
     for runs, which in left:

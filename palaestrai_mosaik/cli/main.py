@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "Co-simulate agents and environments on mosaik, and look at the results."
 _EPILOG = f"""\
-A RUN is named by the id that 'list' shows (its beginning will do), by the uid of its
-document (the latest run of it is meant), or by 'latest'. Results are kept in the folder
-{DEFAULT_STORE!r}, or where {STORE_VARIABLE} or --store say: a folder, the
-URL of a database, @FILE (whose first line is the URL) or env:NAME (a variable that holds it).
+A RUN is the id that 'list' shows (or its beginning), the uid of a run document (its latest
+run), or 'latest'. Results are stored in the folder {DEFAULT_STORE!r}, or in what
+{STORE_VARIABLE} or --store name: a folder, the URL of a database, @FILE (the first
+line is the URL) or env:NAME (a variable that holds the URL).
 
-Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document,
+Exit codes: 0 success, 1 a run failed, 2 wrong usage or an invalid document,
 130 interrupted.
 """
 
@@ -142,7 +142,7 @@ def _add_document_commands(command: Command) -> None:
     start.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the latest run of the document from its last checkpoint, if it did not finish",
+        help="resume the latest unfinished run of the document from its last checkpoint",
     )
     start.add_argument(
         "--checkpoint-every",
@@ -165,14 +165,14 @@ def _add_document_commands(command: Command) -> None:
     check = command(
         "check",
         _limited("check", "check"),
-        "say what a run document would do, and everything that is wrong with it",
+        "describe what a run document does, and report all its problems",
     )
     check.add_argument("documents", nargs="+", metavar="RUN.yml")
     check.add_argument(
         "--no-environments",
         dest="environments",
         action="store_false",
-        help="do not set environments up (so the names of sensors and actuators are not checked)",
+        help="do not set up environments (then the names of sensors and actuators are not checked)",
     )
 
     add_allow_modules(check)
@@ -209,7 +209,7 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument(
         "--learning",
         action="store_true",
-        help="plot objectives over training episodes, and evaluations; repetitions with other seeds get a band",
+        help="plot objectives over training episodes, and evaluations; repetitions with other seeds become a band",
     )
     plot.add_argument(
         "--objective",
@@ -221,7 +221,7 @@ def _add_result_commands(command: Command) -> None:
         nargs="+",
         default=[],
         metavar="PATTERN",
-        help="for --learning: also what agents told about themselves, a panel for each pattern such as 'loss*'",
+        help="with --learning: also plot statistics of agents, one panel for each pattern such as 'loss*'",
     )
     plot.add_argument(
         "--sensors",
@@ -236,30 +236,28 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument("--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
     _add_store(plot)
 
-    export = command("export", _export, "write all of a run as files for other programs")
+    export = command("export", _export, "export a run as files for other programs")
     export.add_argument("run", metavar="RUN")
     export.add_argument("directory", metavar="DIRECTORY", help="a new or empty folder")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet")
     _add_bodies(export)
     _add_store(export)
 
-    verify = command(
-        "verify", _of_store("store", "verify"), "read all that was recorded of runs, and tell what is damaged"
-    )
+    verify = command("verify", _of_store("store", "verify"), "check recorded runs for damage")
     verify.add_argument("runs", nargs="*", metavar="RUN")
     verify.add_argument("--all", dest="everything", action="store_true", help="all runs in the store")
     verify.add_argument(
         "--mark-failed",
         dest="mark",
         action="store_true",
-        help="record finished runs that are damaged as failed, so that arsenai resume executes them again",
+        help="mark damaged runs as failed, so that arsenai resume executes them again",
     )
     _add_store(verify)
 
     imported = command(
         "import",
         _of_store("store", "import_palaestrai"),
-        "bring results of palaestrAI into the store, beside those that are there",
+        "import results of palaestrAI into the store",
     )
     imported.add_argument(
         "source", metavar="DATABASE", help="SQLite file, URL, @FILE (holds the URL) or env:NAME"

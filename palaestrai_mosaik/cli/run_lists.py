@@ -27,7 +27,7 @@ _LEFT_OUT = {
     RunStatus.OUT_OF_MEMORY: "ran out of memory (arsenai resume executes them again)",
     RunStatus.QUEUED: "the cluster has queued",
     RunStatus.RUNNING: "another process executes",
-    RunStatus.WAITING: "nobody has begun",
+    RunStatus.WAITING: "nobody has started",
     RunStatus.INTERRUPTED: "were interrupted",
     RunStatus.NODE_FAILED: "were on a node that failed",
     RunStatus.CANCELLED: "were cancelled",

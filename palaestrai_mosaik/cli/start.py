@@ -183,7 +183,7 @@ def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | N
         told += f"instance {found.instance} has finished already"
         code = FINISHED
     elif found.status == "running":
-        told += f"instance {found.instance} is running; two processes cannot go on with it"
+        told += f"instance {found.instance} is running; two processes cannot continue it"
         code = FAILED
     elif not found.has_checkpoint:
         told += f"instance {found.instance} ({found.status}) has no checkpoint, starting from the beginning"
@@ -266,7 +266,7 @@ def _ended(document: RunDocument, how: str, instance: str | None, results: _Resu
     if results.store is None:
         return line + "\nnothing was recorded (--no-store)"
     if instance is None:
-        return line + "\nit had not begun: nothing was recorded"
+        return line + "\nit had not started: nothing was recorded"
     line += f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}"
     again = results.resume_command(document)
     return line if again is None else f"{line}\nto go on from its last checkpoint: {again}"

@@ -58,7 +58,7 @@ def status(
         tasks = ", ".join(f"{n:,} {word}" for word, n in one["tasks"].items())
         say(f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}")
     for problem in told["problems"]:
-        say(f"not known, the runs it has are told as lost or waiting: {problem}")
+        say(f"the scheduler did not answer; its runs are shown as lost or waiting: {problem}")
     if told["seconds_per_run"] is not None:
         line = f"{duration(told['seconds_per_run'])} per run (median, with the start of its process)"
         if told["seconds_left"]:

@@ -34,7 +34,7 @@ def verify(
     may be elsewhere, as those of the other folders are that share a database. Some run must have one.
     """
     if everything == bool(runs):
-        raise PalaestraiMosaikError("say which runs are to be verified: name them, or --all")
+        raise PalaestraiMosaikError("name the runs to verify, or use --all")
     damaged = marked = rows = unread = 0
     absent: list[str] = []
     with location.open() if mark else location.look() as opened:
@@ -56,7 +56,7 @@ def verify(
     read = len(runs) - len(absent) - unread
     say(f"{count(read, 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
     if unread:
-        say(f"{count(unread, 'run')} could not be read: nothing is known of them", error=True)
+        say(f"{count(unread, 'run')} could not be read: their state is unknown", error=True)
     of_others = everything and location.folder is None
     if absent:
         _print_absent(folder, absent, of_others=of_others)
@@ -64,7 +64,7 @@ def verify(
         say(f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs")
         say("(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)")
     elif damaged and not mark:
-        say("to have them executed again: the same with --mark-failed, then arsenai resume FOLDER")
+        say("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
     return FAILED if damaged or unread or (absent and not of_others) else FINISHED
 
 
@@ -72,7 +72,7 @@ def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None
     """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
     say(f"not read: {count(len(runs), 'run')} of which {folder} has no files", error=not of_others)
     if of_others:
-        say("(those of another folder that shares the database: the same with --files OTHER/results)")
+        say("(those of another folder that shares the database: repeat with --files OTHER/results)")
         return
     say(f"  {listed(runs, _LISTED)}", error=True)
     say(

@@ -78,7 +78,7 @@ def open_run_store(location: StoreLocation) -> Store:
     damage = _damage(folder)
     if damage is not None:
         aside = _move_aside(folder)
-        print(f"{damage}; it is now {aside}, this run begins anew", file=sys.stderr)
+        print(f"{damage}; it is now {aside}, this run starts from the beginning", file=sys.stderr)
     file = folder / _DATABASE
     # what cannot be written is told by the store, which makes its database itself then
     with suppress(OSError):

@@ -81,8 +81,8 @@ def choose(states: States, which: Which, considered: Collection[str]) -> RunSele
     """
     if states.problems:
         raise SchedulerError(
-            f"it is not known which runs the cluster still has: {'; '.join(states.problems)} "
-            "(--ignore-queue takes them for gone)"
+            f"it is unknown which runs the cluster still has: {'; '.join(states.problems)} "
+            "(--ignore-queue treats them as lost)"
         )
     asked = [state for state in states.runs if state.planned.uid in considered]
     chosen = tuple(state for state in asked if state.status in CHOSEN[which])

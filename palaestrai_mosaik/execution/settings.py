@@ -38,7 +38,7 @@ class Settings:
     ``executor``: ``local``, ``inline``, ``slurm`` or ``parsl``. ``jobs``: runs at the same time on
     this machine (``None``: one per core that this process may use). ``timeout``: seconds that a run may
     take (``None`` or 0: any). ``runs_per_process``: so many share a process, one after the other.
-    ``fail_fast``: begin no more runs once one has failed. ``checkpoint_every``: seconds between the
+    ``fail_fast``: start no more runs after a failure. ``checkpoint_every``: seconds between the
     checkpoints of a run that trains (0: none). ``allow_modules``: of which modules, those inside of
     them included, documents may name classes (``None``: of all). ``slurm``, ``parsl``: of these executors.
 
@@ -109,7 +109,7 @@ def _refuse_modules(before: Any, user: Any) -> None:
             if refusal(name, ours=False) is not None:
                 raise ExecutionError(
                     f"the submission was made with allow_modules, and the configuration file does not allow {name!r} "
-                    "of it: say --allow-modules again, on the command line"
+                    "of it: repeat --allow-modules on the command line"
                 )
 
 

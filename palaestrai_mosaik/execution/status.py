@@ -22,7 +22,7 @@ from .run_store import KnownInstance, instances_of, is_whole, orphaned_stores, u
 class RunStatus(StrEnum):
     """What is known of a planned run."""
 
-    #: nobody has begun it
+    #: nobody has started it
     WAITING = "waiting"
     #: the scheduler of a cluster has it, and it has not begun
     QUEUED = "queued"

@@ -127,7 +127,7 @@ def brain_keeper(
     previous phase, and the brain as it was when the phase ended. Of another run, it is the
     newest execution that finished, or else the newest. Files go before the database.
 
-    Raises :class:`BrainDumpError` where ``load`` points to what is not there.
+    Raises :class:`BrainDumpError` where ``load`` points to what is missing.
     """
     save_at: list[Place] = [partial(_InInstance, directory / BRAINS, document.uid, phase.name, agent.name)]
     path = agent.brain.params.get("store_path") if agent.brain is not None else None
@@ -149,7 +149,7 @@ def _load_from(
     base = load.get("base")
     if base is not None:
         if not Path(base).is_dir():
-            raise BrainDumpError(f"agent {agent.name!r}: 'load' has the base {base!r}, which is no folder")
+            raise BrainDumpError(f"agent {agent.name!r}: 'load' has the base {base!r}, which is not a folder")
         yield FileBrainDumper(Path(base).absolute(), source.run, source.phase, name, snapshot)
     if not source.known:
         return

@@ -97,7 +97,7 @@ def _read(file: Path) -> bytes:
     except ValueError:
         key = b""
     if len(key) != _BYTES:
-        raise CheckpointError(f"{file} is no key of checkpoints: {_BYTES} bytes in hexadecimal digits")
+        raise CheckpointError(f"{file} is not a checkpoint key: {_BYTES} bytes in hexadecimal digits")
     return key
 
 
@@ -111,7 +111,7 @@ def _check(file: Path, status: os.stat_result) -> None:
     if status.st_mode & 0o077:
         raise CheckpointError(
             f"the key of checkpoints {file} may be read or written by others: chmod 600 {file}, or delete "
-            "it (then no earlier checkpoint is taken)"
+            "it (earlier checkpoints then cannot be used)"
         )
     # (by the name that was given, and where that leads to)
     for folder in dict.fromkeys((*file.absolute().parents, *Path(os.path.realpath(file)).parents)):

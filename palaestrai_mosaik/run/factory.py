@@ -115,7 +115,7 @@ def cannot_load(agent: AgentSpec) -> str:
     whose = "" if brain is None else f"{brain.__name__}.load nor "
     return (
         f"agent {agent.name!r} has 'load', but {'neither ' if whose else 'no '}{whose}"
-        f"{', '.join(unprepared)}.prepare_model is there to do it"
+        f"{', '.join(unprepared)}.prepare_model is implemented"
     )
 
 

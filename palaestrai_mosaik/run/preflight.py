@@ -313,7 +313,7 @@ class Inspection:
             names = ", ".join(repr(handle.uid) for handle in handles)
             self._report(
                 f"no episode of phase {phase.name!r} can ever end: neither environment {names} nor a condition "
-                "does it",
+                "ends it",
                 i,
             )
 
@@ -332,7 +332,7 @@ class Inspection:
                 why = f"ends once and cannot begin again, but is to end {wanted} times"
             if why:
                 self._report(
-                    f"environment {handle.uid!r} {why}, so that 'when: all' would wait for ever; give a condition that "
+                    f"environment {handle.uid!r} {why}, so that 'when: all' would wait forever; give a condition that "
                     "ends the episode, or 'when: any'",
                     i,
                     "environments",

@@ -143,7 +143,7 @@ def check_sinks(names: Sequence[str]) -> None:
         if kind not in _SINKS or not target:
             forms = ", ".join(f"{kind}:{target}" for kind, (_, target) in _SINKS.items())
             raise PalaestraiMosaikError(
-                f"{name!r} names no sink of scalars{did_you_mean(kind, _SINKS)}: {forms}"
+                f"{name!r} is not a sink of scalars{did_you_mean(kind, _SINKS)}: {forms}"
             )
         module, how = _NEEDED.get(kind, ("", ""))
         if module and not importable(module):

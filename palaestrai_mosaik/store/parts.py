@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 METADATA_KEY = b"palaestrai_mosaik"
 
 
-
 def part_files(folder: Path) -> list[Path]:
     """Return the complete parts of ``folder`` in the order in which they were written."""
     return sorted(folder.glob("part-*.parquet"), key=lambda path: (len(path.name), path.name))

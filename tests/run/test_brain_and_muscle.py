@@ -148,7 +148,7 @@ def test_a_model_that_nobody_can_load_is_told_before_the_first_phase() -> None:
     Getting.known_as = []
     doc = document(phase(WORLD, [one("int")]), later("test"))
     with pytest.raises(
-        DocumentError, match=r"neither Giving\.load nor Getting\.prepare_model is there to do it"
+        DocumentError, match=r"neither Giving\.load nor Getting\.prepare_model is implemented"
     ):
         execute(doc)
     assert Getting.known_as == []

@@ -33,7 +33,7 @@ def inside(directory: Path, name: str) -> Path:
     try:
         return files.inside(directory, name)
     except ValueError:
-        raise StoreError(f"the store names {name!r}, which is no place in {directory}") from None
+        raise StoreError(f"the store names {name!r}, which is not a path in {directory}") from None
 
 
 class FoundInstance(NamedTuple):
