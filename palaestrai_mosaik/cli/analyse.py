@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,8 +66,6 @@ def analyse(
     say(_write_table(results.table(), directory / "outcomes.csv", None))
     if found:
         say(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     if results.not_collected:
         say(f"warning: {results.not_collected}", error=True)
     refused = [one for one in found if one.refused]
@@ -190,8 +187,6 @@ def compare(
         say("\n".join(_comparison_lines(one)), end="\n\n")
     for file in _write_comparisons(found, directory):
         say(file)
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     if results.not_collected:
         say(f"warning: {results.not_collected}", error=True)
     for one in found:
@@ -299,8 +294,6 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
         say(plain((tests,)))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
     say(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     gone = lost(data)
     for warning in ([gone] if gone else []) + list(data.warnings):
         say(f"warning: {warning}", error=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,8 +51,6 @@ def _check(path: str, environments: bool) -> int:
     except DocumentError as error:
         return _report(path, error.problems)
     say(describe(document), end="")
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     from palaestrai_mosaik.run.factory import BASES, class_of
     from palaestrai_mosaik.run.preflight import Inspection
 

@@ -164,8 +164,10 @@ def _warn_of_password(store: object, option: str = "") -> None:
 def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """Print what users have named or recorded, so that a terminal obeys none of it.
 
-    On standard output, or with ``error`` on standard error.
+    On standard output, or with ``error`` on standard error, after what is on standard output.
     """
+    if error:
+        sys.stdout.flush()
     print(harmless(str(text)), file=sys.stderr if error else sys.stdout, end=end)
 
 

@@ -104,8 +104,6 @@ def schema() -> int:
 
 
 def _warn(warnings: Iterable[str]) -> None:
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     for warning in warnings:
         say(f"warning: {warning}", error=True)
 

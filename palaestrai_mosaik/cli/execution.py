@@ -351,8 +351,6 @@ def print_collected(folder: DesignFolder, found: Collected) -> None:
     """Print what was collected, and what could not be."""
     for line in _lines(folder, found):
         say(line)
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
         for path, reason in list(reasons.items())[:_LISTED]:
             say(f"{what}: {path.name}: {reason}", error=True)

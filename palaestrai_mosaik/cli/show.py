@@ -13,7 +13,7 @@ from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
 from .common import say
-from .tables import duration, first_line, rows_of, table
+from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +111,9 @@ def export(
     with location.look() as store:
         paths = store.export(run, directory, format, environment=environment, body=body)
         size = sum(path.stat().st_size for path in paths)
-        say(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")
+        say(
+            f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
+        )
     return FINISHED
 
 
@@ -313,12 +315,3 @@ def _print_errors(store: Store, uid: str) -> None:
 
 def _indented(lines: Sequence[str]) -> str:
     return "\n".join(f"  {line}".rstrip() for line in lines)
-
-
-def _bytes(size: int) -> str:
-    value = float(size)
-    for unit in ("bytes", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal
 
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.lock import execution_lock
@@ -26,7 +26,7 @@ from palaestrai_mosaik.store.location import StoreLocation
 from .claim import wait_for_dying
 from .cluster.submission import Submission, Submissions, TaskRun, run_store_location
 from .executor import Executor, InlineExecutor, classes_to_preload
-from .job import Job, JobRecord
+from .job import Job, JobRecord, held
 from .local import LocalExecutor
 from .progress import FolderProgress
 from .run_store import orphaned_stores
@@ -113,34 +113,6 @@ def row_values(folder: DesignFolder, uids: Collection[str]) -> dict[str, Mapping
     return {run.uid: values[run.row] for run in folder.documents if run.uid in uids}
 
 
-class FolderLock:
-    """Held by the command that executes the design folder ``folder``; nobody else changes it meanwhile.
-
-    It is free as soon as the process has ended, however that was. Raises :class:`ExecutionError`
-    when entered while another process holds it.
-    """
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._lock = execution_lock(folder)
-
-    def __enter__(self) -> Self:
-        try:
-            self._lock.__enter__()
-        except BlockingIOError as error:
-            raise ExecutionError(
-                f"the folder {self._folder} {error.strerror}: wait for it, or end it"
-            ) from None
-        except OSError as error:
-            raise ExecutionError(f"cannot write to {self._lock.path.parent}: {error.strerror}") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.__exit__(kind, error, trace)
-
-
 @dataclass
 class Summary:
     """How the execution of a folder went.
@@ -204,7 +176,7 @@ def run_folder(
     considered = select_runs(folder, rows)
     location = StoreLocation.of(folder.path / RESULTS, store)
     clock = time.perf_counter()
-    with FolderLock(folder.path):
+    with held(execution_lock(folder.path), folder.path):
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)
@@ -383,7 +355,7 @@ def submit_missing(
 
     considered = select_runs(folder, rows)
     location = StoreLocation.of(folder.path / RESULTS, store)
-    with FolderLock(folder.path):
+    with held(execution_lock(folder.path), folder.path):
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)

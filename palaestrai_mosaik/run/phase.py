@@ -6,17 +6,19 @@ In a round, every worker that is not done runs one episode, and all begin togeth
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palaestrai_mosaik.agent import Brain, Muscle
 from palaestrai_mosaik.errors import ContractError, RunInterrupted
-from palaestrai_mosaik.experiment import PhaseSpec
+from palaestrai_mosaik.experiment import PhaseSpec, RunDocument
 from palaestrai_mosaik.palaestrai import is_adapted
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
@@ -26,13 +28,21 @@ from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .brains import BrainKeeper, Dumpers, brain_keeper
-from .context import RunContext
 from .factory import WorkerPlan, all_conditions, all_of, muscle_kinds
+from .interrupt import Interrupt
 from .learners import make_learner, store_model
+from .preflight import Inspection
+from .progress import Progress
 from .recorded_sessions import StoredSessions
 from .replay import ReplayContext
 from .worker import EpisodeReport, EpisodeTask
 from .worker_pool import LocalWorkerPool, ProcessWorkerPool, WorkerPool
+from .worker_process import ProcessPool
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import InstanceRecorder, Store
+
+    from .scalars import Scalars
 
 
 def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:
@@ -78,6 +88,22 @@ _LASTING = (
 )
 #: why the phase ended, and what that means for the run
 Verdict = tuple[SimulationFlowControl, str]
+
+
+@dataclass
+class RunContext:
+    """One execution of a run document."""
+
+    document: RunDocument
+    inspection: Inspection
+    directory: Path
+    store: Store | None
+    recorder: InstanceRecorder | None
+    progress: Progress
+    interrupt: Interrupt
+    loop: asyncio.AbstractEventLoop
+    pool: ProcessPool
+    scalars: Scalars | None = None
 
 
 @dataclass(frozen=True)
@@ -387,7 +413,7 @@ class PhaseRunner:
                 told, last = learner.brain.pop_statistics(), reports[0]
                 step = max(last.last_rows[spec.name], 0)
                 for key, value in told.items() if self.recorder is not None else ():
-                    self.recorder.statistic(spec.name, last.worker, number, step, key, value, True)
+                    self.recorder.statistic(spec.name, last.worker, number, step, key, value, evaluation=True)
         self._best({name: figures["objective"] for name, figures in metrics.items()})
         view = EvaluationView(
             phase.mode,

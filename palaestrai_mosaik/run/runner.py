@@ -19,10 +19,9 @@ from palaestrai_mosaik.experiment import RunDocument, content_digest
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
-from .context import RunContext
 from .interrupt import Interrupt
 from .learners import check_sources
-from .phase import PhaseResult, PhaseRunner
+from .phase import PhaseResult, PhaseRunner, RunContext
 from .preflight import Inspection
 from .progress import Progress
 from .recorded_sessions import StoredSessions

@@ -320,25 +320,17 @@ class PhaseScalars:
 
 
 class _Recording:
-    """A recorder of a phase whose statistics are also told to somebody else."""
+    """A recorder of a phase that also reports statistics to another listener."""
 
-    def __init__(self, recorder: Any, tell: Callable[[str, _Whose, str, float], None]):
-        self._statistic, self._tell = recorder.statistic, tell
+    def __init__(self, recorder: Any, report: Callable[[str, _Whose, str, float], None]):
+        self._statistic, self._report = recorder.statistic, report
         self.agent, self.environment = recorder.agent, recorder.environment
         self.episode, self.finish = recorder.episode, recorder.finish
 
-    def statistic(
-        self,
-        agent: str,
-        worker: int,
-        episode: int,
-        step: int,
-        key: str,
-        value: float,
-        evaluation: bool = False,
-    ) -> None:
-        self._statistic(agent, worker, episode, step, key, value, evaluation)
-        self._tell(agent, (worker, episode, evaluation), key, value)
+    def statistic(self, *row: Any, evaluation: bool) -> None:
+        self._statistic(*row, evaluation=evaluation)
+        agent, worker, episode, _, key, value = row
+        self._report(agent, (worker, episode, evaluation), key, value)
 
 
 def _read_written(file: Path | None) -> dict[str, int]:

@@ -97,16 +97,9 @@ class Recording(Protocol):
         """Return the stream of an environment."""
 
     def statistic(
-        self,
-        agent: str,
-        worker: int,
-        episode: int,
-        step: int,
-        key: str,
-        value: float,
-        evaluation: bool = False,
+        self, agent: str, worker: int, episode: int, step: int, key: str, value: float, /, *, evaluation: bool
     ) -> None:
-        """Record a figure that an agent tells about itself."""
+        """Record a figure that an agent reports about itself."""
 
 
 class Worker:

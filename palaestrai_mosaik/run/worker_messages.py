@@ -220,18 +220,9 @@ class WorkerBuffer:
         """Return the stand-in for an environment's stream."""
         return self._streams.setdefault(("environment", uid, 0, evaluation), _Rows())
 
-    def statistic(
-        self,
-        agent: str,
-        worker: int,
-        episode: int,
-        step: int,
-        key: str,
-        value: float,
-        evaluation: bool = False,
-    ) -> None:
-        """Keep a figure for the store."""
-        self._statistics.append((agent, worker, episode, step, key, value, evaluation))
+    def statistic(self, *row: Any, evaluation: bool) -> None:
+        """Keep a figure for the store: the arguments of :meth:`Recording.statistic`."""
+        self._statistics.append((*row, evaluation))
 
     def take(self, episode: int, steps: int, filters: dict[str, list[FilterChain]], *, over: bool) -> Batch:
         """Return all since the last call, and forget it.

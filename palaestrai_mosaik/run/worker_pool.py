@@ -20,7 +20,6 @@ from palaestrai_mosaik.importing import limit
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.learner import Learner
 
-from .context import RunContext
 from .factory import WorkerPlan, make_handles, muscle_uids
 from .worker import EpisodeReport, EpisodeTask, Worker
 from .worker_messages import (
@@ -41,6 +40,8 @@ from .worker_process import WorkerDied
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import PhaseRecorder
+
+    from .phase import RunContext
 
 
 class WorkerPool(Protocol):
@@ -121,7 +122,6 @@ class LocalWorkerPool:
         self._worker = self._make()
 
     def start(self, recorder: PhaseRecorder | None) -> None:
-        """See :class:`WorkerPool`."""
         self._recorder = self._worker.recording = recorder
 
     def _make(self) -> Worker:
@@ -143,19 +143,16 @@ class LocalWorkerPool:
         self.on_report(report)
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
-        """See :class:`WorkerPool`."""
         return [self._worker.run_episode(task, self._context.loop) for task in tasks.values()]
 
     def serve(
         self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
     ) -> None:
-        """See :class:`WorkerPool`."""
         task = next(iter(tasks.values()), None)
         while task is not None:
             task = following(self._worker.run_episode(task, self._context.loop))
 
     def rebuild(self, worker: int) -> None:
-        """See :class:`WorkerPool`."""
         self._worker.close()
         self._worker = self._make()
 
@@ -164,16 +161,13 @@ class LocalWorkerPool:
         return self._worker.state()
 
     def restore(self, state: Any) -> None:
-        """See :class:`WorkerPool`."""
         self._worker.restore(state)
         self._conditions = state["conditions"]
 
     def finish(self) -> None:
-        """See :class:`WorkerPool`."""
         self._worker.close()
 
     def close(self) -> None:
-        """See :class:`WorkerPool`."""
         self._worker.close()
 
 
@@ -208,7 +202,6 @@ class ProcessWorkerPool:
         self._processes = context.pool.take(len(plans))
 
     def start(self, recorder: PhaseRecorder | None) -> None:
-        """See :class:`WorkerPool`."""
         self._recorder = recorder
         learning = tuple(self._learners)
         for plan, process in zip(self._plans, self._processes, strict=True):
@@ -217,7 +210,6 @@ class ProcessWorkerPool:
             self._receive(plan.index)
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
-        """See :class:`WorkerPool`."""
         for worker, task in tasks.items():
             self._go(worker, task)
         reports: dict[int, EpisodeReport] = {}
@@ -242,7 +234,6 @@ class ProcessWorkerPool:
     def serve(
         self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
     ) -> None:
-        """See :class:`WorkerPool`."""
         current = dict(tasks)
         for worker, task in tasks.items():
             self._go(worker, task)
@@ -261,13 +252,11 @@ class ProcessWorkerPool:
                 self._go(worker, task_next)
 
     def rebuild(self, worker: int) -> None:
-        """See :class:`WorkerPool`."""
         self._sent = {key: number for key, number in self._sent.items() if key[0] != worker}
         self._send(worker, Rebuild())
         self._receive(worker)
 
     def state(self) -> Any:
-        """See :class:`WorkerPool`."""
         answers = self._ask_all(Save())
         for worker, answer in enumerate(answers):
             if answer.problem is not None:
@@ -275,7 +264,6 @@ class ProcessWorkerPool:
         return {"workers": [answer.state for answer in answers], "sent": self._sent}
 
     def restore(self, state: Any) -> None:
-        """See :class:`WorkerPool`."""
         self._sent = dict(state["sent"])
         for process, pickled in zip(self._processes, state["workers"], strict=True):
             self._send(process.index, Restore(pickled))
@@ -283,7 +271,6 @@ class ProcessWorkerPool:
             self._receive(process.index)
 
     def finish(self) -> None:
-        """See :class:`WorkerPool`."""
         self.globals_used = any(answer.globals_used for answer in self._ask_all(End()))
 
     def close(self) -> None:
@@ -433,7 +420,9 @@ class ProcessWorkerPool:
                 for step, key, value in self._taught(learner, rows, at_once):
                     told.add((name, batch.episode, step, key))
                     if self._recorder is not None:
-                        self._recorder.statistic(name, worker, batch.episode, step, key, value)
+                        self._recorder.statistic(
+                            *(name, worker, batch.episode, step, key, value), evaluation=False
+                        )
         twice = (before | told) & muscles
         if twice:
             agent, *_, key = min(twice)
@@ -467,8 +456,9 @@ class ProcessWorkerPool:
             stream = _stream(recorder, key)
             for block in blocks:
                 stream.append_rows(block)
-        for told in batch.statistics:
-            recorder.statistic(*told)
+        statistic: Callable[..., None] = recorder.statistic
+        for *figure, evaluation in batch.statistics:
+            statistic(*figure, evaluation=evaluation)
 
 
 def _stream(recorder: PhaseRecorder, key: StreamKey) -> Any:

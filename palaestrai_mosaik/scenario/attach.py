@@ -460,16 +460,7 @@ class RecordedRows:
         table.also = None if self._also is None else self._also.environment(uid, evaluation)
         return table
 
-    def statistic(
-        self,
-        agent: str,
-        worker: int,
-        episode: int,
-        step: int,
-        key: str,
-        value: float,
-        evaluation: bool = False,
-    ) -> None:
+    def statistic(self, *row: Any, evaluation: bool) -> None:
         """Hand a figure on to the store: it is no part of the tables."""
         if self._also is not None:
-            self._also.statistic(agent, worker, episode, step, key, value, evaluation)
+            self._also.statistic(*row, evaluation=evaluation)

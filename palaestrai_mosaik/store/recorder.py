@@ -109,18 +109,9 @@ class InstanceRecorder:
         ``"test"``, ``controller`` names the simulation controller.
         """
         self._refuse_if_finished()
-        row = {
-            "instance_id": self._id,
-            "number": index,
-            "name": name,
-            "mode": mode,
-            "workers": workers,
-            "episodes": episodes,
-            "controller": controller,
-            "started": utc_now(),
-        }
         phase = PhaseRecorder(self.database, self.directory, index, environments, agents)
-        phase._begin(row)
+        row = {"name": name, "mode": mode, "workers": workers, "episodes": episodes, "controller": controller}
+        phase._begin({"instance_id": self._id, "number": index, "started": utc_now(), **row})
         self._phases.append(phase)
         return phase
 

@@ -11,7 +11,7 @@ import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.lock import FileLock
-from palaestrai_mosaik.errors import ExecutionError, StoreError
+from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -46,7 +46,7 @@ from palaestrai_mosaik.store.parts import write_text
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.verify import marked_damaged, verify
 
-from ..job import JobRecord, Marker, now, with_suffix
+from ..job import JobRecord, Marker, held, now, with_suffix
 
 #: stores whose rows are committed together: a commit costs milliseconds
 _TOGETHER = 50
@@ -141,7 +141,7 @@ def collect_folder(
     found = Collected()
     if not (root / STORES).is_dir():
         return found
-    with _lock(root):
+    with held(FileLock(root / STORES / ".lock", "is being collected by"), root):
         for left in (root / STORES).glob(f".*{_REMOVED}"):  # by a process that was killed
             files.remove_tree(left)
         owns = []
@@ -157,18 +157,6 @@ def collect_folder(
             with location.open(create=True) as target:
                 _Collecting(root, target, found, remove).all(owns, progress or (lambda done, total: None))
     return found
-
-
-@contextmanager
-def _lock(root: Path) -> Iterator[None]:
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(FileLock(root / STORES / ".lock", "is being collected by"))
-        except BlockingIOError as error:
-            raise ExecutionError(f"the folder {root} {error.strerror}: wait for it") from None
-        except OSError as error:
-            raise ExecutionError(f"cannot write to {root / STORES}: {error.strerror}") from error
-        yield
 
 
 class _Collecting:

@@ -29,11 +29,12 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
+from palaestrai_mosaik.run.worker_process import THREADS
 
 from ..claim import wait_for_dying
 from ..job import Job, JobRecord, Marker, now
 from ..local import LocalExecutor
-from ..processes import DEFAULT_METHOD, THREADS, Launcher, StartMethod
+from ..processes import DEFAULT_METHOD, Launcher, StartMethod
 from ..task import GRACE
 from .submission import Submission, Submissions
 

@@ -40,9 +40,9 @@ from parsl.providers.base import ExecutionProvider
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError, did_you_mean
+from palaestrai_mosaik.run.worker_process import THREADS
 
 from ..local import available_cores
-from ..processes import THREADS
 from .settings import ParslSettings
 
 #: seconds between two signs of life of a pilot, also between two looks at its workers; and how long a

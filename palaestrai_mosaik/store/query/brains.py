@@ -12,18 +12,14 @@ from palaestrai_mosaik.errors import StoreError, did_you_mean
 
 from ..database import reads
 from ..models import Instance, StoredBrain, utc_now
-from .lookup import Lookup, frame
+from .lookup import Queries, frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class BrainQueries:
+class BrainQueries(Queries):
     """Stores dumps of brains in SQL, each with its SHA-256."""
-
-    def __init__(self, lookup: Lookup):
-        self._lookup = lookup
-        self.database = lookup.database
 
     def keep_brain(
         self, instance: str, phase: int, agent: str, dump: bytes, *, snapshot: str = "", tag: str = ""

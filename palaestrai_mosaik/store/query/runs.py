@@ -14,7 +14,7 @@ be asked while a run goes on, and after it was killed: what was written until th
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,15 +36,13 @@ from ..models import (
     Warned,
 )
 from ..process import still_runs
-from .lookup import Lookup, frame
+from .lookup import Lookup, Queries, frame, in_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: returns the contents of the documents with these hashes, by hash
 Contents = Callable[[Collection[str]], Mapping[str, str]]
-# As many values of an IN (...) at once: databases limit how many there may be.
-_AT_ONCE = 500
 
 
 class Execution(NamedTuple):
@@ -81,7 +79,7 @@ def executions(
     found: dict[str, list[Execution]] = {}
     known = 0
     wanted = list(dict.fromkeys(hashes))
-    for some in _chunks(wanted):
+    for some in in_chunks(wanted):
         mine = RunDocument.hash.in_(some)
         known += session.scalar(select(func.count()).select_from(RunDocument).where(mine)) or 0
         for one in map(Execution._make, session.execute(_QUESTION.where(mine).order_by(Instance.id))):
@@ -94,7 +92,7 @@ def executions(
     by_content: dict[str, list[str]] = {}
     for hash_, content in contents(missing).items():
         by_content.setdefault(content, []).append(hash_)
-    for some in _chunks(list(by_content)):
+    for some in in_chunks(list(by_content)):
         same = _QUESTION.where(RunDocument.content.in_(some)).order_by(Instance.id)
         for one in map(Execution._make, session.execute(same)):
             assert one.content is not None
@@ -111,10 +109,6 @@ def _finished(instances: Sequence[Execution]) -> bool:
     return any(one.status == "finished" for one in instances)
 
 
-def _chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (values[first : first + _AT_ONCE] for first in range(0, len(values), _AT_ONCE))
-
-
 #: seconds, see :func:`.process.still_runs`
 _START_TOLERANCE = 5.0
 
@@ -126,12 +120,8 @@ _KEYS = ("phase", "worker", "episode")
 _MOMENTS = ("sum", "mean", "min", "max")
 
 
-class RunQueries:
+class RunQueries(Queries):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
-
-    def __init__(self, lookup: Lookup):
-        self._lookup = lookup
-        self.database = lookup.database
 
     @reads
     def runs(self) -> pd.DataFrame:
