@@ -234,8 +234,8 @@ def test_what_earlier_starts_have_left_is_not_executed_again(tmp_path, capsys, l
         (True, "1", "good", "is requeued (2 of 2)"),
         (True, "2", "unused", "not requeued (2 of 2 requeues used)"),
         (False, "0", "unused", "not requeued: no run ended, and no checkpoint was written"),
-        (True, "0", "refuses", "cannot queue 77_4 again: no"),
-        (True, "0", "missing", "cannot queue 77_4 again: "),
+        (True, "0", "refuses", "cannot requeue 77_4: no"),
+        (True, "0", "missing", "cannot requeue 77_4: "),
     ],
 )
 def test_when_a_task_is_queued_again(scontrol, monkeypatch, capsys, moved_on, before, tool, says):
