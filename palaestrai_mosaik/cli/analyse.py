@@ -86,9 +86,9 @@ def runs_line(results: Results, names: Sequence[str]) -> str:
     from palaestrai_mosaik.analysis.missing_runs import count_missing_runs, executed_text
 
     lost = count_missing_runs(results.outcomes(), names)
-    told = [executed_text(lost["runs"] - lost["missing"], lost["executed"])]
-    told += [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
-    said = ", ".join(filter(None, told))
+    parts = [executed_text(lost["runs"] - lost["missing"], lost["executed"])]
+    parts += [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
+    said = ", ".join(filter(None, parts))
     return count(lost["runs"], "run") + (f" ({said})" if said else "")
 
 
@@ -114,9 +114,9 @@ def _outcome_table(results: Results, names: Sequence[str]) -> str:
 def _sensitivity_lines(one: SensitivityResult) -> Iterator[str]:
     from palaestrai_mosaik.analysis.missing_runs import executed_text
 
-    told = [f"{count(one.used, 'run')} used", executed_text(one.used, one.executed)]
-    told.append(f"{one.lost:,} lost" if one.lost else "")
-    yield f"{one.outcome} by {one.method} ({', '.join(filter(None, told))})"
+    parts = [f"{count(one.used, 'run')} used", executed_text(one.used, one.executed)]
+    parts.append(f"{one.lost:,} lost" if one.lost else "")
+    yield f"{one.outcome} by {one.method} ({', '.join(filter(None, parts))})"
     if one.refused:
         yield f"  not computed: {one.refused}"
         return

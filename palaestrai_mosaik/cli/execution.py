@@ -281,47 +281,47 @@ def _dry(
         limit, why = Slurm().array_size, ""
     except SchedulerError as error:
         limit, why = None, f"the maximum size of job arrays is unknown: {error}"
-    told = estimate([len(task) for task in tasks], settings.slurm, known, limit)
+    planned = estimate([len(task) for task in tasks], settings.slurm, known, limit)
     throttle = settings.slurm.throttle
-    of_each = "" if told.arrays is not None and len(told.arrays) == 1 else " of each"
+    of_each = "" if planned.arrays is not None and len(planned.arrays) == 1 else " of each"
     together = "" if throttle is None else f", {count(throttle, 'task')}{of_each} at a time"
-    arrays = why if told.arrays is None else f"{count(len(told.arrays), 'job array')}{together}"
-    yield f"queue      {count(told.runs, 'run')} in {count(told.tasks, 'task')}; {arrays}"
+    arrays = why if planned.arrays is None else f"{count(len(planned.arrays), 'job array')}{together}"
+    yield f"queue      {count(planned.runs, 'run')} in {count(planned.tasks, 'task')}; {arrays}"
     yield (
-        f"tasks      {count(told.runs_per_task, 'run')} each, {told.runs_at_a_time:,} at a time, on "
+        f"tasks      {count(planned.runs_per_task, 'run')} each, {planned.runs_at_a_time:,} at a time, on "
         f"{count(settings.slurm.cpus, 'core')}"
     )
-    yield from _time(told, settings, known)
-    yield from _space(told)
+    yield from _time(planned, settings, known)
+    yield from _space(planned)
 
 
-def _time(told: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
-    if told.task_seconds is None or told.core_seconds is None:
+def _time(planned: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
+    if planned.task_seconds is None or planned.core_seconds is None:
         yield "time       unknown: give --seconds-per-run, or execute some runs first"
         return
     source = "as given" if not known.runs else f"median of {known.runs} earlier"
     whole = "as many tasks at a time as the cluster has room for"
-    if told.seconds is not None:
-        whole = f"{duration(told.seconds)} in all, without waiting"
-    yield f"time       {duration(told.task_seconds)} for a task: {duration(known.seconds)} per run ({source}); {whole}"
-    yield f"hours      {number(told.core_seconds / 3600)} of a core"
-    if told.fitting is not None and told.fitting < told.runs_per_task:
+    if planned.seconds is not None:
+        whole = f"{duration(planned.seconds)} in all, without waiting"
+    yield f"time       {duration(planned.task_seconds)} for a task: {duration(known.seconds)} per run ({source}); {whole}"
+    yield f"hours      {number(planned.core_seconds / 3600)} of a core"
+    if planned.fitting is not None and planned.fitting < planned.runs_per_task:
         yield (
-            f"warning: {count(max(told.fitting, 0), 'run')} fit into the time limit {settings.slurm.time} of a task, "
-            f"not {told.runs_per_task:,}: give more time, fewer runs per task, or --requeue"
+            f"warning: {count(max(planned.fitting, 0), 'run')} fit into the time limit {settings.slurm.time} of a task, "
+            f"not {planned.runs_per_task:,}: give more time, fewer runs per task, or --requeue"
         )
 
 
-def _space(told: DryRun) -> Iterator[str]:
-    if told.files is None or told.size is None:
+def _space(planned: DryRun) -> Iterator[str]:
+    if planned.files is None or planned.size is None:
         yield "results    unknown: execute some runs first"
         return
-    yield f"results    {told.files:,} files and folders, {byte_size(told.size)}"
-    if told.collected_files is not None and told.collected_size is not None:
-        left = f"{told.collected_files:,} files and folders, {byte_size(told.collected_size)}"
+    yield f"results    {planned.files:,} files and folders, {byte_size(planned.size)}"
+    if planned.collected_files is not None and planned.collected_size is not None:
+        left = f"{planned.collected_files:,} files and folders, {byte_size(planned.collected_size)}"
         database = "without the database, of unknown size before some are collected"
-        if told.database is not None:
-            database = f"{byte_size(told.database)} of it in the database"
+        if planned.database is not None:
+            database = f"{byte_size(planned.database)} of it in the database"
         yield f"collected  {left}, {database} (arsenai collect --remove)"
 
 

@@ -93,35 +93,35 @@ class ForkLauncher(Launcher):
 
     def __init__(self, preload: Sequence[PreloadedClass] = (), *, here: bool = False):
         super().__init__()
-        self._connection, theirs = Pipe()
+        self._connection, server_end = Pipe()
         lifeline, self._lifeline = os.pipe()
         try:
-            self._server = self._fork(theirs, lifeline) if here else self._spawn(theirs, lifeline)
+            self._server = self._fork(server_end, lifeline) if here else self._spawn(server_end, lifeline)
         finally:
-            theirs.close()
+            server_end.close()
             os.close(lifeline)
         self._send(list(preload))
 
     @staticmethod
-    def _spawn(theirs: Connection, lifeline: int) -> subprocess.Popen[bytes] | _Forked:
+    def _spawn(server_end: Connection, lifeline: int) -> subprocess.Popen[bytes] | _Forked:
         return subprocess.Popen(
-            [sys.executable, "-c", _SERVER, str(theirs.fileno()), str(lifeline)],
+            [sys.executable, "-c", _SERVER, str(server_end.fileno()), str(lifeline)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=child_environment(),
-            pass_fds=(theirs.fileno(), lifeline),
+            pass_fds=(server_end.fileno(), lifeline),
             # Ctrl-C is for this process, which tells the runs
             process_group=0,
         )
 
-    def _fork(self, theirs: Connection, lifeline: int) -> _Forked:
+    def _fork(self, server_end: Connection, lifeline: int) -> _Forked:
         from .fork_server import serve
 
         def run() -> None:
             # else the server would itself hold what tells it that this process is gone
             os.close(self._lifeline)
             self._connection.close()
-            serve(theirs, lifeline)
+            serve(server_end, lifeline)
 
         return _Forked(run)
 

@@ -170,10 +170,10 @@ def orphaned_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> d
         names = sorted(os.listdir(root / STORES))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    mine = {Path(run.file).stem for run in folder.documents if run.uid in records}
+    stems = {Path(run.file).stem for run in folder.documents if run.uid in records}
     found = {}
     for name in names:
-        if name in mine or name.startswith("."):
+        if name in stems or name.startswith("."):
             continue
         record = JobRecord.read(with_suffix(root / JOBS / name, ".json"))
         if record is None or record.status != "finished" or record.instance is None:

@@ -194,18 +194,18 @@ def run_folder(
         with location.open(create=True) as opened:
             states = run_states(folder, opened, held=True, ask=not ignore_queue)
             selection = choose(states, which, considered)
-            going_on = {
+            to_resume = {
                 state.planned.uid: resumable(opened, [one[:2] for one in state.instances])
                 for state in selection.chosen
             }
-            _warn_of_unusable_checkpoints(opened, selection.chosen, going_on)
+            _warn_of_unusable_checkpoints(opened, selection.chosen, to_resume)
         summary.considered, summary.before = selection.considered, selection.before
         if selection.chosen:
             executor = make_executor(settings, folder)
             jobs = (
                 replace(
                     _job(folder, state, location, own=settings.executor in _OWN_STORES),
-                    resume=going_on[state.planned.uid],
+                    resume=to_resume[state.planned.uid],
                     checkpoint_every=settings.checkpoint_every,
                     allow_modules=settings.allow_modules,
                 )
@@ -239,12 +239,12 @@ def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) ->
 
 
 def _warn_of_unusable_checkpoints(
-    store: Store, chosen: Sequence[RunState], going_on: Mapping[str, str | None]
+    store: Store, chosen: Sequence[RunState], to_resume: Mapping[str, str | None]
 ) -> None:
     """Tell, before they are executed, of runs that cannot go on: signed with another key, for instance."""
     now, found = versions(), []
     for state in chosen:
-        instance = going_on[state.planned.uid]
+        instance = to_resume[state.planned.uid]
         if instance is not None:
             hash_ = next(one.hash for one in state.instances if one.uid == instance)
             found.append(why_unusable(store.instance_directory(instance), hash_, now))
@@ -259,10 +259,10 @@ def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own:
     """Return the job of a run. One that stopped in a store of its own goes on there, wherever it goes on."""
     planned = state.planned
     document = (folder.path / planned.file).absolute()
-    mine = run_store_location(folder.path, run_file_stem(planned))
-    own = own or any(Path(mine.location).glob(f"instances/*/{CHECKPOINTS}"))
+    run_store = run_store_location(folder.path, run_file_stem(planned))
+    own = own or any(Path(run_store.location).glob(f"instances/*/{CHECKPOINTS}"))
     path = job_path(folder.path, planned)
-    store = mine if own else location
+    store = run_store if own else location
     return Job(planned.uid, planned.hash, document, path, store, state.attempts + 1, own=own)
 
 

@@ -114,7 +114,7 @@ def _refuse_modules(before: Any, user: Any) -> None:
 
 
 def _refuse_commands(
-    who: tuple[str, str], said: Mapping[str, Any], user: Mapping[str, Any], *instead: Mapping[str, Any]
+    author: tuple[str, str], said: Mapping[str, Any], user: Mapping[str, Any], *instead: Mapping[str, Any]
 ) -> None:
     """Raise :class:`ExecutionError` for a command that ``said`` gives, unless ``user`` or one of ``instead`` does."""
     for name, table in (("slurm", SLURM), ("parsl", PARSL)):
@@ -125,8 +125,8 @@ def _refuse_commands(
                 continue
             if not _is_same(table.keys[key], value, users.get(key)):
                 raise ExecutionError(
-                    f"{who[0]} execution.{name}.{key}, which the cluster would execute, and "
-                    f"allow_modules says that not all of its code is trusted: give it {who[1]}"
+                    f"{author[0]} execution.{name}.{key}, which the cluster would execute, and "
+                    f"allow_modules says that not all of its code is trusted: give it {author[1]}"
                 )
 
 

@@ -48,8 +48,8 @@ _BYTES = 32
 
 def key_file() -> Path:
     """Return where the key is, or will be. Raises :class:`CheckpointError` for a user without a home."""
-    if own := os.environ.get(VARIABLE):
-        return Path(own)
+    if given := os.environ.get(VARIABLE):
+        return Path(given)
     # (what is not absolute does not count, by the specification of these folders)
     base = Path(os.environ.get("XDG_DATA_HOME") or "")
     try:
@@ -282,14 +282,14 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
     for number in reversed(numbers):
         path = folder / f"{number:06d}"
         try:
-            manifest, mine = _read_manifest(path)
+            manifest, is_own = _read_manifest(path)
             pickled = files.read_bytes(path / _STATE)
         except OSError:
-            manifest, mine, pickled = None, False, b""
+            manifest, is_own, pickled = None, False, b""
         if manifest is None or manifest["state"] != _digest(pickled):
             damaged.append(path.name)
             continue
-        why = _why_not(path, manifest, mine, hash, versions)
+        why = _why_not(path, manifest, is_own, hash, versions)
         if why is not None:
             raise CheckpointError(why)
         yield Checkpoint(path, manifest["store"], pickled)
@@ -306,23 +306,23 @@ def why_unusable(directory: Path, hash: str, versions: dict[str, str]) -> str | 
     for number in reversed(_numbers(folder)):
         path = folder / f"{number:06d}"
         try:
-            manifest, mine = _read_manifest(path)
+            manifest, is_own = _read_manifest(path)
         except OSError:
             continue
         except CheckpointError as error:  # of the key
             return str(error)
         if manifest is not None:
-            return _why_not(path, manifest, mine, hash, versions)
+            return _why_not(path, manifest, is_own, hash, versions)
     return f"no checkpoint in {folder} is whole"
 
 
 def _why_not(
-    path: Path, manifest: dict[str, Any], mine: bool, hash: str, versions: dict[str, str]
+    path: Path, manifest: dict[str, Any], is_own: bool, hash: str, versions: dict[str, str]
 ) -> str | None:
     """Return why a checkpoint that is whole cannot be used, if so."""
     if manifest["format"] != _FORMAT:
         return f"{path} has the format {manifest['format']}, not {_FORMAT}"
-    if not mine:
+    if not is_own:
         return (
             f"{path} was written by another user, or on another computer: it is not signed with the key in "
             f"{key_file()}. To read it would run whatever it says; if you trust it, get a copy of the key that "

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def make_learner(
     spec: AgentSpec,
-    standpoint: ReplayContext,
+    context: ReplayContext,
     keeper: BrainKeeper,
     groups: Sequence[BodyGroup],
     store: Store | None,
@@ -43,7 +43,7 @@ def make_learner(
     """
     if spec.brain is None:
         return None
-    phase, seed = standpoint.phase, standpoint.document.seed
+    phase, seed = context.phase, context.document.seed
     brain: Brain = make(spec.brain, "brain")
     filters = _common_filters(spec, groups, phase.mode)
     brain.name = spec.name
@@ -57,8 +57,8 @@ def make_learner(
     give_filters(brain, filters, seed, phase.name, spec.name, "brain")
     if is_adapted(type(brain)):
         theirs: Any = brain
-        run = standpoint.document.uid
-        theirs.introduce(spec.load is not None, run, standpoint.instance or "", phase.index)
+        run = context.document.uid
+        theirs.introduce(spec.load is not None, run, context.instance or "", phase.index)
     brain.setup()
     if spec.load is not None:
         problem = cannot_load(spec)
@@ -68,7 +68,7 @@ def make_learner(
         load_filters(filters, keeper, spec.name)
     learner = Learner(brain, filters)
     if spec.replay and phase.mode is Mode.TRAIN:
-        _replay(learner, spec, standpoint, groups, store)
+        _replay(learner, spec, context, groups, store)
         learner.hand_out(brain.pretrain())
     if phase.mode is Mode.TRAIN and not learner.updates:
         learner.hand_out(brain.initial_update())
@@ -158,7 +158,7 @@ def _sizes(channels: Channels) -> tuple[int, int]:
 def _replay(
     learner: Learner,
     spec: AgentSpec,
-    standpoint: ReplayContext,
+    context: ReplayContext,
     groups: Sequence[BodyGroup],
     store: Store | None,
 ) -> None:
@@ -170,10 +170,10 @@ def _replay(
     brain, filters = learner.brain, learner.filters
     if filters is None:
         own = {body.group: brain.memory_of(body.muscles[0]) for body in brain.bodies}
-        replay([own[group.index] for group in groups], spec, groups, standpoint, store)
+        replay([own[group.index] for group in groups], spec, groups, context, store)
         return
     stored = Memory(size_limit=brain.memory.size_limit)
-    replay(stored, spec, groups, standpoint, store)
+    replay(stored, spec, groups, context, store)
     for _ in _seen(filters, stored):
         pass
     filters.learn(filters.news())

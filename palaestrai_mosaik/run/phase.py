@@ -74,7 +74,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 #: what a checkpoint keeps of a phase
-_LASTING = (
+_STATE = (
     "learners",
     "conditions",
     "run_conditions",
@@ -196,7 +196,7 @@ class PhaseRunner:
     def state(self) -> dict[str, Any]:
         """Return, between two rounds, all that the rest of the phase depends on; to be pickled."""
         assert self.team is not None
-        state = {name: getattr(self, name) for name in _LASTING} | {"team": self.team.state()}
+        state = {name: getattr(self, name) for name in _STATE} | {"team": self.team.state()}
         return state | {"scalars": None if self.scalars is None else self.scalars.state()}
 
     def _set_up(self, state: Mapping[str, Any] | None) -> None:
@@ -205,7 +205,7 @@ class PhaseRunner:
         handles = [context.inspection.handle(spec) for spec in phase.environments]
         groups = {spec.name: place_bodies(spec, handles)[0] for spec in phase.agents}
         if state is not None:
-            for name in _LASTING:
+            for name in _STATE:
                 setattr(self, name, state[name])
             for name, learner in self.learners.items():
                 learner.brain._dumpers = Dumpers([self.keepers[name]])
@@ -213,10 +213,10 @@ class PhaseRunner:
                 self.scalars.restore(state["scalars"])
         else:
             instance = context.recorder.uid if context.recorder is not None else None
-            standpoint = ReplayContext(context.document, phase, instance)
+            replay_context = ReplayContext(context.document, phase, instance)
             for spec in phase.agents:
                 made = make_learner(
-                    spec, standpoint, self.keepers[spec.name], groups[spec.name], context.store
+                    spec, replay_context, self.keepers[spec.name], groups[spec.name], context.store
                 )
                 if made is not None:
                     self.learners[spec.name] = made
@@ -232,7 +232,7 @@ class PhaseRunner:
             self.team = LocalWorkerPool(plans[0], context, learning, [*self.conditions, *self.run_conditions])
         else:
             self.team = ProcessWorkerPool(plans, context, learning)
-        self.recorder = self._recorder(handles, groups, again=state is not None)
+        self.recorder = self._recorder(handles, groups, resumed=state is not None)
         if self.scalars is not None and self.recorder is not None:
             self.recorder = self.scalars.recording(self.recorder)
         self.team.on_report = self._record
@@ -241,7 +241,11 @@ class PhaseRunner:
             self.team.restore(state["team"])
 
     def _recorder(
-        self, handles: Sequence[EnvironmentHandle], groups: Mapping[str, Sequence[BodyGroup]], *, again: bool
+        self,
+        handles: Sequence[EnvironmentHandle],
+        groups: Mapping[str, Sequence[BodyGroup]],
+        *,
+        resumed: bool,
     ) -> Any:
         phase, recorder = self.phase, self.context.recorder
         if recorder is None:
@@ -251,7 +255,7 @@ class PhaseRunner:
 
         environments = [environment_record(s, p) for s, p in zip(phase.environments, handles, strict=True)]
         agents = [agent_record(s, groups[s.name]) for s in phase.agents]
-        if again:
+        if resumed:
             return recorder.reopen_phase(phase.index, environments, agents)
         return recorder.begin_phase(
             phase.index,
@@ -283,7 +287,12 @@ class PhaseRunner:
             verdict = verdict or self._judge(report)
         self._snapshots(number + 1)
         every = self.phase.evaluate_every
-        if every and self.phase.mode is Mode.TRAIN and (number + 1) % every == 0 and not _shuts(verdict):
+        if (
+            every
+            and self.phase.mode is Mode.TRAIN
+            and (number + 1) % every == 0
+            and not _is_shutdown(verdict)
+        ):
             task = EpisodeTask(len(self.evaluations), evaluation=True)
             self.evaluations.append(self._run(workers, task))
             # brains are told, and kept if they are at their best, also if the phase is over
@@ -320,7 +329,7 @@ class PhaseRunner:
                 done = len(self.history[report.worker])
                 if report.worker == 0:
                     self._snapshots(done)
-                if every and done % every == 0 and not _shuts(verdict):
+                if every and done % every == 0 and not _is_shutdown(verdict):
                     return EpisodeTask(done // every - 1, evaluation=True)
             if verdict is not None or report.worker not in self.active:
                 return None
@@ -410,9 +419,9 @@ class PhaseRunner:
             learner = self.learners.get(spec.name)
             if learner is not None:
                 metrics[spec.name] |= more_metrics(learner.brain, metrics[spec.name])
-                told, last = learner.brain.pop_statistics(), reports[0]
+                statistics, last = learner.brain.pop_statistics(), reports[0]
                 step = max(last.last_rows[spec.name], 0)
-                for key, value in told.items() if self.recorder is not None else ():
+                for key, value in statistics.items() if self.recorder is not None else ():
                     self.recorder.statistic(spec.name, last.worker, number, step, key, value, evaluation=True)
         self._best({name: figures["objective"] for name, figures in metrics.items()})
         view = EvaluationView(
@@ -464,5 +473,5 @@ class PhaseRunner:
         return SimulationFlowControl.CONTINUE, (reasons.pop() if len(reasons) == 1 else "episodes")
 
 
-def _shuts(verdict: Verdict | None) -> bool:
+def _is_shutdown(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict[0] is SimulationFlowControl.SHUTDOWN

@@ -22,7 +22,15 @@ from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle, m
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
 from palaestrai_mosaik.types import Mode
 
-from .factory import BASES, cannot_load, class_of, make_conditions, make_filters, make_handle, untold_muscles
+from .factory import (
+    BASES,
+    cannot_load,
+    class_of,
+    make_conditions,
+    make_filters,
+    make_handle,
+    unused_model_warning,
+)
 from .recorded_sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
 
@@ -256,7 +264,7 @@ class _PhaseCheck:
         for j, agent in enumerate(self._phase.agents):
             if agent.load is None:
                 continue
-            problem, warning = cannot_load(agent), untold_muscles(agent, self._phase.mode)
+            problem, warning = cannot_load(agent), unused_model_warning(agent, self._phase.mode)
             if problem or warning:
                 self._report(problem or warning, "agents", j, "load", warning=not problem)
 

@@ -191,12 +191,12 @@ class ProcessWorkerPool:
         self._recorder: PhaseRecorder | None = None
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
         self.globals_used = False
-        self._told = False
+        self._interrupt_sent = False
         #: the number of the update that a worker's muscles got last
         self._sent: dict[tuple[int, UpdateKey], int] = {}
         self._pickled: dict[str, tuple[int, bytes]] = {}
         #: what brains have told about rows of a worker's last batch: (agent, episode, step, key)
-        self._brains_told: dict[int, set[tuple[str, int, int, str]]] = {}
+        self._reported_by_brains: dict[int, set[tuple[str, int, int, str]]] = {}
         self._pool = context.pool
         self._waiting: list[deque[bytes]] = [deque() for _ in plans]
         self._processes = context.pool.take(len(plans))
@@ -364,8 +364,8 @@ class ProcessWorkerPool:
                 # the death of any worker ends the run, whichever of them is waited for; but one
                 # that has told of a failure is heard in its turn
                 raise self._ended(index, self._pool.died(index))
-        if self._interrupt.requested and not self._told:
-            self._told = True
+        if self._interrupt.requested and not self._interrupt_sent:
+            self._interrupt_sent = True
             for process in self._processes:
                 process.interrupt()
 
@@ -404,44 +404,44 @@ class ProcessWorkerPool:
         muscles = {
             (agent, episode, step, key) for agent, _, episode, step, key, _, ev in batch.statistics if not ev
         }
-        before, told = self._brains_told.get(worker, set()), set[tuple[str, int, int, str]]()
+        before, reported = self._reported_by_brains.get(worker, set()), set[tuple[str, int, int, str]]()
         for name, learner in self._learners.items():
             filters = learner.filters
             if filters is not None:
                 for news in batch.news.get(name, ()):
                     filters.learn(news)
-            for lesson in transitions(batch, name):
-                if isinstance(lesson[0], int):
-                    learner.mark_end(*lesson[1:])
+            for transition in transitions(batch, name):
+                if isinstance(transition[0], int):
+                    learner.mark_end(*transition[1:])
                     continue
-                rows, at_once = lesson
+                rows, at_once = transition
                 # (0 in asynchronous phases, where nobody counts)
                 learner.brain.rows_waiting = max(learner.brain.rows_waiting - len(rows), 0)
-                for step, key, value in self._taught(learner, rows, at_once):
-                    told.add((name, batch.episode, step, key))
+                for step, key, value in self._think(learner, rows, at_once):
+                    reported.add((name, batch.episode, step, key))
                     if self._recorder is not None:
                         self._recorder.statistic(
                             *(name, worker, batch.episode, step, key, value), evaluation=False
                         )
-        twice = (before | told) & muscles
+        twice = (before | reported) & muscles
         if twice:
             agent, *_, key = min(twice)
             raise ContractError(f"muscle and brain of agent {agent!r} both report the statistic {key!r}")
-        self._brains_told[worker] = told
+        self._reported_by_brains[worker] = reported
 
     @staticmethod
-    def _taught(
+    def _think(
         learner: Learner, rows: Sequence[Experience], at_once: bool
     ) -> Iterator[tuple[int, str, float]]:
         """Let the brain think about ``rows``; yield what it tells about itself: step, key, value."""
         if at_once:
             learner.learn_batch(rows)
-            told = learner.told_by
+            reported = learner.told_by
         else:
             learner.learn(rows[0])
-            told = {rows[0].muscle: learner.told}
+            reported = {rows[0].muscle: learner.told}
         for row in rows:
-            for key, value in told.get(row.muscle, {}).items():
+            for key, value in reported.get(row.muscle, {}).items():
                 yield row.step, key, value
 
     def _record(self, worker: int, batch: Batch) -> None:

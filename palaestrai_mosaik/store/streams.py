@@ -145,7 +145,7 @@ class AgentStream(RowStream):
         return self._refuse(error, readings=(readings, r), setpoints=(setpoints, s), rewards=(rewards, w))
 
     def _write(self, columns: dict[str, pa.Array]) -> None:
-        wall = {name: columns[name] for name in (*KEYS, *self._whose)} | {
+        wall = {name: columns[name] for name in (*KEYS, *self._owners)} | {
             "wall": arrow_column(self._wall[: self._filled])
         }
         # Wall-clock first: a part of the trajectory, once visible, then has its wall part.

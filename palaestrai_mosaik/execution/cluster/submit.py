@@ -191,11 +191,11 @@ def cancel_folder(folder: Path) -> Cancelled:
         if all(word.ended for word in words):
             continue
         live = Slurm().live(submission.name)
-        mine = [job for job, one in live.items() if os.path.realpath(one.script) == script]
-        Slurm().cancel_jobs(mine)
-        jobs += mine
-        foreign += [job for job in live if job not in mine]
-        ended += [word for job in mine for word in live[job].words]
+        of_folder = [job for job, one in live.items() if os.path.realpath(one.script) == script]
+        Slurm().cancel_jobs(of_folder)
+        jobs += of_folder
+        foreign += [job for job in live if job not in of_folder]
+        ended += [word for job in of_folder for word in live[job].words]
     queued, running = ended.count(TaskState.QUEUED), ended.count(TaskState.RUNNING)
     return Cancelled(tuple(jobs), queued, running, tuple(foreign))
 

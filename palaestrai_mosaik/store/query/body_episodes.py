@@ -65,8 +65,8 @@ class BodyEpisodes(RowQueries):
         streams, root = self._streams(run, phase, evaluation)
         ended = _ended(streams[streams["kind"] == "environment"], root, RowRange(worker, episode))
         frames = []
-        own = streams[streams["kind"] == "agent"]
-        for number, name, part, flag, folder, count in own[
+        of_agents = streams[streams["kind"] == "agent"]
+        for number, name, part, flag, folder, count in of_agents[
             ["phase", "name", "group", "evaluation", "folder", "parts"]
         ].itertuples(index=False):
             group = groups.get((number, name, part))
@@ -200,12 +200,12 @@ def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
 
 def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _Ended) -> list[bool]:
     keys = frame[_KEYS].itertuples(index=False)
-    around = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
+    environments = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
     return [
         any(
-            (worker, episode, incarnation, own) in known
-            for known, uid in around
+            (worker, episode, incarnation, turn) in known
+            for known, uid in environments
             for incarnation in group.incarnations_of(uid, body)
         )
-        for worker, episode, body, own in keys
+        for worker, episode, body, turn in keys
     ]

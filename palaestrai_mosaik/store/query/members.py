@@ -36,8 +36,8 @@ class BodyChoice:
     body: Bodies | None = None
 
     @property
-    def around(self) -> dict[str, Any]:
-        """Environment and bodies, as arguments of the queries."""
+    def filters(self) -> dict[str, Any]:
+        """Return environment and bodies as arguments of queries."""
         return {"environment": self.environment, "body": self.body}
 
     def __bool__(self) -> bool:

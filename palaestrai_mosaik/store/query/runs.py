@@ -80,9 +80,9 @@ def executions(
     known = 0
     wanted = list(dict.fromkeys(hashes))
     for some in in_chunks(wanted):
-        mine = RunDocument.hash.in_(some)
-        known += session.scalar(select(func.count()).select_from(RunDocument).where(mine)) or 0
-        for one in map(Execution._make, session.execute(_QUESTION.where(mine).order_by(Instance.id))):
+        matching = RunDocument.hash.in_(some)
+        known += session.scalar(select(func.count()).select_from(RunDocument).where(matching)) or 0
+        for one in map(Execution._make, session.execute(_QUESTION.where(matching).order_by(Instance.id))):
             found.setdefault(one.hash, []).append(one)
     if contents is None:
         return found
@@ -279,9 +279,9 @@ class RunQueries(Queries):
         episode = [*_KEYS, *_evaluation_column(evaluation, None)]
         keys = [*episode, "agent"]
         names = outcomes["kind"].where(outcomes["kind"] == "objective", "reward." + outcomes["name"])
-        who = outcomes[keys].drop_duplicates()
+        agents = outcomes[keys].drop_duplicates()
         # An episode without agents is shown too, but not where one agent was asked for.
-        result = result.merge(who, on=episode, how="left" if agent is None else "inner", sort=False)
+        result = result.merge(agents, on=episode, how="left" if agent is None else "inner", sort=False)
         for name in names.unique():
             moments = outcomes.loc[names == name, [*keys, *_MOMENTS]]
             moments = moments.rename(columns={moment: f"{name}_{moment}" for moment in _MOMENTS})
@@ -369,8 +369,8 @@ def _evaluation_column(evaluation: bool | None, column: Any) -> dict[str, Any]:
 
 
 def _of_phase(table: type[Episode] | type[Outcome], evaluation: bool | None) -> ColumnElement[bool]:
-    own = table.phase_id == Phase.id
-    return own if evaluation is None else own & (table.evaluation.is_(evaluation))
+    of_phase = table.phase_id == Phase.id
+    return of_phase if evaluation is None else of_phase & (table.evaluation.is_(evaluation))
 
 
 def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:
