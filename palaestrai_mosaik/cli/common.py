@@ -35,6 +35,7 @@ DEFAULT_STORE = "palaestrai-results"
 STORE_HELP = "folder of the results, or database: its URL, @FILE (holds the URL) or env:NAME"
 
 Command = Callable[..., argparse.ArgumentParser]
+_LISTED = 20
 
 
 def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.ArgumentParser, Command]:
@@ -244,9 +245,6 @@ def index_ranges(text: str) -> tuple[range, ...]:
 # the type's name stands in argparse's message: "invalid whole number value: 'x'"
 positive.__name__ = "positive number"
 index.__name__ = "episode number"
-
-
-_LISTED = 20
 
 
 def find_folder(folder: str | None) -> DesignFolder:

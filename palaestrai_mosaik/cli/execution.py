@@ -37,6 +37,8 @@ from .common import find_folder, say, store_option
 from .run_lists import factors_of, list_runs, print_left_out, short_path
 from .tables import byte_size, duration, number
 
+_LISTED = 20
+
 
 def run(  # noqa: PLR0913 (one parameter for each option)
     folder: str | None,
@@ -186,9 +188,6 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
         say(f"next: arsenai analyse {name}{option}")
     else:
         say(f"to go on: arsenai resume {name}{option}")
-
-
-_LISTED = 20
 
 
 def submit(

@@ -1,20 +1,17 @@
 """Checkpoints: a run that was stopped or killed resumes where all its workers last stood.
 
-To read a checkpoint is to run what it says. A store may have come from elsewhere, or others may be
-able to write to it; so a checkpoint is signed with a key that only its user has, and resume takes
-no other one. The key is made when it is first needed, in ``$PALAESTRAI_MOSAIK_KEY``, else
-``$XDG_DATA_HOME/palaestrai_mosaik/checkpoint.key``, else
-``~/.local/share/palaestrai_mosaik/checkpoint.key``. Who shall go on with the runs of another
-machine, or of a colleague, gets a copy of the file.
-
 A checkpoint is a folder below the instance's directory: ``state.pickle`` (brains, memories,
 muscles, conditions, counters, between two rounds of episodes) and ``manifest.json`` (what
 the store held then, the document's hash, versions, the SHA-256 of it all, and its user's
-signature). It is written aside, flushed to the disk and renamed, so there is a whole one or
-none. The newest two are kept: if one turns out to be damaged, the other one serves.
+signature). It is written under another name, flushed to the disk and renamed, so it is complete
+or missing. The newest two are kept: if one is damaged, the other one is used.
 
-The state is a pickle of users' own objects. Reading one executes what it says, so only what this
-user has signed is read.
+The state is a pickle of users' own objects, and reading a pickle executes code. A store may come from
+elsewhere, or others may be able to write to it. So a checkpoint is signed with a key that only its user
+has, and no other one is read. The key is created when it is first needed, in ``$PALAESTRAI_MOSAIK_KEY``,
+else ``$XDG_DATA_HOME/palaestrai_mosaik/checkpoint.key``, else
+``~/.local/share/palaestrai_mosaik/checkpoint.key``. To resume runs of another machine, or of a colleague,
+copy that file.
 """
 
 from __future__ import annotations
@@ -44,6 +41,15 @@ if TYPE_CHECKING:
 #: the environment variable that names the file of the key
 VARIABLE = "PALAESTRAI_MOSAIK_KEY"
 _BYTES = 32
+#: the folder of an instance's directory that holds its checkpoints
+FOLDER = "checkpoints"
+#: seconds between two checkpoints by default
+INTERVAL = 60.0
+_STATE, _MANIFEST = "state.pickle", "manifest.json"
+_FORMAT = 3
+_KEPT = 2
+#: writing may take this share of the time at most
+_SHARE = 0.05
 
 
 def key_file() -> Path:
@@ -171,16 +177,6 @@ def _make(file: Path) -> None:
         ) from error
 
 
-FOLDER = "checkpoints"
-#: seconds between two checkpoints, unless told otherwise
-INTERVAL = 60.0
-_STATE, _MANIFEST = "state.pickle", "manifest.json"
-_FORMAT = 3
-_KEPT = 2
-#: writing may take this share of the time at most
-_SHARE = 0.05
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint as it was read; ``mark`` is the store's (:meth:`InstanceRecorder.mark`)."""
@@ -217,7 +213,7 @@ class Checkpoints:
         self._interval = 0.0
 
     def write(self, state: Any, mark: dict[str, Any], started: float) -> None:
-        """Write a checkpoint, and let older ones go.
+        """Write a checkpoint, and delete older ones.
 
         ``started``: the monotonic time at which collecting state and mark began.
 
@@ -353,7 +349,7 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any] | None, bool]:
 
 
 def discard_newer(checkpoint: Checkpoint) -> None:
-    """Remove checkpoints that are newer than the one that a run goes on from."""
+    """Remove checkpoints that are newer than the one from which a run resumes."""
     for number in _numbers(checkpoint.path.parent):
         if number > int(checkpoint.path.name):
             files.discard_tree(checkpoint.path.parent / f"{number:06d}")
@@ -384,7 +380,7 @@ class Earlier:
 
 
 def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
-    """Return the run of ``document`` that would go on; ``None`` if it never ran.
+    """Return the run of ``document`` that would be resumed; ``None`` if it never ran.
 
     The newest one counts if it has finished or still runs. Otherwise it is the newest with
     a checkpoint of all that are newer than the last finished one; if none has any, the
@@ -405,7 +401,7 @@ def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
 
 
 def resumable(store: Store, instances: Sequence[tuple[str, str]]) -> str | None:
-    """Return the instance that goes on from a checkpoint, of those of one document (uid, status); if any does.
+    """Return which of the instances of one document (uid, status) can be resumed, if any.
 
     ``instances``: the newest last. It is the newest that has a checkpoint of all that are newer than the last
     one that finished or still runs.

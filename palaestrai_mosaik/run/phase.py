@@ -45,6 +45,15 @@ if TYPE_CHECKING:
     from .scalars import Scalars
 
 
+#: the attributes of a phase that a checkpoint keeps
+_STATE = (
+    *("learners", "conditions", "run_conditions", "history", "ends", "evaluations"),
+    *("active", "reasons", "best", "steps"),
+)
+#: why the phase ended, and what that means for the run
+Verdict = tuple[SimulationFlowControl, str]
+
+
 def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:
     """Return the mean over the evaluation's episodes of an agent's objective and of their lengths."""
     objectives = [report.outcomes[agent]["objective"] for report in reports]
@@ -56,7 +65,7 @@ def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]
 
 
 def more_metrics(brain: Brain, metrics: Mapping[str, float]) -> Mapping[str, float]:
-    """Tell the brain its ``metrics``; return those that it adds."""
+    """Report ``metrics`` to the brain; return those that it adds."""
     more = brain.evaluated(dict(metrics))
     if more is not None and not isinstance(more, Mapping):
         raise ContractError(
@@ -71,23 +80,6 @@ def mean(values: Sequence[float]) -> float:
     array = np.array(values, dtype=np.float64)
     known = array[~np.isnan(array)]
     return float(known.mean()) if len(known) else math.nan
-
-
-#: what a checkpoint keeps of a phase
-_STATE = (
-    "learners",
-    "conditions",
-    "run_conditions",
-    "history",
-    "ends",
-    "evaluations",
-    "active",
-    "reasons",
-    "best",
-    "steps",
-)
-#: why the phase ended, and what that means for the run
-Verdict = tuple[SimulationFlowControl, str]
 
 
 @dataclass
@@ -287,15 +279,10 @@ class PhaseRunner:
             verdict = verdict or self._judge(report)
         self._snapshots(number + 1)
         every = self.phase.evaluate_every
-        if (
-            every
-            and self.phase.mode is Mode.TRAIN
-            and (number + 1) % every == 0
-            and not _is_shutdown(verdict)
-        ):
+        if every and self.phase.mode is Mode.TRAIN and (number + 1) % every == 0 and not _ends_run(verdict):
             task = EpisodeTask(len(self.evaluations), evaluation=True)
             self.evaluations.append(self._run(workers, task))
-            # brains are told, and kept if they are at their best, also if the phase is over
+            # metrics are reported, and the best brains kept, even if the phase is over
             judged = self._judge_evaluation(task.number)
             verdict = verdict or judged
         return verdict or self._all_done()
@@ -329,7 +316,7 @@ class PhaseRunner:
                 done = len(self.history[report.worker])
                 if report.worker == 0:
                     self._snapshots(done)
-                if every and done % every == 0 and not _is_shutdown(verdict):
+                if every and done % every == 0 and not _ends_run(verdict):
                     return EpisodeTask(done // every - 1, evaluation=True)
             if verdict is not None or report.worker not in self.active:
                 return None
@@ -408,7 +395,7 @@ class PhaseRunner:
         return None
 
     def _judge_evaluation(self, number: int) -> Verdict | None:
-        """Tell brains and conditions about an evaluation that all workers have run."""
+        """Report to brains and conditions an evaluation that all workers have run."""
         phase, reports = self.phase, self.evaluations[number]
         if self.scalars is not None:
             for report in reports:
@@ -473,5 +460,5 @@ class PhaseRunner:
         return SimulationFlowControl.CONTINUE, (reasons.pop() if len(reasons) == 1 else "episodes")
 
 
-def _is_shutdown(verdict: Verdict | None) -> bool:
+def _ends_run(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict[0] is SimulationFlowControl.SHUTDOWN

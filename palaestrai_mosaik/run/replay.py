@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store import ChannelRecord, Store
 
 
+_NO_STORE = "a run without a store has no trajectories to replay"
+_ENDS = ["objective", "terminated", "truncated"]
+_PLACES = ["body", "environment_episode"]
+
+
 def recorded_phases(
     store: Store,
     instance: str,
@@ -70,11 +75,6 @@ def recorded_phases(
 def described(instance: str, phases: list[int]) -> str:
     """Return how some phases of an instance are called in messages."""
     return f"phase{'s' if len(phases) > 1 else ''} {listed(phases, 20) or 'none'} of instance {instance}"
-
-
-_NO_STORE = "a run without a store has no trajectories to replay"
-_ENDS = ["objective", "terminated", "truncated"]
-_PLACES = ["body", "environment_episode"]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,13 @@ from .recorder import MARKER, PENDING_MARKER
 from .store import Store, document_id, experiment_id
 from .verify import marker_damage
 
+#: the status of an instance whose process is gone and has not said so
+LOST = "lost"
+#: the file that tells why the store in whose folder it lies is not used any more
+DAMAGE_NOTE = "damaged"
+# SQLite's codes for what is no fault of the file system, of another process or of rights: an error
+# (no such table), corrupt, format, not a database
+_CORRUPT = (1, 11, 24, 26)
 _TABLES = Base.metadata.tables
 #: what belongs to one instance: what a row refers to comes before it
 OWNED = (
@@ -76,15 +83,6 @@ _ROWS = 10_000
 # as in database.py: one at a time merges into a PostgreSQL, or two that bring equal documents in
 # different orders would wait for each other
 _POSTGRESQL_LOCK = 0x70A1E57B
-
-
-#: the status of an instance whose process is gone and has not said so
-LOST = "lost"
-#: the file that tells why the store in whose folder it lies is not used any more
-DAMAGE_NOTE = "damaged"
-# SQLite's codes for what is no fault of the file system, of another process or of rights: an error
-# (no such table), corrupt, format, not a database
-_CORRUPT = (1, 11, 24, 26)
 
 
 class DamagedStore(StoreError):

@@ -33,6 +33,12 @@ PART_ROWS = 20_000
 PART_SECONDS = 4.0
 # Rows after which the clock is read at the latest: steps may suddenly become slow.
 _LONGEST_LOOK = 128
+Vector = npt.NDArray[np.float64] | Sequence[float]
+
+#: a block's size; as much again is needed while a part is written
+_BLOCK_BYTES = 12 * 2**20
+KEYS = ("worker", "episode", "step", "time")
+_MAIN = struct.Struct("<hi")  # of worker and episode
 
 
 class FlushPolicy:
@@ -66,14 +72,6 @@ class FlushPolicy:
         self.next_look = max(1, self.next_look - self._looked_at)
         self._looked_at = 0
         return self.next_look
-
-
-Vector = npt.NDArray[np.float64] | Sequence[float]
-
-#: a block's size; as much again is needed while a part is written
-_BLOCK_BYTES = 12 * 2**20
-KEYS = ("worker", "episode", "step", "time")
-_MAIN = struct.Struct("<hi")  # of worker and episode
 
 
 class Header:

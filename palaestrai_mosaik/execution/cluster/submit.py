@@ -37,6 +37,9 @@ _MIN_TASK_SECONDS = 300.0
 _MANY = 1000
 #: characters of the design's uid in the names of jobs
 _LONGEST = 40
+#: files and folders of a run beside those of its results: record and log; the folder of its own store,
+#: the database in it, and the folder around the results
+_OF_JOBS, _OF_STORE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +239,6 @@ def _what_was_submitted(kept: Submission, wanted: Submission) -> str:
         f"only {_submitted(kept):,} of {wanted.tasks:,} tasks were submitted (job {jobs}), the runs of the "
         "others wait"
     )
-
-
-#: files and folders of a run beside those of its results: record and log; the folder of its own store,
-#: the database in it, and the folder around the results
-_OF_JOBS, _OF_STORE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,17 @@ if TYPE_CHECKING:
 Contents = Callable[[Collection[str]], Mapping[str, str]]
 
 
+#: seconds, see :func:`.process.still_runs`
+_START_TOLERANCE = 5.0
+
+_RUN_COLUMNS = (
+    *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
+    *("phases", "episodes", "steps", "error", "hash", "host", "pid", "packages"),
+)
+_KEYS = ("phase", "worker", "episode")
+_MOMENTS = ("sum", "mean", "min", "max")
+
+
 class Execution(NamedTuple):
     """An instance, and the hash and the content of the document that it executed."""
 
@@ -107,17 +118,6 @@ def executions(
 
 def _finished(instances: Sequence[Execution]) -> bool:
     return any(one.status == "finished" for one in instances)
-
-
-#: seconds, see :func:`.process.still_runs`
-_START_TOLERANCE = 5.0
-
-_RUN_COLUMNS = (
-    *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
-    *("phases", "episodes", "steps", "error", "hash", "host", "pid", "packages"),
-)
-_KEYS = ("phase", "worker", "episode")
-_MOMENTS = ("sum", "mean", "min", "max")
 
 
 class RunQueries(Queries):
