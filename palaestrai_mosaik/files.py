@@ -73,7 +73,7 @@ def inside(folder: str | Path, name: object) -> Path:
     """
     path = PurePath(name) if isinstance(name, str) else PurePath()
     if not path.parts or ".." in path.parts or path.anchor or "\0" in str(path):
-        raise ValueError(f"{name!r} is no place in {folder}")
+        raise ValueError(f"{name!r} is not a path in {folder}")
     return Path(folder, path)
 
 

@@ -31,7 +31,7 @@ _CONDITION = "palaestrai_mosaik.simulation.conditions:TerminationCondition"
 
 def has_many_bodies(store: Store, run: str, phase: int | str | None, choice: BodyChoice) -> set[str]:
     """Return the agents that have to be asked body by body: they have several, or some are picked."""
-    bodies = store.bodies(run, phase, choice.agent, **choice.around)
+    bodies = store.bodies(run, phase, choice.agent, **choice.filters)
     if choice:
         return set(bodies["agent"])
     counts = bodies.groupby(["phase", "agent"], as_index=False)["count"].sum()
@@ -53,7 +53,7 @@ def body_outcomes(
     rows = store.body_episodes(
         *(run, phase, choice.agent),
         evaluation=evaluation,
-        **choice.around,
+        **choice.filters,
         counts=True,
     )
     values = [str(name).removesuffix("_sum") for name in rows if str(name).endswith("_sum")]
@@ -113,7 +113,7 @@ def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: 
     frame = store.body_episodes(
         *(run, phase, choice.agent),
         evaluation=None,
-        **choice.around,
+        **choice.filters,
     )
     frame = frame[frame["complete"].astype(bool)].reset_index(drop=True)
     frame = frame.rename(columns={"objective_sum": "sum", "objective_mean": "mean"})
@@ -345,14 +345,14 @@ class _Source:
 
 def _sources(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[_Source]:
     phase, sources = moment.phase, []
-    agents = list(dict.fromkeys(store.bodies(run, phase, choice.agent, **choice.around)["agent"]))
+    agents = list(dict.fromkeys(store.bodies(run, phase, choice.agent, **choice.filters)["agent"]))
     if choice.agent is None:
         for uid in store.environments(run, phase)["environment"]:
             if choice.environment in (None, uid):
                 read = partial(store.environment_states, run, phase, str(uid), body=choice.body)
                 sources.append(_Source(str(uid), read, _columns(read)))
     for name in agents:
-        read = partial(store.steps, run, phase, str(name), **choice.around)
+        read = partial(store.steps, run, phase, str(name), **choice.filters)
         sources.append(_Source(str(name), read, _columns(read)))
     return sources
 

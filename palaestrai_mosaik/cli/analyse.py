@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,8 +66,6 @@ def analyse(
     say(_write_table(results.table(), directory / "outcomes.csv", None))
     if found:
         say(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     if results.not_collected:
         say(f"warning: {results.not_collected}", error=True)
     refused = [one for one in found if one.refused]
@@ -89,9 +86,9 @@ def runs_line(results: Results, names: Sequence[str]) -> str:
     from palaestrai_mosaik.analysis.missing_runs import count_missing_runs, executed_text
 
     lost = count_missing_runs(results.outcomes(), names)
-    told = [executed_text(lost["runs"] - lost["missing"], lost["executed"])]
-    told += [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
-    said = ", ".join(filter(None, told))
+    parts = [executed_text(lost["runs"] - lost["missing"], lost["executed"])]
+    parts += [f"{lost[status]:,} {status}" for status in ("failed", "missing") if lost[status]]
+    said = ", ".join(filter(None, parts))
     return count(lost["runs"], "run") + (f" ({said})" if said else "")
 
 
@@ -117,9 +114,9 @@ def _outcome_table(results: Results, names: Sequence[str]) -> str:
 def _sensitivity_lines(one: SensitivityResult) -> Iterator[str]:
     from palaestrai_mosaik.analysis.missing_runs import executed_text
 
-    told = [f"{count(one.used, 'run')} used", executed_text(one.used, one.executed)]
-    told.append(f"{one.lost:,} lost" if one.lost else "")
-    yield f"{one.outcome} by {one.method} ({', '.join(filter(None, told))})"
+    parts = [f"{count(one.used, 'run')} used", executed_text(one.used, one.executed)]
+    parts.append(f"{one.lost:,} lost" if one.lost else "")
+    yield f"{one.outcome} by {one.method} ({', '.join(filter(None, parts))})"
     if one.refused:
         yield f"  not computed: {one.refused}"
         return
@@ -190,8 +187,6 @@ def compare(
         say("\n".join(_comparison_lines(one)), end="\n\n")
     for file in _write_comparisons(found, directory):
         say(file)
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     if results.not_collected:
         say(f"warning: {results.not_collected}", error=True)
     for one in found:
@@ -299,8 +294,6 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
         say(plain((tests,)))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
     say(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     gone = lost(data)
     for warning in ([gone] if gone else []) + list(data.warnings):
         say(f"warning: {warning}", error=True)

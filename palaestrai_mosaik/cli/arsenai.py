@@ -14,9 +14,8 @@ from .common import (
     STORE_HELP,
     Command,
     call,
-    few_threads,
-    first_import,
     index_ranges,
+    lazy,
     positive,
     seconds,
     top_parser,
@@ -24,13 +23,13 @@ from .common import (
 
 _DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
 _EPILOG = """\
-A DESIGN is a YAML document; a FOLDER is what 'generate' made of one. Where FOLDER is left out,
-the only one below _outputs/ or the working directory is meant. Results are kept in FOLDER/results,
-or where --store says (a folder or a database); runs on a cluster have stores of their own, from
-which 'collect' fills them.
+A DESIGN is a YAML document; 'generate' makes a FOLDER of it. Without FOLDER, commands use the only
+one in _outputs/ or in the working directory. Results are stored in FOLDER/results, or in --store
+(a folder or a database). Runs on a cluster record into stores of their own; 'collect' copies these
+results.
 
-Exit codes: 0 all is well, 1 a run failed (analyse: a method that was asked for could not be used, or
-none could), 2 wrong usage or an unsound document, 130 interrupted.
+Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, or
+none could), 2 wrong usage or an invalid document, 130 interrupted.
 """
 
 #: options of 'submit' that are settings of Slurm
@@ -38,137 +37,25 @@ _SLURM = (
     *("partition", "time", "memory", "cpus", "account", "qos", "throttle", "processes", "runs_per_task"),
     *("requeue", "warning", "directives", "prologue", "python"),
 )
+#: options of 'submit' that are settings of all executors
+_LIMITS = ("timeout", "runs_per_process", "allow_modules")
 
 
-def _plan(arguments: argparse.Namespace) -> int:
-    from .design import plan
-
-    return plan(arguments.design, seconds_per_run=arguments.seconds_per_run)
-
-
-def _generate(arguments: argparse.Namespace) -> int:
-    with first_import("palaestrai_mosaik.cli.design"):
-        from .design import generate
-
-    return generate(arguments.design, output=arguments.output, force=arguments.force, quiet=arguments.quiet)
-
-
-def _schema(arguments: argparse.Namespace) -> int:
-    from .design import schema
-
-    return schema()
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    few_threads()
-    with first_import("palaestrai_mosaik.cli.execution"):
-        from .execution import run
-
-    return run(arguments.folder, **_execution(arguments))
-
-
-def _resume(arguments: argparse.Namespace) -> int:
-    few_threads()
-    with first_import("palaestrai_mosaik.cli.execution"):
-        from .execution import resume
-
-    return resume(arguments.folder, **_execution(arguments))
-
-
-def _execution(arguments: argparse.Namespace) -> dict[str, Any]:
-    options = {
-        name: getattr(arguments, name)
-        for name in (
-            *("jobs", "executor", "rows", "failed", "fail_fast", "timeout"),
-            *("runs_per_process", "quiet", "ignore_queue", "allow_modules"),
-        )
-    }
-    return {"store": _store(arguments), **options}
-
-
-def _given(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """Return those options that are given, by name."""
-    values = {name: getattr(arguments, name) for name in names}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _submit(arguments: argparse.Namespace) -> int:
+def _submit(*, again: bool, failed: bool, **options: Any) -> int:
     from .execution import submit
 
+    del options["scheduler"]
+    slurm, limits = ({name: options.pop(name) for name in names} for names in (_SLURM, _LIMITS))
     return submit(
-        arguments.folder,
-        store=_store(arguments),
-        rows=arguments.rows,
-        which="failed" if arguments.failed else "unfinished" if arguments.again else "missing",
-        ignore_queue=arguments.ignore_queue,
-        dry=arguments.dry_run,
-        seconds_per_run=arguments.seconds_per_run,
-        slurm=_given(arguments, _SLURM),
-        **_given(arguments, ("timeout", "runs_per_process", "allow_modules")),
+        **options,
+        which="failed" if failed else "unfinished" if again else "missing",
+        slurm=_without_none(slurm),
+        **_without_none(limits),
     )
 
 
-def _cancel(arguments: argparse.Namespace) -> int:
-    from .execution import cancel
-
-    return cancel(arguments.folder)
-
-
-def _collect(arguments: argparse.Namespace) -> int:
-    from .execution import collect
-
-    return collect(arguments.folder, store=_store(arguments), remove=arguments.remove, quiet=arguments.quiet)
-
-
-def _store(arguments: argparse.Namespace) -> str | None:
-    """Return the store that ``--store`` names, else that of the user's configuration file."""
-    if arguments.store is not None:
-        return str(arguments.store)
-    from palaestrai_mosaik.execution.settings import read_configuration
-
-    return read_configuration().store
-
-
-def _status(arguments: argparse.Namespace) -> int:
-    from .status import status
-
-    return status(
-        arguments.folder,
-        store=_store(arguments),
-        as_json=arguments.json,
-        ignore_queue=arguments.ignore_queue,
-    )
-
-
-def _analyse(arguments: argparse.Namespace) -> int:
-    from .analyse import analyse
-
-    return analyse(
-        arguments.folder,
-        store=_store(arguments),
-        methods=arguments.methods,
-        outcomes=arguments.outcomes,
-        output=arguments.output,
-    )
-
-
-def _compare(arguments: argparse.Namespace) -> int:
-    from .analyse import compare
-
-    return compare(
-        arguments.folder,
-        store=_store(arguments),
-        by=arguments.by,
-        baseline=arguments.baseline,
-        outcomes=arguments.outcomes,
-        output=arguments.output,
-    )
-
-
-def _report(arguments: argparse.Namespace) -> int:
-    from .analyse import report
-
-    return report(arguments.folder, store=_store(arguments), output=arguments.output)
+def _without_none(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -182,13 +69,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_design_commands(command: Command) -> None:
-    plan = command("plan", _plan, "show what a design would make, and write nothing")
+    plan = command("plan", lazy("design", "plan"), "show what a design would generate; write nothing")
     plan.add_argument("design", metavar="DESIGN.yml")
     plan.add_argument(
-        "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of what it costs"
+        "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of the costs"
     )
 
-    generate = command("generate", _generate, "write the run documents of a design into a folder")
+    generate = command(
+        "generate", lazy("design", "generate"), "write the run documents of a design into a folder"
+    )
     generate.add_argument("design", metavar="DESIGN.yml")
     generate.add_argument(
         "-o",
@@ -204,12 +93,20 @@ def _add_design_commands(command: Command) -> None:
     )
     generate.add_argument("--quiet", action="store_true", help="show no progress")
 
-    command("schema", _schema, "print the JSON Schema of design documents, for editors")
+    command("schema", lazy("design", "schema"), "print the JSON Schema of design documents, for editors")
 
 
 def _add_execution_commands(command: Command) -> None:
-    run = command("run", _run, "execute the runs of a folder that have not been executed")
-    resume = command("resume", _resume, "execute what is missing, failed or was interrupted")
+    run = command(
+        "run",
+        lazy("execution", "run", one_thread=True),
+        "execute the missing runs of a folder",
+    )
+    resume = command(
+        "resume",
+        lazy("execution", "resume", one_thread=True),
+        "execute missing, failed and interrupted runs",
+    )
     for sub in (run, resume):
         _add_folder(sub)
         sub.add_argument("--jobs", "-j", type=positive, metavar="N", help="runs at once (default: all cores)")
@@ -220,38 +117,47 @@ def _add_execution_commands(command: Command) -> None:
             "arrays; parsl: pilot jobs",
         )
         _add_choice(sub)
-        sub.add_argument("--fail-fast", action="store_true", help="begin no more runs once one has failed")
+        sub.add_argument("--fail-fast", action="store_true", help="start no more runs after a failure")
         _add_limits(sub)
         sub.add_argument("--quiet", action="store_true", help="show no progress")
 
-    status = command("status", _status, "say which runs have finished, run, failed or wait")
+    status = command(
+        "status", lazy("status", "status"), "show which runs are finished, running, failed or waiting"
+    )
     _add_folder(status)
-    status.add_argument("--json", action="store_true", help="for programs")
+    status.add_argument("--json", dest="as_json", action="store_true", help="print JSON, for programs")
     _add_ignore_queue(status)
 
 
 def _add_cluster_commands(command: Command) -> None:
-    submit = command("submit", _submit, "submit the runs of a folder that are missing to a cluster")
+    submit = command("submit", _submit, "submit the missing runs of a folder to a cluster")
     _add_folder(submit)
-    submit.add_argument("--slurm", action="store_true", help="as job arrays of Slurm, the default")
+    submit.add_argument(
+        "--slurm", dest="scheduler", action="store_true", help="as Slurm job arrays (the default)"
+    )
     _add_choice(submit)
-    submit.add_argument("--again", action="store_true", help="those that failed, too")
+    submit.add_argument("--again", action="store_true", help="also failed runs")
     submit.add_argument(
         "--dry-run",
         action="store_true",
-        help="only write submit.sbatch, and tell what the runs would take",
+        help="only write submit.sbatch, and estimate time and storage",
     )
-    submit.add_argument("--seconds-per-run", type=seconds, metavar="SECONDS", help="for what --dry-run tells")
+    submit.add_argument(
+        "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of --dry-run"
+    )
     task = submit.add_argument_group("tasks of the job arrays")
     task.add_argument("--partition", metavar="NAME")
-    task.add_argument("--time", metavar="TIME", help="limit of a task: minutes, HH:MM:SS or D-HH:MM:SS")
+    task.add_argument("--time", metavar="TIME", help="time limit of a task: minutes, HH:MM:SS or D-HH:MM:SS")
     task.add_argument("--memory", metavar="SIZE", help="of a task, such as 4G")
     task.add_argument("--cpus", type=positive, metavar="N", help="cores of a task (default: 1)")
     task.add_argument("--account", metavar="NAME")
     task.add_argument("--qos", metavar="NAME")
     task.add_argument("--throttle", type=positive, metavar="N", help="tasks of an array at the same time")
     task.add_argument(
-        "--runs-per-task", type=positive, metavar="N", help="(default: so many that a task takes minutes)"
+        "--runs-per-task",
+        type=positive,
+        metavar="N",
+        help="runs that a task executes (default: enough for some minutes)",
     )
     task.add_argument(
         "--processes", type=positive, metavar="N", help="runs of a task at the same time (default: cores)"
@@ -260,44 +166,46 @@ def _add_cluster_commands(command: Command) -> None:
         "--requeue",
         type=int,
         metavar="N",
-        help="so often a task that reached its time limit goes on where it stopped (default: 0)",
+        help="maximum requeues after a timeout; the task resumes where it stopped (default: 0)",
     )
     task.add_argument(
         "--warning",
         type=int,
         metavar="SECONDS",
-        help="before the time limit, when runs are told to end (default: 120)",
+        help="how long before the time limit runs are asked to stop (default: 120)",
     )
     task.add_argument(
         "--directive",
         dest="directives",
         action="append",
         metavar="OPTION",
-        help="more of sbatch, such as --directive=--constraint=fast; may be repeated",
+        help="further option of sbatch, such as --directive=--constraint=fast; may be repeated",
     )
     task.add_argument(
         "--prologue",
         action="append",
         metavar="LINE",
-        help="of shell, before the runs, such as 'module load python'; may be repeated",
+        help="shell line executed before the runs, such as 'module load python'; may be repeated",
     )
     task.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: this one)")
     _add_limits(submit)
 
-    cancel = command("cancel", _cancel, "end what a cluster has of the runs of a folder")
+    cancel = command("cancel", lazy("execution", "cancel"), "cancel the queued and running tasks of a folder")
     cancel.add_argument("folder", nargs="?", metavar="FOLDER", help="made by 'arsenai generate'")
 
-    collect = command("collect", _collect, "put the results of runs on a cluster into one store")
+    collect = command(
+        "collect", lazy("execution", "collect"), "collect the results of cluster runs in one store"
+    )
     _add_folder(collect)
     collect.add_argument(
-        "--remove", action="store_true", help="delete the own store of each finished run that is collected"
+        "--remove", action="store_true", help="delete the stores of finished runs once they are collected"
     )
     collect.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--rows", type=index_ranges, metavar="ROWS", help="only these, such as 0-9,15")
-    sub.add_argument("--failed", action="store_true", help="only those that failed")
+    sub.add_argument("--rows", type=index_ranges, metavar="ROWS", help="only these rows, such as 0-9,15")
+    sub.add_argument("--failed", action="store_true", help="only failed runs")
     _add_ignore_queue(sub)
 
 
@@ -305,7 +213,7 @@ def _add_ignore_queue(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--ignore-queue",
         action="store_true",
-        help="ask no cluster; what it has of the runs is taken for gone",
+        help="do not query the scheduler; treat queued runs as lost",
     )
 
 
@@ -315,18 +223,20 @@ def _add_limits(sub: argparse.ArgumentParser) -> None:
         "--runs-per-process",
         type=positive,
         metavar="N",
-        help="runs in one process, one after the other (default: 1, several where they are short and without users' code)",
+        help="execute runs in one process, one after the other (default: 1, or several short ones without users' code)",
     )
     sub.add_argument(
         "--allow-modules",
         metavar="MODULES",
-        help="documents may name only classes of this package and of these, such as mine,yours.agents",
+        help="documents may only name classes of this package and of these modules, such as mine,yours.agents",
     )
 
 
 def _add_analysis_commands(command: Command) -> None:
     analyse = command(
-        "analyse", _analyse, "compute which factors matter: sensitivity indices, variance shares"
+        "analyse",
+        lazy("analyse", "analyse"),
+        "compute which factors matter: sensitivity indices, variance shares",
     )
     _add_folder(analyse)
     analyse.add_argument(
@@ -334,7 +244,9 @@ def _add_analysis_commands(command: Command) -> None:
     )
     _add_outcomes(analyse)
 
-    compare = command("compare", _compare, "compare agents or settings: means, intervals, paired tests")
+    compare = command(
+        "compare", lazy("analyse", "compare"), "compare agents or settings: means, intervals, paired tests"
+    )
     _add_folder(compare)
     compare.add_argument("--by", nargs="+", default=[], metavar="FACTOR", help="whose levels are compared")
     compare.add_argument(
@@ -342,7 +254,7 @@ def _add_analysis_commands(command: Command) -> None:
     )
     _add_outcomes(compare)
 
-    report = command("report", _report, "write one HTML page with all tables and figures")
+    report = command("report", lazy("analyse", "report"), "write one HTML page with all tables and figures")
     _add_folder(report)
     report.add_argument("--output", "-o", metavar="DIRECTORY", help="default: FOLDER/report")
 
@@ -361,7 +273,15 @@ def _add_outcomes(sub: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``arsenai`` with ``argv`` (default: the process's); return the exit code."""
-    return call(parser(), argv)
+    return call(parser(), argv, _with_store)
+
+
+def _with_store(options: dict[str, Any]) -> None:
+    """Replace a store that is not given by that of the user's configuration file."""
+    if "store" in options and options["store"] is None:
+        from palaestrai_mosaik.execution.settings import read_configuration
+
+        options["store"] = read_configuration().store
 
 
 if __name__ == "__main__":

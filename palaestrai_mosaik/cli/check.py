@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store.location import StoreLocation
 
 
-def check(paths: Sequence[str], *, environments: bool) -> int:
+def check(documents: Sequence[str], *, environments: bool) -> int:
     """Print the cascaded phases of each document and everything that is wrong with it.
 
     Descriptions go to standard output, warnings and problems to standard error, one a
     line. Without ``environments`` none is set up, so the names of sensors and actuators
     and the end of phases are not checked.
     """
-    codes = [_check(path, environments) for path in paths]
+    codes = [_check(path, environments) for path in documents]
     return max(codes, default=FINISHED)
 
 
@@ -52,8 +51,6 @@ def _check(path: str, environments: bool) -> int:
     except DocumentError as error:
         return _report(path, error.problems)
     say(describe(document), end="")
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     from palaestrai_mosaik.run.factory import BASES, class_of
     from palaestrai_mosaik.run.preflight import Inspection
 
@@ -68,7 +65,7 @@ def _check(path: str, environments: bool) -> int:
         say(f"warning: {warning}", error=True)
     if problems:
         return _report(path, problems)
-    unchecked = "" if environments else " (environments not looked at)"
+    unchecked = "" if environments else " (environments not checked)"
     say(f"{path}: sound{unchecked}")
     return FINISHED
 
@@ -78,22 +75,21 @@ def _report(path: str, problems: Sequence[Problem]) -> int:
     return UNSOUND
 
 
-def graph(path: str, phase: int | str, output: str | None) -> int:
-    """Draw the world of a phase of the document at ``path``; print it if there is no ``output``."""
-    from palaestrai_mosaik.experiment import check_classes, load
+def graph(document: str, phase: int | str, output: str | None) -> int:
+    """Draw the world of a phase of the document at that path; print it if there is no ``output``."""
     from palaestrai_mosaik.run import inspect
     from palaestrai_mosaik.run.factory import BASES, class_of
     from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, world_graph
 
-    document = load(path)
-    problems = check_classes(document, BASES, class_of)
+    loaded = load(document)
+    problems = check_classes(loaded, BASES, class_of)
     if problems:
         raise DocumentError(problems)
     try:
-        world = world_graph(document, phase)
+        world = world_graph(loaded, phase)
     except (ContractError, DocumentError):
         # most likely the document names what is not there: say so with all places and nearest names
-        problems = inspect(document)
+        problems = inspect(loaded)
         if problems:
             raise DocumentError(problems) from None
         raise

@@ -6,10 +6,11 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import __version__, collector
 from palaestrai_mosaik.errors import (
@@ -34,6 +35,7 @@ DEFAULT_STORE = "palaestrai-results"
 STORE_HELP = "folder of the results, or database: its URL, @FILE (holds the URL) or env:NAME"
 
 Command = Callable[..., argparse.ArgumentParser]
+_LISTED = 20
 
 
 def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.ArgumentParser, Command]:
@@ -48,9 +50,7 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
     top.add_argument("--version", action="version", version=f"{prog} {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def command(
-        name: str, function: Callable[[argparse.Namespace], int], text: str
-    ) -> argparse.ArgumentParser:
+    def command(name: str, function: Callable[..., int], text: str) -> argparse.ArgumentParser:
         sub: argparse.ArgumentParser = commands.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
         )
@@ -60,10 +60,38 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
     return top, command
 
 
-def call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
-    """Call the command that ``argv`` (default: the process's) asks for; return the exit code."""
+def lazy(module: str, name: str, *, one_thread: bool = False) -> Callable[..., int]:
+    """Return a function that imports ``module`` of this package and calls ``name`` in it.
+
+    So the parser of a program, and its ``--help``, import none of the commands. ``one_thread``: numeric
+    libraries get one thread; several cost more than they save for the small systems solved here.
+    """
+
+    def function(**options: Any) -> int:
+        if one_thread:
+            # numpy reads them when it is imported
+            for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+                os.environ.setdefault(variable, "1")
+        whole = f"{__package__}.{module}"
+        with nullcontext() if whole in sys.modules else collector.importing():
+            found = import_module(whole)
+        code: int = getattr(found, name)(**options)
+        return code
+
+    return function
+
+
+def call(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    complete: Callable[[dict[str, Any]], None] = lambda options: None,
+) -> int:
+    """Call the command that ``argv`` (default: the process's) asks for; return the exit code.
+
+    ``complete`` may fill in options that are not given.
+    """
     try:
-        code = _call(parser, argv)
+        code = _call(parser, argv, complete)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -72,16 +100,22 @@ def call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
         return FINISHED
 
 
-def _call(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+def _call(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    complete: Callable[[dict[str, Any]], None],
+) -> int:
     try:
-        arguments = parser.parse_args(argv)
+        options = vars(parser.parse_args(argv))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNSOUND
     try:
-        _warn_of_password(getattr(arguments, "store", None), "--store ")
+        _warn_of_password(options.get("store"), "--store ")
         # the database that results are imported from
-        _warn_of_password(getattr(arguments, "source", None))
-        code: int = arguments.function(arguments)
+        _warn_of_password(options.get("source"))
+        function = options.pop("function")
+        complete(options)
+        code: int = function(**options)
     except DocumentError as error:
         print_problems(error.problems)
         return UNSOUND
@@ -131,8 +165,10 @@ def _warn_of_password(store: object, option: str = "") -> None:
 def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """Print what users have named or recorded, so that a terminal obeys none of it.
 
-    On standard output, or with ``error`` on standard error.
+    On standard output, or with ``error`` on standard error, after what is on standard output.
     """
+    if error:
+        sys.stdout.flush()
     print(harmless(str(text)), file=sys.stderr if error else sys.stdout, end=end)
 
 
@@ -145,25 +181,6 @@ def print_problems(problems: Iterable[Problem]) -> int:
     for line in lines:
         say(line, error=True)
     return len(lines)
-
-
-def few_threads() -> None:
-    """Keep numeric libraries to one thread; must be said before numpy is imported.
-
-    Several threads in one process cost more than they bring for the small systems solved here.
-    """
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
-
-
-@contextmanager
-def first_import(module: str) -> Iterator[None]:
-    """Keep the garbage collector away from what the block imports, unless ``module`` has been imported before."""
-    if module in sys.modules:
-        yield
-        return
-    with collector.importing():
-        yield
 
 
 def seconds(text: str) -> float:
@@ -228,9 +245,6 @@ def index_ranges(text: str) -> tuple[range, ...]:
 # the type's name stands in argparse's message: "invalid whole number value: 'x'"
 positive.__name__ = "positive number"
 index.__name__ = "episode number"
-
-
-_LISTED = 20
 
 
 def find_folder(folder: str | None) -> DesignFolder:

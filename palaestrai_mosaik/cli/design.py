@@ -92,7 +92,7 @@ def _refuse_at_work(design: Design, path: Path) -> None:
         )
     if states.problems:
         raise ExecutionError(
-            f"{path} is not replaced: whether a cluster has runs of the design in it is not known, generate into "
+            f"{path} is not replaced: it is unknown whether a cluster has runs of its design; generate into "
             f"another folder (--output): {'; '.join(states.problems)}"
         )
 
@@ -104,8 +104,6 @@ def schema() -> int:
 
 
 def _warn(warnings: Iterable[str]) -> None:
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     for warning in warnings:
         say(f"warning: {warning}", error=True)
 
@@ -125,7 +123,7 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
     yield f"runs       {_runs(planned.runs, planned.repetitions)}, {spec.seed_policy} seeds"
     yield f"documents  {_documents(planned.runs, planned.documents)}, {byte_size(planned.size)}"
     if estimate.seconds_per_run is None or estimate.seconds is None:
-        yield "time       not known: give --seconds-per-run, or execute some runs first"
+        yield "time       unknown: give --seconds-per-run, or execute some runs first"
     else:
         yield (
             f"time       {duration(estimate.seconds)}: {duration(estimate.seconds_per_run)} per run "
@@ -171,5 +169,7 @@ def _runs(runs: int, repetitions: int) -> str:
 
 
 def _documents(runs: int, documents: int) -> str:
-    equal = f" ({count(runs - documents, 'run')} equal to another: executed once)" if runs > documents else ""
+    equal = (
+        f" ({count(runs - documents, 'run')} identical to another, executed once)" if runs > documents else ""
+    )
     return f"{count(documents, 'document')}{equal}"

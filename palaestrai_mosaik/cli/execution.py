@@ -25,7 +25,8 @@ from palaestrai_mosaik.execution.cluster.collect import Collected, collect_folde
 from palaestrai_mosaik.execution.cluster.script import write_script
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
-from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, dry_run, plan_submission
+from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, plan_submission
+from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
 from palaestrai_mosaik.execution.runs import Which
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
@@ -35,6 +36,8 @@ from palaestrai_mosaik.text import count, listed
 from .common import find_folder, say, store_option
 from .run_lists import factors_of, list_runs, print_left_out, short_path
 from .tables import byte_size, duration, number
+
+_LISTED = 20
 
 
 def run(  # noqa: PLR0913 (one parameter for each option)
@@ -115,7 +118,9 @@ def resume(folder: str | None, **options: Any) -> int:
             f"submission {newest.number} went to Slurm, and resume submits again and does not wait, so "
             "--fail-fast means nothing: say where, too (--executor slurm waits for its tasks)"
         )
-    say(f"as submission {newest.number} was executed: {newest.executor} (--executor local: on this machine)")
+    say(
+        f"with the settings of submission {newest.number}: {newest.executor} (--executor local: on this machine)"
+    )
     if newest.executor == "parsl":
         return run(folder, again=True, before=before, **{**options, "executor": "parsl"})
 
@@ -185,9 +190,6 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
         say(f"to go on: arsenai resume {name}{option}")
 
 
-_LISTED = 20
-
-
 def submit(
     folder: str | None,
     *,
@@ -195,14 +197,14 @@ def submit(
     rows: Sequence[range] | None = None,
     which: Which = "missing",
     ignore_queue: bool = False,
-    dry: bool = False,
+    dry_run: bool = False,
     seconds_per_run: float | None = None,
     **given: Any,
 ) -> int:
     """Submit the runs of ``folder`` to Slurm that are missing (or ``which``); return the exit code.
 
     ``given`` are settings, which go before those of the design and of the user's configuration file;
-    ``slurm`` of them is a mapping. ``dry``: only the script is written, and told what the runs would take,
+    ``slurm`` of them is a mapping. ``dry_run``: only write the script, and report what the runs would take,
     by what earlier ones took, or by ``seconds_per_run``.
     """
     opened = find_folder(folder)
@@ -214,11 +216,11 @@ def submit(
         store=store,
         settings=settings,
         ignore_queue=ignore_queue,
-        dry_run=dry,
+        dry_run=dry_run,
     )
     print_left_out(summary.before)
     name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
-    if dry and summary.runs:
+    if dry_run and summary.runs:
         known = experience(opened.path)
         if seconds_per_run is not None:
             known = replace(known, runs=0, seconds=seconds_per_run)
@@ -241,7 +243,9 @@ def cancel(folder: str | None) -> int:
     cancelled = cancel_folder(opened.path)
     if cancelled.foreign:
         jobs = _jobs(cancelled.foreign)
-        say(f"left: {jobs}: named as a submission of this folder, but not submitted from where it is now")
+        say(
+            f"left: {jobs}: the name is that of a submission of this folder, but the script is not this folder's"
+        )
     if not cancelled.jobs:
         say("nothing to cancel: Slurm has no job of this folder")
         return FINISHED
@@ -275,48 +279,48 @@ def _dry(
     try:
         limit, why = Slurm().array_size, ""
     except SchedulerError as error:
-        limit, why = None, f"not known how long job arrays may be: {error}"
-    told = dry_run([len(task) for task in tasks], settings.slurm, known, limit)
+        limit, why = None, f"the maximum size of job arrays is unknown: {error}"
+    planned = estimate([len(task) for task in tasks], settings.slurm, known, limit)
     throttle = settings.slurm.throttle
-    of_each = "" if told.arrays is not None and len(told.arrays) == 1 else " of each"
+    of_each = "" if planned.arrays is not None and len(planned.arrays) == 1 else " of each"
     together = "" if throttle is None else f", {count(throttle, 'task')}{of_each} at a time"
-    arrays = why if told.arrays is None else f"{count(len(told.arrays), 'job array')}{together}"
-    yield f"queue      {count(told.runs, 'run')} in {count(told.tasks, 'task')}; {arrays}"
+    arrays = why if planned.arrays is None else f"{count(len(planned.arrays), 'job array')}{together}"
+    yield f"queue      {count(planned.runs, 'run')} in {count(planned.tasks, 'task')}; {arrays}"
     yield (
-        f"tasks      {count(told.runs_per_task, 'run')} each, {told.runs_at_a_time:,} at a time, on "
+        f"tasks      {count(planned.runs_per_task, 'run')} each, {planned.runs_at_a_time:,} at a time, on "
         f"{count(settings.slurm.cpus, 'core')}"
     )
-    yield from _time(told, settings, known)
-    yield from _space(told)
+    yield from _time(planned, settings, known)
+    yield from _space(planned)
 
 
-def _time(told: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
-    if told.task_seconds is None or told.core_seconds is None:
-        yield "time       not known: give --seconds-per-run, or execute some runs first"
+def _time(planned: DryRun, settings: Settings, known: Experience) -> Iterator[str]:
+    if planned.task_seconds is None or planned.core_seconds is None:
+        yield "time       unknown: give --seconds-per-run, or execute some runs first"
         return
     source = "as given" if not known.runs else f"median of {known.runs} earlier"
     whole = "as many tasks at a time as the cluster has room for"
-    if told.seconds is not None:
-        whole = f"{duration(told.seconds)} in all, without waiting"
-    yield f"time       {duration(told.task_seconds)} for a task: {duration(known.seconds)} per run ({source}); {whole}"
-    yield f"hours      {number(told.core_seconds / 3600)} of a core"
-    if told.fitting is not None and told.fitting < told.runs_per_task:
+    if planned.seconds is not None:
+        whole = f"{duration(planned.seconds)} in all, without waiting"
+    yield f"time       {duration(planned.task_seconds)} for a task: {duration(known.seconds)} per run ({source}); {whole}"
+    yield f"hours      {number(planned.core_seconds / 3600)} of a core"
+    if planned.fitting is not None and planned.fitting < planned.runs_per_task:
         yield (
-            f"warning: {count(max(told.fitting, 0), 'run')} fit into the time limit {settings.slurm.time} of a task, "
-            f"not {told.runs_per_task:,}: give more time, fewer runs per task, or --requeue"
+            f"warning: {count(max(planned.fitting, 0), 'run')} fit into the time limit {settings.slurm.time} of a task, "
+            f"not {planned.runs_per_task:,}: give more time, fewer runs per task, or --requeue"
         )
 
 
-def _space(told: DryRun) -> Iterator[str]:
-    if told.files is None or told.size is None:
-        yield "results    not known: execute some runs first"
+def _space(planned: DryRun) -> Iterator[str]:
+    if planned.files is None or planned.size is None:
+        yield "results    unknown: execute some runs first"
         return
-    yield f"results    {told.files:,} files and folders, {byte_size(told.size)}"
-    if told.collected_files is not None and told.collected_size is not None:
-        left = f"{told.collected_files:,} files and folders, {byte_size(told.collected_size)}"
-        database = "without the database, whose size is not known before some are collected"
-        if told.database is not None:
-            database = f"{byte_size(told.database)} of it in the database"
+    yield f"results    {planned.files:,} files and folders, {byte_size(planned.size)}"
+    if planned.collected_files is not None and planned.collected_size is not None:
+        left = f"{planned.collected_files:,} files and folders, {byte_size(planned.collected_size)}"
+        database = "without the database, of unknown size before some are collected"
+        if planned.database is not None:
+            database = f"{byte_size(planned.database)} of it in the database"
         yield f"collected  {left}, {database} (arsenai collect --remove)"
 
 
@@ -336,7 +340,9 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
     then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
     say(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
     if option and (found.runs or found.before):
-        say(f"the results are there from now on: status, resume and all others need{option}, too")
+        say(
+            f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
+        )
     return FAILED if found.damaged or found.kept else FINISHED
 
 
@@ -344,8 +350,6 @@ def print_collected(folder: DesignFolder, found: Collected) -> None:
     """Print what was collected, and what could not be."""
     for line in _lines(folder, found):
         say(line)
-    # what is on standard output comes first where both streams are one
-    sys.stdout.flush()
     for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
         for path, reason in list(reasons.items())[:_LISTED]:
             say(f"{what}: {path.name}: {reason}", error=True)
@@ -360,7 +364,7 @@ def _lines(folder: DesignFolder, found: Collected) -> Iterator[str]:
     left = [
         (found.before, "collected before"),
         (found.going_on, "not ended yet (arsenai status)"),
-        (found.empty, "without anything recorded"),
+        (found.empty, "that recorded nothing"),
         (len(found.damaged), "whose store cannot be read"),
     ]
     for runs, which in left:

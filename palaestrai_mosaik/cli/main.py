@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
@@ -21,9 +21,8 @@ from .common import (
     Command,
     add_allow_modules,
     call,
-    few_threads,
-    first_import,
     index,
+    lazy,
     positive,
     seconds,
     top_parser,
@@ -31,145 +30,94 @@ from .common import (
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import BodyChoice
-    from palaestrai_mosaik.store.location import StoreLocation
 
 _DESCRIPTION = "Co-simulate agents and environments on mosaik, and look at the results."
 _EPILOG = f"""\
-A RUN is named by the id that 'list' shows (its beginning will do), by the uid of its
-document (the latest run of it is meant), or by 'latest'. Results are kept in the folder
-{DEFAULT_STORE!r}, or where {STORE_VARIABLE} or --store say: a folder, the
-URL of a database, @FILE (whose first line is the URL) or env:NAME (a variable that holds it).
+A RUN is the id that 'list' shows (or its beginning), the uid of a run document (its latest
+run), or 'latest'. Results are stored in the folder {DEFAULT_STORE!r}, or in what
+{STORE_VARIABLE} or --store name: a folder, the URL of a database, @FILE (the first
+line is the URL) or env:NAME (a variable that holds the URL).
 
-Exit codes: 0 all is well, 1 a run failed, 2 wrong usage or an unsound document,
+Exit codes: 0 success, 1 a run failed, 2 wrong usage or an invalid document,
 130 interrupted.
 """
 
 
-def _start(arguments: argparse.Namespace) -> int:
-    few_threads()
-    if arguments.resume and arguments.no_store:
+def _start(*, no_store: bool, resume: bool, **options: Any) -> int:
+    if resume and no_store:
         raise PalaestraiMosaikError("--resume needs the store that --no-store does without")
-    with first_import("palaestrai_mosaik.cli.start"):
-        from .start import start
-
-    with only_modules(arguments.allow_modules):
-        return start(
-            arguments.documents,
-            store=None if arguments.no_store else store_of(arguments),
-            quiet=arguments.quiet,
-            resume=arguments.resume,
-            checkpoint_every=arguments.checkpoint_every,
-            scalars=arguments.scalars,
-        )
+    options["store"] = None if no_store else store_of(options["store"])
+    return _limited("start", "start", one_thread=True)(resume=resume, **options)
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    from .check import check
+def _limited(module: str, name: str, *, one_thread: bool = False) -> Callable[..., int]:
+    """Return what calls a command whose documents may name only the modules that ``--allow-modules`` allows."""
+    command = lazy(module, name, one_thread=one_thread)
 
-    with only_modules(arguments.allow_modules):
-        return check(arguments.documents, environments=not arguments.no_environments)
+    def function(*, allow_modules: tuple[str, ...] | None, **options: Any) -> int:
+        with only_modules(allow_modules):
+            return command(**options)
 
-
-def _schema(arguments: argparse.Namespace) -> int:
-    from .check import schema
-
-    return schema()
+    return function
 
 
-def _list(arguments: argparse.Namespace) -> int:
-    from .show import list_runs
+def _of_store(module: str, name: str) -> Callable[..., int]:
+    """Return what calls a command with the location of the results instead of ``--store`` and ``--files``."""
+    command = lazy(module, name)
 
-    return list_runs(_location(arguments))
+    def function(*, store: str | None, files: str | None, **options: Any) -> int:
+        from palaestrai_mosaik.store.location import StoreLocation
+
+        return command(location=StoreLocation(store_of(store), files), **options)
+
+    return function
 
 
-def _show(arguments: argparse.Namespace) -> int:
-    from .show import show
-
-    return show(_location(arguments), arguments.run, arguments.phase, _bodies(arguments), arguments.steps)
+def _show(*, agent: str | None, environment: str | None, body: Any, **options: Any) -> int:
+    return _of_store("show", "show")(choice=_choice(agent, environment, body), **options)
 
 
-def _plot(arguments: argparse.Namespace) -> int:
-    from .check import plot, plot_learning
+def _export(*, body: Any, **options: Any) -> int:
+    return _of_store("show", "export")(body=_one_or_several(body), **options)
 
-    if arguments.learning:
-        _refuse(arguments, "--learning", "sensors", "episode")
+
+def _plot(*, learning: bool, agent: str | None, environment: str | None, body: Any, **options: Any) -> int:
+    choice = _choice(agent, environment, body)
+    fold, statistics, phase = (options.pop(name) for name in ("objective", "statistics", "phase"))
+    if learning:
+        sensors, episode = options.pop("sensors"), options.pop("episode")
+        _refuse("--learning", sensors=sensors, episode=episode)
         from palaestrai_mosaik.analysis import LearningChoice
 
-        fold: Any = arguments.objective or "sum"
-        choice = LearningChoice(arguments.phase, _bodies(arguments), fold, arguments.statistics)
-        return plot_learning(_location(arguments), arguments.runs, arguments.output, choice)
-    _refuse(arguments, "a plot without --learning", "statistics")
-    if len(arguments.runs) > 1:
+        chosen = LearningChoice(phase, choice, fold or "sum", statistics)
+        return _of_store("check", "plot_learning")(choice=chosen, **options)
+    _refuse("a plot without --learning", statistics=statistics)
+    run, *more = options.pop("runs")
+    if more:
         raise PalaestraiMosaikError("several runs can be plotted together with --learning only")
-    return plot(
-        _location(arguments),
-        arguments.runs[0],
-        arguments.output,
-        phase=arguments.phase,
-        choice=_bodies(arguments),
-        sensors=arguments.sensors,
-        episode=arguments.episode,
-        fold=arguments.objective,
-    )
+    return _of_store("check", "plot")(run=run, phase=phase, choice=choice, fold=fold, **options)
 
 
-def _bodies(arguments: argparse.Namespace) -> BodyChoice:
-    from palaestrai_mosaik.store import BodyChoice
-
-    body = arguments.body
-    return BodyChoice(arguments.agent, arguments.environment, body[0] if body and len(body) == 1 else body)
-
-
-def _refuse(arguments: argparse.Namespace, place: str, *options: str) -> None:
+def _refuse(place: str, **options: Any) -> None:
     """Raise for options that mean nothing here."""
-    for option in options:
-        if getattr(arguments, option) not in (None, []):
+    for option, value in options.items():
+        if value not in (None, []):
             raise PalaestraiMosaikError(f"--{option} has no meaning for {place}")
 
 
-def _export(arguments: argparse.Namespace) -> int:
-    from .show import export
+def _choice(agent: str | None, environment: str | None, body: Any) -> BodyChoice:
+    from palaestrai_mosaik.store import BodyChoice
 
-    return export(
-        _location(arguments),
-        arguments.run,
-        arguments.directory,
-        arguments.format,
-        environment=arguments.environment,
-        body=arguments.body,
-    )
+    return BodyChoice(agent, environment, _one_or_several(body))
 
 
-def _verify(arguments: argparse.Namespace) -> int:
-    from .store import verify
-
-    return verify(_location(arguments), arguments.runs, everything=arguments.all, mark=arguments.mark_failed)
+def _one_or_several(values: list[Any] | None) -> Any:
+    return values[0] if values and len(values) == 1 else values
 
 
-def _import(arguments: argparse.Namespace) -> int:
-    from .store import import_palaestrai
-
-    return import_palaestrai(arguments.source, _location(arguments), arguments.experiment_run)
-
-
-def _graph(arguments: argparse.Namespace) -> int:
-    from .check import graph
-
-    with only_modules(arguments.allow_modules):
-        return graph(arguments.document, arguments.phase, arguments.output)
-
-
-def store_of(arguments: argparse.Namespace) -> str:
+def store_of(given: str | None) -> str:
     """Return the location of the store that the user means."""
-    location: str = arguments.store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
-    return location
-
-
-def _location(arguments: argparse.Namespace) -> StoreLocation:
-    """Return where the results are that the user means, and the files of a database."""
-    from palaestrai_mosaik.store.location import StoreLocation
-
-    return StoreLocation(store_of(arguments), arguments.files)
+    return given or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 
 def _phase(text: str) -> int | str:
@@ -194,7 +142,7 @@ def _add_document_commands(command: Command) -> None:
     start.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the latest run of the document from its last checkpoint, if it did not finish",
+        help="resume the latest unfinished run of the document from its last checkpoint",
     )
     start.add_argument(
         "--checkpoint-every",
@@ -214,19 +162,28 @@ def _add_document_commands(command: Command) -> None:
 
     add_allow_modules(start)
 
-    check = command("check", _check, "say what a run document would do, and everything that is wrong with it")
+    check = command(
+        "check",
+        _limited("check", "check"),
+        "describe what a run document does, and report all its problems",
+    )
     check.add_argument("documents", nargs="+", metavar="RUN.yml")
     check.add_argument(
         "--no-environments",
-        action="store_true",
-        help="do not set environments up (so the names of sensors and actuators are not checked)",
+        dest="environments",
+        action="store_false",
+        help="do not set up environments (then the names of sensors and actuators are not checked)",
     )
 
     add_allow_modules(check)
 
-    command("schema", _schema, "print the JSON Schema of run documents, for editors")
+    command("schema", lazy("check", "schema"), "print the JSON Schema of run documents, for editors")
 
-    graph = command("graph", _graph, "draw the world of a run document: simulators, entities, data flow")
+    graph = command(
+        "graph",
+        _limited("check", "graph"),
+        "draw the world of a run document: simulators, entities, data flow",
+    )
     graph.add_argument("document", metavar="RUN.yml")
     graph.add_argument("--phase", type=_phase, default=0, help="name or number (default: the first one)")
     graph.add_argument("--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)")
@@ -234,7 +191,7 @@ def _add_document_commands(command: Command) -> None:
 
 
 def _add_result_commands(command: Command) -> None:
-    _add_store(command("list", _list, "list the runs in the store, the newest last"))
+    _add_store(command("list", _of_store("show", "list_runs"), "list the runs in the store, the newest last"))
 
     show = command("show", _show, "show how a run went: phases, episodes, outcomes, errors")
     show.add_argument("run", metavar="RUN")
@@ -252,7 +209,7 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument(
         "--learning",
         action="store_true",
-        help="plot objectives over training episodes, and evaluations; repetitions with other seeds get a band",
+        help="plot objectives over training episodes, and evaluations; repetitions with other seeds become a band",
     )
     plot.add_argument(
         "--objective",
@@ -264,7 +221,7 @@ def _add_result_commands(command: Command) -> None:
         nargs="+",
         default=[],
         metavar="PATTERN",
-        help="for --learning: also what agents told about themselves, a panel for each pattern such as 'loss*'",
+        help="with --learning: also plot statistics of agents, one panel for each pattern such as 'loss*'",
     )
     plot.add_argument(
         "--sensors",
@@ -279,25 +236,28 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument("--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
     _add_store(plot)
 
-    export = command("export", _export, "write all of a run as files for other programs")
+    export = command("export", _export, "export a run as files for other programs")
     export.add_argument("run", metavar="RUN")
     export.add_argument("directory", metavar="DIRECTORY", help="a new or empty folder")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet")
     _add_bodies(export)
     _add_store(export)
 
-    verify = command("verify", _verify, "read all that was recorded of runs, and tell what is damaged")
+    verify = command("verify", _of_store("store", "verify"), "check recorded runs for damage")
     verify.add_argument("runs", nargs="*", metavar="RUN")
-    verify.add_argument("--all", action="store_true", help="all runs in the store")
+    verify.add_argument("--all", dest="everything", action="store_true", help="all runs in the store")
     verify.add_argument(
         "--mark-failed",
+        dest="mark",
         action="store_true",
-        help="record finished runs that are damaged as failed, so that arsenai resume executes them again",
+        help="mark damaged runs as failed, so that arsenai resume executes them again",
     )
     _add_store(verify)
 
     imported = command(
-        "import", _import, "bring results of palaestrAI into the store, beside those that are there"
+        "import",
+        _of_store("store", "import_palaestrai"),
+        "import results of palaestrAI into the store",
     )
     imported.add_argument(
         "source", metavar="DATABASE", help="SQLite file, URL, @FILE (holds the URL) or env:NAME"

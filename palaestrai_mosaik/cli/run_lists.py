@@ -27,7 +27,7 @@ _LEFT_OUT = {
     RunStatus.OUT_OF_MEMORY: "ran out of memory (arsenai resume executes them again)",
     RunStatus.QUEUED: "the cluster has queued",
     RunStatus.RUNNING: "another process executes",
-    RunStatus.WAITING: "nobody has begun",
+    RunStatus.WAITING: "nobody has started",
     RunStatus.INTERRUPTED: "were interrupted",
     RunStatus.NODE_FAILED: "were on a node that failed",
     RunStatus.CANCELLED: "were cancelled",
@@ -57,7 +57,7 @@ def _cell(value: Any) -> Any:
 
 def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
     """Return the factors of a row on one line, levels by their labels."""
-    told = []
+    parts = []
     for factor in folder.spec.factors:
         value = values[factor.name]
         if value is INACTIVE:
@@ -66,8 +66,8 @@ def factors_of(folder: DesignFolder, values: Mapping[str, Any]) -> str:
             levels = zip(factor.levels, factor.labels, strict=True)
             # (True equals 1, but is another level)
             value = next(label for level, label in levels if type(level) is type(value) and level == value)
-        told.append(f"{factor.name}={number(value) if isinstance(value, float) else value}")
-    return first_line(" ".join(told), _WIDTH)
+        parts.append(f"{factor.name}={number(value) if isinstance(value, float) else value}")
+    return first_line(" ".join(parts), _WIDTH)
 
 
 def short_path(path: Path) -> str:

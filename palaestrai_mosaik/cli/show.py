@@ -13,7 +13,7 @@ from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
 from .common import say
-from .tables import duration, first_line, rows_of, table
+from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def show(
     """
     with location.look() as store:
         uid = store.find_run(run)
-        bodies = store.bodies(uid, phase, choice.agent, **choice.around)  # says first what is unknown
+        bodies = store.bodies(uid, phase, choice.agent, **choice.filters)  # says first what is unknown
         episodes = store.episodes(uid, phase, choice.agent)
         evaluations = store.episodes(uid, phase, choice.agent, evaluation=True)
         for part in _header(store, uid):
@@ -81,14 +81,14 @@ def show(
             if choice:
                 _print_body_episodes(store, uid, row, choice)
                 continue
-            own = episodes[episodes["phase"] == row.phase]
-            if len(own):
-                _print_section(f"episodes of {place}", _episode_table(own))
-            own = evaluations[evaluations["phase"] == row.phase]
-            if len(own):
+            selected = episodes[episodes["phase"] == row.phase]
+            if len(selected):
+                _print_section(f"episodes of {place}", _episode_table(selected))
+            selected = evaluations[evaluations["phase"] == row.phase]
+            if len(selected):
                 _print_section(
                     f"evaluations of {place}",
-                    _episode_table(own, every.get(row.phase)),
+                    _episode_table(selected, every.get(row.phase)),
                 )
         if steps is not None:
             for row in rows_of(phases):
@@ -111,7 +111,9 @@ def export(
     with location.look() as store:
         paths = store.export(run, directory, format, environment=environment, body=body)
         size = sum(path.stat().st_size for path in paths)
-        say(f"run {store.find_run(run)}: {count(len(paths), 'file')}, {_bytes(size)}, in {Path(directory)}")
+        say(
+            f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
+        )
     return FINISHED
 
 
@@ -212,11 +214,11 @@ def _episode_rows(episodes: pd.DataFrame, every: int | None) -> str:
 def _body_lines(bodies: pd.DataFrame) -> str:
     """One line for each agent that has several bodies, or bodies with labels."""
     lines = []
-    for agent, own in bodies.groupby("agent", sort=False):
-        if own["count"].sum() == 1 and own["name"].isna().all():
+    for agent, selected in bodies.groupby("agent", sort=False):
+        if selected["count"].sum() == 1 and selected["name"].isna().all():
             continue
         groups = []
-        for group in rows_of(own):
+        for group in rows_of(selected):
             place = "several environments" if group.environment is None else group.environment
             numbers = f"{group.first} to {group.first + group.count - 1}"
             label = "" if group.name is None else f"{group.name} "
@@ -227,7 +229,7 @@ def _body_lines(bodies: pd.DataFrame) -> str:
 
 
 def _print_body_episodes(store: Store, uid: str, phase: Any, choice: BodyChoice) -> None:
-    rows = store.body_episodes(uid, phase.phase, choice.agent, evaluation=None, **choice.around)
+    rows = store.body_episodes(uid, phase.phase, choice.agent, evaluation=None, **choice.filters)
     half = _EPISODES // 2
     parts = [rows] if len(rows) <= _EPISODES else [rows.head(half), rows.tail(half)]
     rewards = [name for name in map(str, rows) if name.startswith("reward.") and rows[name].notna().any()]
@@ -260,7 +262,7 @@ def _print_steps(
     store: Store, uid: str, phase: Any, bodies: pd.DataFrame, choice: BodyChoice, number: int
 ) -> None:
     for name in dict.fromkeys(bodies.loc[bodies["phase"] == phase.phase, "agent"]):
-        frame = store.steps(uid, phase.phase, name, **choice.around)
+        frame = store.steps(uid, phase.phase, name, **choice.filters)
         title = f"steps of agent {name!r} in phase {phase.phase} {phase.name!r} ({count(len(frame), 'row')})"
         _print_section(title, _steps_table(frame, number) if len(frame) else "  none yet")
 
@@ -313,12 +315,3 @@ def _print_errors(store: Store, uid: str) -> None:
 
 def _indented(lines: Sequence[str]) -> str:
     return "\n".join(f"  {line}".rstrip() for line in lines)
-
-
-def _bytes(size: int) -> str:
-    value = float(size)
-    for unit in ("bytes", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"

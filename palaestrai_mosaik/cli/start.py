@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik start``: execute run documents and tell how it went."""
+"""``palaestrai-mosaik start``: execute run documents and print a summary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ENGINE = (
 
 @dataclass
 class _PhaseTally:
-    """What is told about a phase afterwards."""
+    """What the summary says about a phase."""
 
     name: str
     started: float
@@ -119,7 +119,7 @@ class _Results:
 
 
 def start(
-    paths: Sequence[str],
+    documents: Sequence[str],
     *,
     store: str | None,
     quiet: bool,
@@ -127,7 +127,7 @@ def start(
     checkpoint_every: float,
     scalars: Sequence[str] = (),
 ) -> int:
-    """Execute the run documents at ``paths``; return the exit code.
+    """Execute the run documents at these paths; return the exit code.
 
     All documents are read before anything runs. A run that fails does not keep the next
     ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing. With
@@ -136,14 +136,14 @@ def start(
     of scalars, such as ``tensorboard:runs``.
     """
     check_sinks(scalars)
-    documents = _load(paths)
-    for document in documents:
+    loaded = _load(documents)
+    for document in loaded:
         for warning in document.warnings:
             say(f"warning: {warning}", error=True)
     codes = []
     with ExitStack() as stack:
         results = _Results(store, stack)
-        for document in documents:
+        for document in loaded:
             instance = None
             if resume and results.store is not None:
                 instance, code = _to_resume(document, results.store)
@@ -175,22 +175,24 @@ def _load(paths: Sequence[str]) -> list[RunDocument]:
 def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | None]:
     """Return the instance to go on with, if any, or the exit code if nothing is to be done."""
     found = earlier_run(document, store)
-    told = f"run {document.uid!r}: "
+    message = f"run {document.uid!r}: "
     instance, code = None, None
     if found is None:
-        told += "nothing to resume, starting from the beginning"
+        message += "nothing to resume, starting from the beginning"
     elif found.status == "finished":
-        told += f"instance {found.instance} has finished already"
+        message += f"instance {found.instance} has finished already"
         code = FINISHED
     elif found.status == "running":
-        told += f"instance {found.instance} is running; two processes cannot go on with it"
+        message += f"instance {found.instance} is running; two processes cannot continue it"
         code = FAILED
     elif not found.has_checkpoint:
-        told += f"instance {found.instance} ({found.status}) has no checkpoint, starting from the beginning"
+        message += (
+            f"instance {found.instance} ({found.status}) has no checkpoint, starting from the beginning"
+        )
     else:
-        told += f"resuming instance {found.instance} ({found.status})"
+        message += f"resuming instance {found.instance} ({found.status})"
         instance = found.instance
-    say(told, error=True)
+    say(message, error=True)
     return instance, code
 
 
@@ -247,12 +249,12 @@ def _execute(
 
 def _print_traceback(error: Exception, *, whole: bool) -> None:
     """Print the traceback, from the user's code on unless ``whole``; the store has all of it."""
-    told = traceback.TracebackException.from_exception(error)
-    frames = list(told.stack)
+    trace = traceback.TracebackException.from_exception(error)
+    frames = list(trace.stack)
     first = next((i for i, frame in enumerate(frames) if not _is_engine(frame.filename)), 0)
     if first and not whole:
-        told.stack = traceback.StackSummary.from_list(frames[first:])
-    say("".join(told.format()), error=True, end="")
+        trace.stack = traceback.StackSummary.from_list(frames[first:])
+    say("".join(trace.format()), error=True, end="")
 
 
 def _is_engine(filename: str) -> bool:
@@ -266,7 +268,7 @@ def _ended(document: RunDocument, how: str, instance: str | None, results: _Resu
     if results.store is None:
         return line + "\nnothing was recorded (--no-store)"
     if instance is None:
-        return line + "\nit had not begun: nothing was recorded"
+        return line + "\nit had not started: nothing was recorded"
     line += f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}"
     again = results.resume_command(document)
     return line if again is None else f"{line}\nto go on from its last checkpoint: {again}"

@@ -43,30 +43,30 @@ def status(
     """
     opened = find_folder(folder)
     states = states_of(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
-    told = _as_json(opened, states)
+    data = _as_json(opened, states)
     if as_json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(data, indent=2))
         return FINISHED
-    say(f"design {told['design']!r} in {told['folder']}: {count(told['runs'], 'run')}, of which")
-    say(f"{count(told['documents'], 'document')} are executed")
-    say(table(("status", "documents"), told["counts"].items(), indent="  "))
+    say(f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which")
+    say(f"{count(data['documents'], 'document')} are executed")
+    say(table(("status", "documents"), data["counts"].items(), indent="  "))
     for what in ("failed", "running"):
-        if told[what]:
+        if data[what]:
             say(f"{what}:")
-            list_runs(told[what])
-    for one in told["submissions"]:
+            list_runs(data[what])
+    for one in data["submissions"]:
         tasks = ", ".join(f"{n:,} {word}" for word, n in one["tasks"].items())
         say(f"submission {one['number']} ({', '.join((one['executor'], *one['jobs']))}): tasks {tasks}")
-    for problem in told["problems"]:
-        say(f"not known, the runs it has are told as lost or waiting: {problem}")
-    if told["seconds_per_run"] is not None:
-        line = f"{duration(told['seconds_per_run'])} per run (median, with the start of its process)"
-        if told["seconds_left"]:
-            line += f", about {duration(told['seconds_left'])} left with {told['processes']} at a time"
+    for problem in data["problems"]:
+        say(f"the scheduler did not answer; its runs are shown as lost or waiting: {problem}")
+    if data["seconds_per_run"] is not None:
+        line = f"{duration(data['seconds_per_run'])} per run (median, with the start of its process)"
+        if data["seconds_left"]:
+            line += f", about {duration(data['seconds_left'])} left with {data['processes']} at a time"
         say(line)
-    if told["not_collected"]:
+    if data["not_collected"]:
         name = f"{shlex.quote(short_path(opened.path))}{store_option(store)}"
-        say(f"{count(told['not_collected'], 'finished run')} to be collected: arsenai collect {name}")
+        say(f"{count(data['not_collected'], 'finished run')} to be collected: arsenai collect {name}")
     return FINISHED
 
 

@@ -25,19 +25,21 @@ from .common import say
 _LISTED = 5
 
 
-def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False) -> int:
-    """Tell what is damaged of ``runs``, or of all in the ``store``; return the exit code.
+def verify(
+    location: StoreLocation, runs: Sequence[str], *, everything: bool = False, mark: bool = False
+) -> int:
+    """Tell what is damaged of ``runs``, or of all in the store; return the exit code.
 
     ``mark``: finished runs that are damaged are recorded as failed. A run without a folder is not: its files
     may be elsewhere, as those of the other folders are that share a database. Some run must have one.
     """
     if everything == bool(runs):
-        raise PalaestraiMosaikError("say which runs are to be verified: name them, or --all")
+        raise PalaestraiMosaikError("name the runs to verify, or use --all")
     damaged = marked = rows = unread = 0
     absent: list[str] = []
-    with store.open() if mark else store.look() as opened:
+    with location.open() if mark else location.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
-        _check_files(opened, runs, of_database=store.folder is None)
+        _check_files(opened, runs, of_database=location.folder is None)
         for run in runs:
             found = verify_run(opened, run)
             rows += found.rows
@@ -54,15 +56,15 @@ def verify(store: StoreLocation, runs: Sequence[str], *, everything: bool = Fals
     read = len(runs) - len(absent) - unread
     say(f"{count(read, 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
     if unread:
-        say(f"{count(unread, 'run')} could not be read: nothing is known of them", error=True)
-    of_others = everything and store.folder is None
+        say(f"{count(unread, 'run')} could not be read: their state is unknown", error=True)
+    of_others = everything and location.folder is None
     if absent:
         _print_absent(folder, absent, of_others=of_others)
     if marked:
         say(f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs")
         say("(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)")
     elif damaged and not mark:
-        say("to have them executed again: the same with --mark-failed, then arsenai resume FOLDER")
+        say("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
     return FAILED if damaged or unread or (absent and not of_others) else FINISHED
 
 
@@ -70,7 +72,7 @@ def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None
     """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
     say(f"not read: {count(len(runs), 'run')} of which {folder} has no files", error=not of_others)
     if of_others:
-        say("(those of another folder that shares the database: the same with --files OTHER/results)")
+        say("(those of another folder that shares the database: repeat with --files OTHER/results)")
         return
     say(f"  {listed(runs, _LISTED)}", error=True)
     say(

@@ -22,12 +22,15 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from palaestrai_mosaik import files
+from palaestrai_mosaik.design.lock import FileLock
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation
@@ -43,6 +46,22 @@ def write_file(path: Path, text: str, *, durable: bool = True) -> None:
         files.write_text(path, text, durable=durable)
     except OSError as error:
         raise ExecutionError(f"cannot write {path}: {error.strerror}") from error
+
+
+@contextmanager
+def held(lock: FileLock, folder: Path) -> Iterator[None]:
+    """Hold a lock of the design folder ``folder``.
+
+    Raises :class:`ExecutionError` where another process holds it, or it cannot be made.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock)
+        except BlockingIOError as error:
+            raise ExecutionError(f"the folder {folder} {error.strerror}: wait for it, or end it") from None
+        except OSError as error:
+            raise ExecutionError(f"cannot write to {lock.path.parent}: {error.strerror}") from error
+        yield
 
 
 RecordStatus = Literal["finished", "failed", "interrupted"]

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.run.worker_process import write_frame
+from palaestrai_mosaik.run.worker_process import child_environment, write_frame
 
 from .executor import PreloadedClass
 from .job import Job
@@ -30,10 +30,6 @@ from .task import GRACE
 StartMethod = Literal["fork", "fork here", "spawn"]
 #: forking is not safe with the system libraries of macOS, and unknown to Windows
 DEFAULT_METHOD: StartMethod = "fork" if hasattr(os, "fork") and sys.platform != "darwin" else "spawn"
-
-#: how many threads numeric libraries start is said here. Runs share the cores: a thread per core for each
-#: would only get in the others' way
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 _SERVER = program("palaestrai_mosaik.execution.fork_server")
 _TASK = program("palaestrai_mosaik.execution.task")
@@ -97,35 +93,35 @@ class ForkLauncher(Launcher):
 
     def __init__(self, preload: Sequence[PreloadedClass] = (), *, here: bool = False):
         super().__init__()
-        self._connection, theirs = Pipe()
+        self._connection, server_end = Pipe()
         lifeline, self._lifeline = os.pipe()
         try:
-            self._server = self._fork(theirs, lifeline) if here else self._spawn(theirs, lifeline)
+            self._server = self._fork(server_end, lifeline) if here else self._spawn(server_end, lifeline)
         finally:
-            theirs.close()
+            server_end.close()
             os.close(lifeline)
         self._send(list(preload))
 
     @staticmethod
-    def _spawn(theirs: Connection, lifeline: int) -> subprocess.Popen[bytes] | _Forked:
+    def _spawn(server_end: Connection, lifeline: int) -> subprocess.Popen[bytes] | _Forked:
         return subprocess.Popen(
-            [sys.executable, "-c", _SERVER, str(theirs.fileno()), str(lifeline)],
+            [sys.executable, "-c", _SERVER, str(server_end.fileno()), str(lifeline)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=_environment(),
-            pass_fds=(theirs.fileno(), lifeline),
+            env=child_environment(),
+            pass_fds=(server_end.fileno(), lifeline),
             # Ctrl-C is for this process, which tells the runs
             process_group=0,
         )
 
-    def _fork(self, theirs: Connection, lifeline: int) -> _Forked:
+    def _fork(self, server_end: Connection, lifeline: int) -> _Forked:
         from .fork_server import serve
 
         def run() -> None:
             # else the server would itself hold what tells it that this process is gone
             os.close(self._lifeline)
             self._connection.close()
-            serve(theirs, lifeline)
+            serve(server_end, lifeline)
 
         return _Forked(run)
 
@@ -228,7 +224,7 @@ class SpawnLauncher(Launcher):
             [sys.executable, "-c", _TASK],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            env=_environment(),
+            env=child_environment(),
             process_group=0 if os.name == "posix" else None,
         )
         self._processes[key] = process
@@ -284,8 +280,3 @@ def describe_exit(code: int) -> str:
     with contextlib.suppress(ValueError):
         return f"killed by signal {-code}, {signal.Signals(-code).name}"
     return f"killed by signal {-code}"
-
-
-def _environment() -> dict[str, str]:
-    environment = dict.fromkeys(THREADS, "1") | dict(os.environ)
-    return {**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

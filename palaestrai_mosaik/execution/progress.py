@@ -40,7 +40,7 @@ class _Counting(FolderProgress):
 
     def wait(self) -> None:
         # not by print: the signal may have come in the middle of one
-        os.write(2, b"\nwaiting for the runs that go on to end; Ctrl-C again kills them\n")
+        os.write(2, b"\nwaiting for the current runs to end; press Ctrl-C again to kill them\n")
 
 
 class RunLines(_Counting):

@@ -78,7 +78,7 @@ def open_run_store(location: StoreLocation) -> Store:
     damage = _damage(folder)
     if damage is not None:
         aside = _move_aside(folder)
-        print(f"{damage}; it is now {aside}, this run begins anew", file=sys.stderr)
+        print(f"{damage}; it is now {aside}, this run starts from the beginning", file=sys.stderr)
     file = folder / _DATABASE
     # what cannot be written is told by the store, which makes its database itself then
     with suppress(OSError):
@@ -170,10 +170,10 @@ def orphaned_stores(folder: DesignFolder, records: Mapping[str, JobRecord]) -> d
         names = sorted(os.listdir(root / STORES))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    mine = {Path(run.file).stem for run in folder.documents if run.uid in records}
+    stems = {Path(run.file).stem for run in folder.documents if run.uid in records}
     found = {}
     for name in names:
-        if name in mine or name.startswith("."):
+        if name in stems or name.startswith("."):
             continue
         record = JobRecord.read(with_suffix(root / JOBS / name, ".json"))
         if record is None or record.status != "finished" or record.instance is None:

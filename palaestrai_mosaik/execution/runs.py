@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal
 
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.lock import execution_lock
@@ -26,7 +26,7 @@ from palaestrai_mosaik.store.location import StoreLocation
 from .claim import wait_for_dying
 from .cluster.submission import Submission, Submissions, TaskRun, run_store_location
 from .executor import Executor, InlineExecutor, classes_to_preload
-from .job import Job, JobRecord
+from .job import Job, JobRecord, held
 from .local import LocalExecutor
 from .progress import FolderProgress
 from .run_store import orphaned_stores
@@ -81,8 +81,8 @@ def choose(states: States, which: Which, considered: Collection[str]) -> RunSele
     """
     if states.problems:
         raise SchedulerError(
-            f"it is not known which runs the cluster still has: {'; '.join(states.problems)} "
-            "(--ignore-queue takes them for gone)"
+            f"it is unknown which runs the cluster still has: {'; '.join(states.problems)} "
+            "(--ignore-queue treats them as lost)"
         )
     asked = [state for state in states.runs if state.planned.uid in considered]
     chosen = tuple(state for state in asked if state.status in CHOSEN[which])
@@ -111,34 +111,6 @@ def row_values(folder: DesignFolder, uids: Collection[str]) -> dict[str, Mapping
         return {}
     values = folder.values()
     return {run.uid: values[run.row] for run in folder.documents if run.uid in uids}
-
-
-class FolderLock:
-    """Held by the command that executes the design folder ``folder``; nobody else changes it meanwhile.
-
-    It is free as soon as the process has ended, however that was. Raises :class:`ExecutionError`
-    when entered while another process holds it.
-    """
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._lock = execution_lock(folder)
-
-    def __enter__(self) -> Self:
-        try:
-            self._lock.__enter__()
-        except BlockingIOError as error:
-            raise ExecutionError(
-                f"the folder {self._folder} {error.strerror}: wait for it, or end it"
-            ) from None
-        except OSError as error:
-            raise ExecutionError(f"cannot write to {self._lock.path.parent}: {error.strerror}") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.__exit__(kind, error, trace)
 
 
 @dataclass
@@ -204,7 +176,7 @@ def run_folder(
     considered = select_runs(folder, rows)
     location = StoreLocation.of(folder.path / RESULTS, store)
     clock = time.perf_counter()
-    with FolderLock(folder.path):
+    with held(execution_lock(folder.path), folder.path):
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)
@@ -222,18 +194,18 @@ def run_folder(
         with location.open(create=True) as opened:
             states = run_states(folder, opened, held=True, ask=not ignore_queue)
             selection = choose(states, which, considered)
-            going_on = {
+            to_resume = {
                 state.planned.uid: resumable(opened, [one[:2] for one in state.instances])
                 for state in selection.chosen
             }
-            _warn_of_unusable_checkpoints(opened, selection.chosen, going_on)
+            _warn_of_unusable_checkpoints(opened, selection.chosen, to_resume)
         summary.considered, summary.before = selection.considered, selection.before
         if selection.chosen:
             executor = make_executor(settings, folder)
             jobs = (
                 replace(
                     _job(folder, state, location, own=settings.executor in _OWN_STORES),
-                    resume=going_on[state.planned.uid],
+                    resume=to_resume[state.planned.uid],
                     checkpoint_every=settings.checkpoint_every,
                     allow_modules=settings.allow_modules,
                 )
@@ -267,12 +239,12 @@ def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) ->
 
 
 def _warn_of_unusable_checkpoints(
-    store: Store, chosen: Sequence[RunState], going_on: Mapping[str, str | None]
+    store: Store, chosen: Sequence[RunState], to_resume: Mapping[str, str | None]
 ) -> None:
     """Tell, before they are executed, of runs that cannot go on: signed with another key, for instance."""
     now, found = versions(), []
     for state in chosen:
-        instance = going_on[state.planned.uid]
+        instance = to_resume[state.planned.uid]
         if instance is not None:
             hash_ = next(one.hash for one in state.instances if one.uid == instance)
             found.append(why_unusable(store.instance_directory(instance), hash_, now))
@@ -287,10 +259,10 @@ def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own:
     """Return the job of a run. One that stopped in a store of its own goes on there, wherever it goes on."""
     planned = state.planned
     document = (folder.path / planned.file).absolute()
-    mine = run_store_location(folder.path, run_file_stem(planned))
-    own = own or any(Path(mine.location).glob(f"instances/*/{CHECKPOINTS}"))
+    run_store = run_store_location(folder.path, run_file_stem(planned))
+    own = own or any(Path(run_store.location).glob(f"instances/*/{CHECKPOINTS}"))
     path = job_path(folder.path, planned)
-    store = mine if own else location
+    store = run_store if own else location
     return Job(planned.uid, planned.hash, document, path, store, state.attempts + 1, own=own)
 
 
@@ -383,7 +355,7 @@ def submit_missing(
 
     considered = select_runs(folder, rows)
     location = StoreLocation.of(folder.path / RESULTS, store)
-    with FolderLock(folder.path):
+    with held(execution_lock(folder.path), folder.path):
         problems = folder.verify()
         if problems:
             raise DocumentError(problems)

@@ -37,9 +37,9 @@ class Settings:
 
     ``executor``: ``local``, ``inline``, ``slurm`` or ``parsl``. ``jobs``: runs at the same time on
     this machine (``None``: one per core that this process may use). ``timeout``: seconds that a run may
-    take (``None`` or 0: any). ``runs_per_process``: so many share a process, one after the other (``None``: see
-    :class:`~.local.LocalExecutor`).
-    ``fail_fast``: begin no more runs once one has failed; no two share a process then. ``checkpoint_every``: seconds between the
+    take (``None`` or 0: any). ``runs_per_process``: runs that share a process, one after the other (``None``: see
+    :class:`~.local.LocalExecutor`). ``fail_fast``: start no more runs after a failure; no two share a process
+    then. ``checkpoint_every``: seconds between the
     checkpoints of a run that trains (0: none). ``allow_modules``: of which modules, those inside of
     them included, documents may name classes (``None``: of all). ``slurm``, ``parsl``: of these executors.
 
@@ -110,12 +110,12 @@ def _refuse_modules(before: Any, user: Any) -> None:
             if refusal(name, ours=False) is not None:
                 raise ExecutionError(
                     f"the submission was made with allow_modules, and the configuration file does not allow {name!r} "
-                    "of it: say --allow-modules again, on the command line"
+                    "of it: repeat --allow-modules on the command line"
                 )
 
 
 def _refuse_commands(
-    who: tuple[str, str], said: Mapping[str, Any], user: Mapping[str, Any], *instead: Mapping[str, Any]
+    author: tuple[str, str], said: Mapping[str, Any], user: Mapping[str, Any], *instead: Mapping[str, Any]
 ) -> None:
     """Raise :class:`ExecutionError` for a command that ``said`` gives, unless ``user`` or one of ``instead`` does."""
     for name, table in (("slurm", SLURM), ("parsl", PARSL)):
@@ -126,8 +126,8 @@ def _refuse_commands(
                 continue
             if not _is_same(table.keys[key], value, users.get(key)):
                 raise ExecutionError(
-                    f"{who[0]} execution.{name}.{key}, which the cluster would execute, and "
-                    f"allow_modules says that not all of its code is trusted: give it {who[1]}"
+                    f"{author[0]} execution.{name}.{key}, which the cluster would execute, and "
+                    f"allow_modules says that not all of its code is trusted: give it {author[1]}"
                 )
 
 

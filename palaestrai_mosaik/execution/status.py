@@ -22,7 +22,7 @@ from .run_store import KnownInstance, instances_of, is_whole, orphaned_stores, u
 class RunStatus(StrEnum):
     """What is known of a planned run."""
 
-    #: nobody has begun it
+    #: nobody has started it
     WAITING = "waiting"
     #: the scheduler of a cluster has it, and it has not begun
     QUEUED = "queued"
@@ -176,13 +176,13 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
     orphans = uncollected_contents(orphaned_stores(folder, records), store)
     records |= _records_of_others(folder, records, known, hashes)
     waiting = [run.hash for run in planned if run.uid not in finished] if orphans else []
-    own = {
+    in_run_store = {
         hash_
         for hash_, content in (folder.contents(waiting) if waiting else {}).items()
         if content in orphans
     }
 
-    def settled(run: TaskRun) -> bool:
+    def is_final(run: TaskRun) -> bool:
         record = records.get(run.run)
         done = _is_current(record, run.attempt) and record is not None and record.status != "interrupted"
         return done or run.run in finished or not ask
@@ -194,7 +194,7 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
         marker = Marker.read(folder.path / JOBS / name) if name in markers else None
         return marker is not None and marker.hash == run.hash and marker.attempt >= run.attempt
 
-    assignments = task_assignments(folder.path, hashes, settled, begun, held=held)
+    assignments = task_assignments(folder.path, hashes, is_final, begun, held=held)
     states = (
         _state(
             folder,
@@ -203,7 +203,7 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
             markers,
             tuple(known.get(run.hash, ())),
             assignments,
-            run.hash in own,
+            run.hash in in_run_store,
         )
         for run in planned
     )
@@ -217,7 +217,7 @@ def _state(
     markers: set[str],
     instances: tuple[KnownInstance, ...],
     assignments: TaskAssignments,
-    own: bool,
+    in_run_store: bool,
 ) -> RunState:
     path = with_suffix(job_path(folder.path, run), ".running")
     marker = Marker.read(path) if path.name in markers else None
@@ -227,8 +227,10 @@ def _state(
     if marker is not None and not marker.of_this_host:
         instances = tuple(_without_the_dead(instances, marker, path))
     statuses = [instance.status for instance in instances]
-    own = own or (record is not None and record.status == "finished" and _is_whole(folder.path, run, record))
-    status = _status(record, marker, statuses, own, assignment)
+    in_run_store = in_run_store or (
+        record is not None and record.status == "finished" and _is_whole(folder.path, run, record)
+    )
+    status = _status(record, marker, statuses, in_run_store, assignment)
     if status is None:
         assert marker is not None
         status = RunStatus.LOST if is_silent(path) else RunStatus.RUNNING
@@ -252,17 +254,17 @@ def _status(
     record: JobRecord | None,
     marker: Marker | None,
     statuses: list[str],
-    own: bool,
+    in_run_store: bool,
     assignment: TaskAssignment | None,
 ) -> RunStatus | None:
     """Return the status of a run; ``None`` where only the age of its marker can tell.
 
     ``marker`` is that of an attempt of which there is no record; ``statuses`` are those of its
-    instances, the newest last; ``own``: its own store has all of it.
+    instances, the newest last; ``in_run_store``: its own store has all of it.
     """
     if marker is not None and marker.of_this_host and marker.alive:
         return RunStatus.RUNNING
-    if "finished" in statuses or own:
+    if "finished" in statuses or in_run_store:
         return RunStatus.FINISHED
     if "running" in statuses:
         return RunStatus.RUNNING

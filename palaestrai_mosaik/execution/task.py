@@ -154,7 +154,9 @@ def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt
         except (CheckpointError, StoreError) as error:
             if noted.instance is not None:
                 raise
-            print(f"instance {resume} cannot go on, starting from the beginning: {error}", file=sys.stderr)
+            print(
+                f"instance {resume} cannot be resumed, starting from the beginning: {error}", file=sys.stderr
+            )
         else:
             return
     execute(document, **options)
@@ -193,7 +195,7 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
         done = perform(job, interrupt, make_progress(stream=sys.stderr))
         if done is None:
             print(
-                f"{now()}: left out, another process executes this run, or has executed a new document of it",
+                f"{now()}: skipped: another process executes this run, or executed its new document",
                 file=sys.stderr,
             )
             return LEFT_OUT

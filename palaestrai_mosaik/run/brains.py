@@ -1,4 +1,4 @@
-"""Where the brains of a run are kept, and where ``load`` takes them from."""
+"""Where a run stores dumps of brains, and from where ``load`` reads them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
+from typing import Any, BinaryIO, NamedTuple, TypeGuard
 
 from palaestrai_mosaik.agent.dumper import BrainDumper, FileBrainDumper
 from palaestrai_mosaik.errors import BrainDumpError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.store import Store
 
-if TYPE_CHECKING:
-    from palaestrai_mosaik.store import Store
+#: the folder of an instance's directory that holds the dumps of brains
+BRAINS = "brains"
+#: makes the dumper for a snapshot ("": none); it can be pickled
+Place = Callable[[str], BrainDumper]
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,6 @@ class StoreBrainDumper(BrainDumper):
         return BytesIO(kept)
 
 
-BRAINS = "brains"
-
-
-#: makes the dumper for a snapshot ("": none); it can be pickled
-Place = Callable[[str], BrainDumper]
-
-
 class BrainKeeper(BrainDumper):
     """Saves to several places and loads from others. It can be sent to other processes.
 
@@ -88,8 +83,7 @@ class BrainKeeper(BrainDumper):
 class Dumpers(list[BrainDumper]):
     """The dumpers that a brain or muscle gets. A pickle of them is empty.
 
-    So a checkpoint holds nothing of where brains are kept, which is told anew to those that
-    are restored from it.
+    So a checkpoint does not say where brains are stored; what is restored from it gets new dumpers.
     """
 
     def __reduce__(self) -> tuple[type[Dumpers], tuple[()]]:
@@ -97,7 +91,7 @@ class Dumpers(list[BrainDumper]):
 
 
 class _InInstance(FileBrainDumper):
-    """Keeps dumps in the directory of an instance; if that is gone, it must not come up again without the store."""
+    """Stores dumps in the directory of an instance, which is never created again: without it, the store is gone."""
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         self._refuse_if_gone()
@@ -119,15 +113,15 @@ def brain_keeper(
 ) -> BrainKeeper:
     """Return the keeper for ``agent`` in ``phase``.
 
-    Every brain is saved below ``directory`` (that of the instance), below the brain's
-    ``store_path``, where it has that parameter, and in the database of ``store``, unless
-    that is a file beside the instances. ``load`` in the document names ``agent``,
-    ``experiment_run``, ``instance``, ``phase`` (index or name), ``phase_name``, ``snapshot``
-    and ``base``; what it leaves out is the same agent, the same run (in this execution), the
-    previous phase, and the brain as it was when the phase ended. Of another run, it is the
-    newest execution that finished, or else the newest. Files go before the database.
+    Every brain is saved below ``directory`` (that of the instance), below the brain's ``store_path``, if it
+    has that parameter, and in the database of ``store``, unless that is a file beside the instances.
 
-    Raises :class:`BrainDumpError` where ``load`` points to what is not there.
+    ``load`` in the document may have the keys ``agent``, ``experiment_run``, ``instance``, ``phase`` (index or
+    name), ``phase_name``, ``snapshot`` and ``base``. The defaults are the same agent, this execution, the
+    previous phase, and the brain at the end of that phase. Of another run, the newest finished execution is
+    used, else the newest. Files are preferred to the database.
+
+    Raises :class:`BrainDumpError` where ``load`` points to what is missing.
     """
     save_at: list[Place] = [partial(_InInstance, directory / BRAINS, document.uid, phase.name, agent.name)]
     path = agent.brain.params.get("store_path") if agent.brain is not None else None
@@ -149,7 +143,7 @@ def _load_from(
     base = load.get("base")
     if base is not None:
         if not Path(base).is_dir():
-            raise BrainDumpError(f"agent {agent.name!r}: 'load' has the base {base!r}, which is no folder")
+            raise BrainDumpError(f"agent {agent.name!r}: 'load' has the base {base!r}, which is not a folder")
         yield FileBrainDumper(Path(base).absolute(), source.run, source.phase, name, snapshot)
     if not source.known:
         return
@@ -241,8 +235,6 @@ def _has_database(store: Store | None) -> TypeGuard[Store]:
 
 
 def _in_database(store: Store, instance: str, phase: int, agent: str) -> StoreBrainDumper:
-    # a store in a directory needs no database driver here
-
     location = store.database.engine.url.render_as_string(hide_password=False)
     return StoreBrainDumper(location, str(store.directory), instance, phase, agent)
 

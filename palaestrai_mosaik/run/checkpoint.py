@@ -1,20 +1,17 @@
 """Checkpoints: a run that was stopped or killed resumes where all its workers last stood.
 
-To read a checkpoint is to run what it says. A store may have come from elsewhere, or others may be
-able to write to it; so a checkpoint is signed with a key that only its user has, and resume takes
-no other one. The key is made when it is first needed, in ``$PALAESTRAI_MOSAIK_KEY``, else
-``$XDG_DATA_HOME/palaestrai_mosaik/checkpoint.key``, else
-``~/.local/share/palaestrai_mosaik/checkpoint.key``. Who shall go on with the runs of another
-machine, or of a colleague, gets a copy of the file.
-
 A checkpoint is a folder below the instance's directory: ``state.pickle`` (brains, memories,
 muscles, conditions, counters, between two rounds of episodes) and ``manifest.json`` (what
 the store held then, the document's hash, versions, the SHA-256 of it all, and its user's
-signature). It is written aside, flushed to the disk and renamed, so there is a whole one or
-none. The newest two are kept: if one turns out to be damaged, the other one serves.
+signature). It is written under another name, flushed to the disk and renamed, so it is complete
+or missing. The newest two are kept: if one is damaged, the other one is used.
 
-The state is a pickle of users' own objects. Reading one executes what it says, so only what this
-user has signed is read.
+The state is a pickle of users' own objects, and reading a pickle executes code. A store may come from
+elsewhere, or others may be able to write to it. So a checkpoint is signed with a key that only its user
+has, and no other one is read. The key is created when it is first needed, in ``$PALAESTRAI_MOSAIK_KEY``,
+else ``$XDG_DATA_HOME/palaestrai_mosaik/checkpoint.key``, else
+``~/.local/share/palaestrai_mosaik/checkpoint.key``. To resume runs of another machine, or of a colleague,
+copy that file.
 """
 
 from __future__ import annotations
@@ -44,12 +41,21 @@ if TYPE_CHECKING:
 #: the environment variable that names the file of the key
 VARIABLE = "PALAESTRAI_MOSAIK_KEY"
 _BYTES = 32
+#: the folder of an instance's directory that holds its checkpoints
+FOLDER = "checkpoints"
+#: seconds between two checkpoints by default
+INTERVAL = 60.0
+_STATE, _MANIFEST = "state.pickle", "manifest.json"
+_FORMAT = 3
+_KEPT = 2
+#: writing may take this share of the time at most
+_SHARE = 0.05
 
 
 def key_file() -> Path:
     """Return where the key is, or will be. Raises :class:`CheckpointError` for a user without a home."""
-    if own := os.environ.get(VARIABLE):
-        return Path(own)
+    if given := os.environ.get(VARIABLE):
+        return Path(given)
     # (what is not absolute does not count, by the specification of these folders)
     base = Path(os.environ.get("XDG_DATA_HOME") or "")
     try:
@@ -97,7 +103,7 @@ def _read(file: Path) -> bytes:
     except ValueError:
         key = b""
     if len(key) != _BYTES:
-        raise CheckpointError(f"{file} is no key of checkpoints: {_BYTES} bytes in hexadecimal digits")
+        raise CheckpointError(f"{file} is not a checkpoint key: {_BYTES} bytes in hexadecimal digits")
     return key
 
 
@@ -111,7 +117,7 @@ def _check(file: Path, status: os.stat_result) -> None:
     if status.st_mode & 0o077:
         raise CheckpointError(
             f"the key of checkpoints {file} may be read or written by others: chmod 600 {file}, or delete "
-            "it (then no earlier checkpoint is taken)"
+            "it (earlier checkpoints then cannot be used)"
         )
     # (by the name that was given, and where that leads to)
     for folder in dict.fromkeys((*file.absolute().parents, *Path(os.path.realpath(file)).parents)):
@@ -171,16 +177,6 @@ def _make(file: Path) -> None:
         ) from error
 
 
-FOLDER = "checkpoints"
-#: seconds between two checkpoints, unless told otherwise
-INTERVAL = 60.0
-_STATE, _MANIFEST = "state.pickle", "manifest.json"
-_FORMAT = 3
-_KEPT = 2
-#: writing may take this share of the time at most
-_SHARE = 0.05
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint as it was read; ``mark`` is the store's (:meth:`InstanceRecorder.mark`)."""
@@ -217,7 +213,7 @@ class Checkpoints:
         self._interval = 0.0
 
     def write(self, state: Any, mark: dict[str, Any], started: float) -> None:
-        """Write a checkpoint, and let older ones go.
+        """Write a checkpoint, and delete older ones.
 
         ``started``: the monotonic time at which collecting state and mark began.
 
@@ -282,14 +278,14 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
     for number in reversed(numbers):
         path = folder / f"{number:06d}"
         try:
-            manifest, mine = _read_manifest(path)
+            manifest, is_own = _read_manifest(path)
             pickled = files.read_bytes(path / _STATE)
         except OSError:
-            manifest, mine, pickled = None, False, b""
+            manifest, is_own, pickled = None, False, b""
         if manifest is None or manifest["state"] != _digest(pickled):
             damaged.append(path.name)
             continue
-        why = _why_not(path, manifest, mine, hash, versions)
+        why = _why_not(path, manifest, is_own, hash, versions)
         if why is not None:
             raise CheckpointError(why)
         yield Checkpoint(path, manifest["store"], pickled)
@@ -306,23 +302,23 @@ def why_unusable(directory: Path, hash: str, versions: dict[str, str]) -> str | 
     for number in reversed(_numbers(folder)):
         path = folder / f"{number:06d}"
         try:
-            manifest, mine = _read_manifest(path)
+            manifest, is_own = _read_manifest(path)
         except OSError:
             continue
         except CheckpointError as error:  # of the key
             return str(error)
         if manifest is not None:
-            return _why_not(path, manifest, mine, hash, versions)
+            return _why_not(path, manifest, is_own, hash, versions)
     return f"no checkpoint in {folder} is whole"
 
 
 def _why_not(
-    path: Path, manifest: dict[str, Any], mine: bool, hash: str, versions: dict[str, str]
+    path: Path, manifest: dict[str, Any], is_own: bool, hash: str, versions: dict[str, str]
 ) -> str | None:
     """Return why a checkpoint that is whole cannot be used, if so."""
     if manifest["format"] != _FORMAT:
         return f"{path} has the format {manifest['format']}, not {_FORMAT}"
-    if not mine:
+    if not is_own:
         return (
             f"{path} was written by another user, or on another computer: it is not signed with the key in "
             f"{key_file()}. To read it would run whatever it says; if you trust it, get a copy of the key that "
@@ -353,7 +349,7 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any] | None, bool]:
 
 
 def discard_newer(checkpoint: Checkpoint) -> None:
-    """Remove checkpoints that are newer than the one that a run goes on from."""
+    """Remove checkpoints that are newer than the one from which a run resumes."""
     for number in _numbers(checkpoint.path.parent):
         if number > int(checkpoint.path.name):
             files.discard_tree(checkpoint.path.parent / f"{number:06d}")
@@ -384,7 +380,7 @@ class Earlier:
 
 
 def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
-    """Return the run of ``document`` that would go on; ``None`` if it never ran.
+    """Return the run of ``document`` that would be resumed; ``None`` if it never ran.
 
     The newest one counts if it has finished or still runs. Otherwise it is the newest with
     a checkpoint of all that are newer than the last finished one; if none has any, the
@@ -405,7 +401,7 @@ def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
 
 
 def resumable(store: Store, instances: Sequence[tuple[str, str]]) -> str | None:
-    """Return the instance that goes on from a checkpoint, of those of one document (uid, status); if any does.
+    """Return which of the instances of one document (uid, status) can be resumed, if any.
 
     ``instances``: the newest last. It is the newest that has a checkpoint of all that are newer than the last
     one that finished or still runs.

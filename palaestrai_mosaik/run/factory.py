@@ -88,7 +88,7 @@ def muscle_kinds(agent: AgentSpec) -> list[type[Muscle]]:
     return list(dict.fromkeys(kind_of(spec, "muscle") for spec in specs))
 
 
-def untold_muscles(agent: AgentSpec, mode: Mode) -> str:
+def unused_model_warning(agent: AgentSpec, mode: Mode) -> str:
     """Return what to warn of where a model that is loaded does not reach the muscles, empty if it does."""
     # one without 'update' acts by rules of its own, and has no use for a model
     taking = {one.__name__ for one in muscle_kinds(agent) if one.update is not Muscle.update}
@@ -115,7 +115,7 @@ def cannot_load(agent: AgentSpec) -> str:
     whose = "" if brain is None else f"{brain.__name__}.load nor "
     return (
         f"agent {agent.name!r} has 'load', but {'neither ' if whose else 'no '}{whose}"
-        f"{', '.join(unprepared)}.prepare_model is there to do it"
+        f"{', '.join(unprepared)}.prepare_model is implemented"
     )
 
 

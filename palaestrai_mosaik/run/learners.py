@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def make_learner(
     spec: AgentSpec,
-    standpoint: ReplayContext,
+    context: ReplayContext,
     keeper: BrainKeeper,
     groups: Sequence[BodyGroup],
     store: Store | None,
@@ -42,7 +42,7 @@ def make_learner(
     """
     if spec.brain is None:
         return None
-    phase, seed = standpoint.phase, standpoint.document.seed
+    phase, seed = context.phase, context.document.seed
     brain: Brain = make(spec.brain, "brain")
     filters = _common_filters(spec, groups, phase.mode)
     brain.name = spec.name
@@ -54,8 +54,7 @@ def make_learner(
     brain.sensors, brain.actuators = brain.bodies[0].sensors, brain.bodies[0].actuators
     _lay_out_memories(brain, groups, seed, phase.name)
     give_filters(brain, filters, seed, phase.name, spec.name, "brain")
-    run, instance = standpoint.document.uid, standpoint.instance or ""
-    brain._introduce(spec.load is not None, run, instance, phase.index)
+    brain._introduce(spec.load is not None, context.document.uid, context.instance or "", phase.index)
     brain.setup()
     if spec.load is not None:
         problem = cannot_load(spec)
@@ -65,7 +64,7 @@ def make_learner(
         load_filters(filters, keeper, spec.name)
     learner = Learner(brain, filters)
     if spec.replay and phase.mode is Mode.TRAIN:
-        _replay(learner, spec, standpoint, groups, store)
+        _replay(learner, spec, context, groups, store)
         learner.hand_out(brain.pretrain())
     if phase.mode is Mode.TRAIN and not learner.updates:
         learner.hand_out(brain.initial_update())
@@ -149,7 +148,7 @@ def _sizes(channels: Channels) -> tuple[int, int]:
 def _replay(
     learner: Learner,
     spec: AgentSpec,
-    standpoint: ReplayContext,
+    context: ReplayContext,
     groups: Sequence[BodyGroup],
     store: Store | None,
 ) -> None:
@@ -161,10 +160,10 @@ def _replay(
     brain, filters = learner.brain, learner.filters
     if filters is None:
         own = {body.group: brain.memory_of(body.muscles[0]) for body in brain.bodies}
-        replay([own[group.index] for group in groups], spec, groups, standpoint, store)
+        replay([own[group.index] for group in groups], spec, groups, context, store)
         return
     stored = Memory(size_limit=brain.memory.size_limit)
-    replay(stored, spec, groups, standpoint, store)
+    replay(stored, spec, groups, context, store)
     for _ in _seen(filters, stored):
         pass
     filters.learn(filters.news())

@@ -6,17 +6,19 @@ In a round, every worker that is not done runs one episode, and all begin togeth
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.errors import ContractError, RunInterrupted
-from palaestrai_mosaik.experiment import PhaseSpec
+from palaestrai_mosaik.experiment import PhaseSpec, RunDocument
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.coordinator import ask
@@ -25,13 +27,30 @@ from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .brains import BrainKeeper, Dumpers, brain_keeper
-from .context import RunContext
 from .factory import WorkerPlan, all_conditions, all_of, muscle_kinds
+from .interrupt import Interrupt
 from .learners import make_learner, store_model
+from .preflight import Inspection
+from .progress import Progress
 from .recorded_sessions import StoredSessions
 from .replay import ReplayContext
 from .worker import EpisodeReport, EpisodeTask
 from .worker_pool import LocalWorkerPool, ProcessWorkerPool, WorkerPool
+from .worker_process import ProcessPool
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.store import InstanceRecorder, Store
+
+    from .scalars import Scalars
+
+
+#: the attributes of a phase that a checkpoint keeps
+_STATE = (
+    *("learners", "conditions", "run_conditions", "history", "ends", "evaluations"),
+    *("active", "reasons", "best", "steps"),
+)
+#: why the phase ended, and what that means for the run
+Verdict = tuple[SimulationFlowControl, str]
 
 
 def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]:
@@ -45,7 +64,7 @@ def metrics_of(agent: str, reports: Sequence[EpisodeReport]) -> dict[str, float]
 
 
 def more_metrics(brain: Brain, metrics: Mapping[str, float]) -> Mapping[str, float]:
-    """Tell the brain its ``metrics``; return those that it adds."""
+    """Report ``metrics`` to the brain; return those that it adds."""
     more = brain.evaluated(dict(metrics))
     if more is not None and not isinstance(more, Mapping):
         raise ContractError(
@@ -62,21 +81,20 @@ def mean(values: Sequence[float]) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-#: what a checkpoint keeps of a phase
-_LASTING = (
-    "learners",
-    "conditions",
-    "run_conditions",
-    "history",
-    "ends",
-    "evaluations",
-    "active",
-    "reasons",
-    "best",
-    "steps",
-)
-#: why the phase ended, and what that means for the run
-Verdict = tuple[SimulationFlowControl, str]
+@dataclass
+class RunContext:
+    """One execution of a run document."""
+
+    document: RunDocument
+    inspection: Inspection
+    directory: Path
+    store: Store | None
+    recorder: InstanceRecorder | None
+    progress: Progress
+    interrupt: Interrupt
+    loop: asyncio.AbstractEventLoop
+    pool: ProcessPool
+    scalars: Scalars | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +187,7 @@ class PhaseRunner:
     def state(self) -> dict[str, Any]:
         """Return, between two rounds, all that the rest of the phase depends on; to be pickled."""
         assert self.team is not None
-        state = {name: getattr(self, name) for name in _LASTING} | {"team": self.team.state()}
+        state = {name: getattr(self, name) for name in _STATE} | {"team": self.team.state()}
         return state | {"scalars": None if self.scalars is None else self.scalars.state()}
 
     def _set_up(self, state: Mapping[str, Any] | None) -> None:
@@ -178,7 +196,7 @@ class PhaseRunner:
         handles = [context.inspection.handle(spec) for spec in phase.environments]
         groups = {spec.name: place_bodies(spec, handles)[0] for spec in phase.agents}
         if state is not None:
-            for name in _LASTING:
+            for name in _STATE:
                 setattr(self, name, state[name])
             for name, learner in self.learners.items():
                 learner.brain._dumpers = Dumpers([self.keepers[name]])
@@ -186,10 +204,10 @@ class PhaseRunner:
                 self.scalars.restore(state["scalars"])
         else:
             instance = context.recorder.uid if context.recorder is not None else None
-            standpoint = ReplayContext(context.document, phase, instance)
+            replay_context = ReplayContext(context.document, phase, instance)
             for spec in phase.agents:
                 made = make_learner(
-                    spec, standpoint, self.keepers[spec.name], groups[spec.name], context.store
+                    spec, replay_context, self.keepers[spec.name], groups[spec.name], context.store
                 )
                 if made is not None:
                     self.learners[spec.name] = made
@@ -205,7 +223,7 @@ class PhaseRunner:
             self.team = LocalWorkerPool(plans[0], context, learning, [*self.conditions, *self.run_conditions])
         else:
             self.team = ProcessWorkerPool(plans, context, learning)
-        self.recorder = self._recorder(handles, groups, again=state is not None)
+        self.recorder = self._recorder(handles, groups, resumed=state is not None)
         if self.scalars is not None and self.recorder is not None:
             self.recorder = self.scalars.recording(self.recorder)
         self.team.on_report = self._record
@@ -214,7 +232,11 @@ class PhaseRunner:
             self.team.restore(state["team"])
 
     def _recorder(
-        self, handles: Sequence[EnvironmentHandle], groups: Mapping[str, Sequence[BodyGroup]], *, again: bool
+        self,
+        handles: Sequence[EnvironmentHandle],
+        groups: Mapping[str, Sequence[BodyGroup]],
+        *,
+        resumed: bool,
     ) -> Any:
         phase, recorder = self.phase, self.context.recorder
         if recorder is None:
@@ -224,7 +246,7 @@ class PhaseRunner:
 
         environments = [environment_record(s, p) for s, p in zip(phase.environments, handles, strict=True)]
         agents = [agent_record(s, groups[s.name]) for s in phase.agents]
-        if again:
+        if resumed:
             return recorder.reopen_phase(phase.index, environments, agents)
         return recorder.begin_phase(
             phase.index,
@@ -256,10 +278,10 @@ class PhaseRunner:
             verdict = verdict or self._judge(report)
         self._snapshots(number + 1)
         every = self.phase.evaluate_every
-        if every and self.phase.mode is Mode.TRAIN and (number + 1) % every == 0 and not _shuts(verdict):
+        if every and self.phase.mode is Mode.TRAIN and (number + 1) % every == 0 and not _ends_run(verdict):
             task = EpisodeTask(len(self.evaluations), evaluation=True)
             self.evaluations.append(self._run(workers, task))
-            # brains are told, and kept if they are at their best, also if the phase is over
+            # metrics are reported, and the best brains kept, even if the phase is over
             judged = self._judge_evaluation(task.number)
             verdict = verdict or judged
         return verdict or self._all_done()
@@ -293,7 +315,7 @@ class PhaseRunner:
                 done = len(self.history[report.worker])
                 if report.worker == 0:
                     self._snapshots(done)
-                if every and done % every == 0 and not _shuts(verdict):
+                if every and done % every == 0 and not _ends_run(verdict):
                     return EpisodeTask(done // every - 1, evaluation=True)
             if verdict is not None or report.worker not in self.active:
                 return None
@@ -372,7 +394,7 @@ class PhaseRunner:
         return None
 
     def _judge_evaluation(self, number: int) -> Verdict | None:
-        """Tell brains and conditions about an evaluation that all workers have run."""
+        """Report to brains and conditions an evaluation that all workers have run."""
         phase, reports = self.phase, self.evaluations[number]
         if self.scalars is not None:
             for report in reports:
@@ -383,10 +405,10 @@ class PhaseRunner:
             learner = self.learners.get(spec.name)
             if learner is not None:
                 metrics[spec.name] |= more_metrics(learner.brain, metrics[spec.name])
-                told, last = learner.brain.pop_statistics(), reports[0]
+                statistics, last = learner.brain.pop_statistics(), reports[0]
                 step = max(last.last_rows[spec.name], 0)
-                for key, value in told.items() if self.recorder is not None else ():
-                    self.recorder.statistic(spec.name, last.worker, number, step, key, value, True)
+                for key, value in statistics.items() if self.recorder is not None else ():
+                    self.recorder.statistic(spec.name, last.worker, number, step, key, value, evaluation=True)
         self._best({name: figures["objective"] for name, figures in metrics.items()})
         view = EvaluationView(
             phase.mode,
@@ -437,5 +459,5 @@ class PhaseRunner:
         return SimulationFlowControl.CONTINUE, (reasons.pop() if len(reasons) == 1 else "episodes")
 
 
-def _shuts(verdict: Verdict | None) -> bool:
+def _ends_run(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict[0] is SimulationFlowControl.SHUTDOWN

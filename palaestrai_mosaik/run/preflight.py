@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,7 +22,15 @@ from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle, m
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
 from palaestrai_mosaik.types import Mode
 
-from .factory import BASES, cannot_load, class_of, make_conditions, make_filters, make_handle, untold_muscles
+from .factory import (
+    BASES,
+    cannot_load,
+    class_of,
+    make_conditions,
+    make_filters,
+    make_handle,
+    unused_model_warning,
+)
 from .recorded_sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
 
@@ -52,7 +61,7 @@ class Inspection:
         self._spare: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
         if not self.problems:
             for i, phase in enumerate(document.phases):
-                self._look_at(i, phase)
+                _PhaseCheck(self, i, phase).check()
 
     def raise_problems(self) -> None:
         """Raise :class:`DocumentError` if there are problems."""
@@ -77,81 +86,101 @@ class Inspection:
         while self._spare:
             self._spare.pop()[1].domain.shutdown()
 
-    def _look_at(self, i: int, phase: PhaseSpec) -> None:
-        handles = []
-        for j, spec in enumerate(phase.environments):
-            if not any(known == spec for known, _ in self._handles):
-                try:
-                    handle = make_handle(spec, self.stored)
-                except DocumentError as error:
-                    for problem in error.problems:
-                        self._report(
-                            problem.message, i, "environments", j, "environment", "params", problem.path
-                        )
-                    continue
-                except Exception as error:
-                    self._report(
-                        f"environment {spec.uid!r} cannot be set up: {type(error).__name__}: {error}",
-                        i,
-                        "environments",
-                        j,
-                    )
-                    continue
-                self._handles.append((spec, handle))
-                self._spare.append((spec, handle))
-                for key, reason in handle.domain.without_effect.items():
-                    place = (i, "environments", j, "environment", "params", key)
-                    self._report(f"{key!r} has no effect: {reason}", *place, into=self.warnings)
-                try:
-                    check_sessions(handle.domain)
-                except ContractError as error:
-                    self._report(str(error), i, "environments", j, "environment", "params", "source")
-            handles.append(self.handle(spec))
-        if len(handles) < len(phase.environments):
-            return
-        self._look_at_names(i, handles)
-        agents, placed = self._look_at_agents(i, phase, handles)
-        self._warn_of_shared_incarnations(i, phase, placed)
-        self._warn_of_new_brains(i, phase)
-        self._look_at_loading(i, phase)
-        self.phases.append(replace(phase, agents=tuple(agents)))
-        self._look_at_filters(i, placed)
-        self._look_for_the_end(i, phase, handles)
+    def report(self, message: str, *place: str | int, warning: bool = False) -> None:
+        """Add a problem, or a warning, at this place in the document."""
+        problem = self.document.problem(message, *place)
+        known = self.warnings if warning else self.problems
+        # what a later phase inherits is reported once, where it is written
+        if problem not in known:
+            known.append(problem)
 
-    def _look_at_names(self, i: int, handles: Sequence[EnvironmentHandle]) -> None:
-        """Look for environments and channels that are called alike."""
-        names = [name for handle in handles for name in handle.names]
-        for name in sorted(
-            {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()
-        ):
+    def set_up(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
+        """Return the environment of ``spec`` if it has been set up before."""
+        return next((handle for known, handle in self._handles if known == spec), None)
+
+    def add(self, spec: EnvironmentSpec) -> EnvironmentHandle:
+        """Set up the environment of ``spec``. Raises whatever it raises."""
+        handle = make_handle(spec, self.stored)
+        self._handles.append((spec, handle))
+        self._spare.append((spec, handle))
+        return handle
+
+
+class _PhaseCheck:
+    """Checks phase ``i`` of a document."""
+
+    def __init__(self, inspection: Inspection, i: int, phase: PhaseSpec):
+        self._inspection = inspection
+        self._i = i
+        self._phase = phase
+        self._handles: list[EnvironmentHandle] = []
+        self._placed: list[PlacedBodies] = []
+
+    def check(self) -> None:
+        """Report what is wrong; add the phase to those of the inspection if all its environments can be set up."""
+        phase = self._phase
+        for j, spec in enumerate(phase.environments):
+            handle = self._inspection.set_up(spec)
+            if handle is None:
+                handle = self._set_up(j, spec)
+            if handle is not None:
+                self._handles.append(handle)
+        if len(self._handles) < len(phase.environments):
+            return
+        self._check_names()
+        agents = self._check_agents()
+        self._warn_of_shared_incarnations()
+        self._warn_of_new_brains()
+        self._check_loading()
+        self._inspection.phases.append(replace(phase, agents=tuple(agents)))
+        self._check_filters()
+        self._check_end()
+
+    def _set_up(self, j: int, spec: EnvironmentSpec) -> EnvironmentHandle | None:
+        place = ("environments", j)
+        params = (*place, "environment", "params")
+        try:
+            handle = self._inspection.add(spec)
+        except DocumentError as error:
+            for problem in error.problems:
+                self._report(problem.message, *params, problem.path)
+            return None
+        except Exception as error:
+            text = f"environment {spec.uid!r} cannot be set up: {type(error).__name__}: {error}"
+            self._report(text, *place)
+            return None
+        for key, reason in handle.domain.without_effect.items():
+            self._report(f"{key!r} has no effect: {reason}", *params, key, warning=True)
+        try:
+            check_sessions(handle.domain)
+        except ContractError as error:
+            self._report(str(error), *params, "source")
+        return handle
+
+    def _check_names(self) -> None:
+        """Look for environments and channels of the same name."""
+        for name in _repeated([name for handle in self._handles for name in handle.names]):
             self._report(
                 f"two environments are called {name!r}: the incarnations of a batched environment are called by its "
                 "uid and their number; choose other uids",
-                i,
                 "environments",
             )
         for kind in ("sensors", "actuators"):
-            offered = [uid for handle in handles for uid in getattr(handle, kind).uids]
-            for uid in sorted(
-                {u for u in offered if offered.count(u) > 1} if len(set(offered)) < len(offered) else ()
-            ):
-                self._report(
-                    f"several environments offer a {kind[:-1]} {uid!r}; choose other uids", i, "environments"
-                )
+            for uid in _repeated([uid for handle in self._handles for uid in getattr(handle, kind).uids]):
+                text = f"several environments offer a {kind[:-1]} {uid!r}; choose other uids"
+                self._report(text, "environments")
 
-    def _look_at_agents(
-        self, i: int, phase: PhaseSpec, handles: Sequence[EnvironmentHandle]
-    ) -> tuple[list[AgentSpec], list[PlacedBodies]]:
-        """Place the bodies of all agents; return the agents with what their patterns match, and the bodies."""
-        placed: list[PlacedBodies] = []
+    def _check_agents(self) -> list[AgentSpec]:
+        """Place the bodies of all agents; return the agents with what their patterns match."""
+        handles = self._handles
         agents: list[AgentSpec] = []
         owned: list[tuple[str, Sequence[str]]] = []
         owners: list[int] = []
-        for j, agent in enumerate(phase.agents):
+        for j, agent in enumerate(self._phase.agents):
             groups, faults = place_bodies(agent, handles)
-            placed.append(PlacedBodies(groups, not faults))
+            self._placed.append(PlacedBodies(groups, not faults))
             for message, place in faults:
-                self._report(message, i, "agents", j, *place)
+                self._report(message, "agents", j, *place)
             if not agent.bodies:
                 sensors = match_all(handles, "sensors", agent.sensors)
                 actuators = match_all(handles, "actuators", agent.actuators)
@@ -160,25 +189,21 @@ class Inspection:
                 agents.append(agent)
             for group in groups:
                 for b in range(group.count) if group.batch is None else ():
-                    owned.append((_who(agent, group, b), group.names(b)[1]))
+                    owned.append((_name_of(agent, group, b), group.names(b)[1]))
                     owners.append(j)
-            self._warn_of_shared_channels(groups, i, j)
+            self._warn_of_shared_channels(groups, j)
             for group in groups:
                 if not any(group.names()):
-                    who = _who(agent, group) if group.numbered else f"agent {agent.name!r}"
-                    self._report(
-                        f"{who} has neither sensors nor actuators; it would never act",
-                        i,
-                        "agents",
-                        j,
-                        *(("bodies", group.index) if group.numbered else ()),
-                    )
-        for k, told in shared_actuators(handles, owned):
-            where = "bodies" if phase.agents[owners[k]].bodies else "actuators"
-            self._report(told, i, "agents", owners[k], where)
-        return agents, placed
+                    name = _name_of(agent, group) if group.numbered else f"agent {agent.name!r}"
+                    place = ("bodies", group.index) if group.numbered else ()
+                    text = f"{name} has neither sensors nor actuators; it would never act"
+                    self._report(text, "agents", j, *place)
+        for k, problem in shared_actuators(handles, owned):
+            where = "bodies" if self._phase.agents[owners[k]].bodies else "actuators"
+            self._report(problem, "agents", owners[k], where)
+        return agents
 
-    def _warn_of_shared_channels(self, groups: Sequence[BodyGroup], i: int, j: int) -> None:
+    def _warn_of_shared_channels(self, groups: Sequence[BodyGroup], j: int) -> None:
         """Warn of bodies that fill themselves with the channels of an environment that is not batched."""
         for group in groups:
             spec = group.spec
@@ -187,112 +212,85 @@ class Inspection:
                 isinstance(p.domain, CoSimulation) for p in group.handles if p.uid == spec.environment
             )
             if together:
-                continue  # which is an error, told elsewhere
+                continue  # an error, which is reported elsewhere
             if filled and group.batch is None and group.count > 1 and group.names()[1]:
-                self._report(
+                text = (
                     f"{group.count} bodies share all actuators of environment {spec.environment!r}, which is not "
-                    "batched; of the set-points of one time, those of the last body hold",
-                    i,
-                    "agents",
-                    j,
-                    "bodies",
-                    group.index,
-                    "count",
-                    into=self.warnings,
+                    "batched; of the set-points of one time, those of the last body hold"
                 )
+                self._report(text, "agents", j, "bodies", group.index, "count", warning=True)
 
-    def _warn_of_shared_incarnations(self, i: int, phase: PhaseSpec, placed: Sequence[PlacedBodies]) -> None:
-        """Warn of bodies that set the same actuators of an incarnation: the numbers of an entry start anew."""
+    def _warn_of_shared_incarnations(self) -> None:
+        """Warn of bodies that set the same actuators of an incarnation: each entry counts its bodies from 0."""
         taken: dict[str, str] = {}
-        for j, (agent, (groups, _)) in enumerate(zip(phase.agents, placed, strict=True)):
+        for j, (agent, (groups, _)) in enumerate(zip(self._phase.agents, self._placed, strict=True)):
             for group in groups:
                 batch = group.batch
                 if batch is None or batch.replays:
                     continue  # what is set in an environment that replays has no effect
-                mine = {
-                    f"{batch.uid}.{k}.{name}": _who(agent, group, place)
+                setters = {
+                    f"{batch.uid}.{k}.{name}": _name_of(agent, group, place)
                     for place, k in enumerate(group.incarnations)
                     for name in group.local[1]
                 }
-                shared = next((uid for uid in mine if uid in taken), None)
+                shared = next((uid for uid in setters if uid in taken), None)
                 if shared is not None:
-                    self._report(
-                        f"actuator {shared!r} is set by {taken[shared]} and by {mine[shared]}; of the set-points of one "
-                        "time, those of the later one hold (the numbers of every entry of bodies begin with its "
-                        "'first', 0 if it is not given)",
-                        i,
-                        "agents",
-                        j,
-                        "bodies",
-                        group.index,
-                        into=self.warnings,
+                    text = (
+                        f"actuator {shared!r} is set by {taken[shared]} and by {setters[shared]}; of the set-points of "
+                        "one time, those of the later one hold (the numbers of every entry of bodies begin with its "
+                        "'first', 0 if it is not given)"
                     )
-                taken |= mine
+                    self._report(text, "agents", j, "bodies", group.index, warning=True)
+                taken |= setters
 
-    def _warn_of_new_brains(self, i: int, phase: PhaseSpec) -> None:
+    def _warn_of_new_brains(self) -> None:
         """Warn of brains of palaestrAI's kind that palaestrAI would have loaded from the phase before."""
-        if i == 0:
+        if self._i == 0:
             return
-        before = self.document.phases[i - 1]
+        before = self._inspection.document.phases[self._i - 1]
         learned = {agent.name for agent in before.agents if agent.brain is not None}
-        for j, agent in enumerate(phase.agents):
+        for j, agent in enumerate(self._phase.agents):
             if agent.brain is None or agent.load is not None or agent.name not in learned:
                 continue
             brain = class_of(agent.brain.name, "brain")
             if issubclass(brain, Brain) and brain._continues:
-                self._report(
+                text = (
                     f"agent {agent.name!r} starts with a new brain; palaestrAI would load the one of phase "
-                    f"{before.name!r}: write 'load: {{}}' for that",
-                    i,
-                    "agents",
-                    j,
-                    into=self.warnings,
+                    f"{before.name!r}: write 'load: {{}}' for that"
                 )
+                self._report(text, "agents", j, warning=True)
 
-    def _look_at_loading(self, i: int, phase: PhaseSpec) -> None:
+    def _check_loading(self) -> None:
         """Look for models that nothing loads, or that do not reach the muscles in a test."""
-        for j, agent in enumerate(phase.agents):
+        for j, agent in enumerate(self._phase.agents):
             if agent.load is None:
                 continue
-            problem, warning = cannot_load(agent), untold_muscles(agent, phase.mode)
-            if problem:
-                self._report(problem, i, "agents", j, "load")
-            elif warning:
-                self._report(warning, i, "agents", j, "load", into=self.warnings)
+            problem, warning = cannot_load(agent), unused_model_warning(agent, self._phase.mode)
+            if problem or warning:
+                self._report(problem or warning, "agents", j, "load", warning=not problem)
 
-    def _look_at_filters(self, i: int, placed: Sequence[PlacedBodies]) -> None:
-        phase = self.phases[-1]
-        for j, (agent, (groups, sound)) in enumerate(zip(phase.agents, placed, strict=True)):
+    def _check_filters(self) -> None:
+        agents = self._inspection.phases[-1].agents
+        for j, (agent, (groups, sound)) in enumerate(zip(agents, self._placed, strict=True)):
             for group in groups if sound else ():
                 if not group.spec.filters:
                     continue
                 place = ("bodies", group.index, "filters") if group.numbered else ("filters",)
                 try:
-                    make_filters(replace(agent, filters=group.spec.filters), group.channels(), phase.mode)
+                    filtered = replace(agent, filters=group.spec.filters)
+                    make_filters(filtered, group.channels(), self._phase.mode)
                 except Exception as error:
-                    self._report(f"the filters cannot be set up: {error}", i, "agents", j, *place)
+                    self._report(f"the filters cannot be set up: {error}", "agents", j, *place)
 
-    def _look_for_the_end(self, i: int, phase: PhaseSpec, handles: Sequence[EnvironmentHandle]) -> None:
-        conditions: list[TerminationCondition] = []
-        for where, specs in (
-            (("phases", i, "simulation", "conditions"), phase.simulation.conditions),
-            (("conditions",), self.document.conditions),
-        ):
-            for k, spec in enumerate(specs):
-                try:
-                    conditions += make_conditions([spec], of_run=where[0] == "conditions")
-                except Exception as error:
-                    self.problems.append(
-                        self.document.problem(f"condition {spec.name} cannot be made: {error}", *where, k)
-                    )
-        for condition in conditions:
-            condition.beside(conditions)
+    def _check_end(self) -> None:
+        """Check that episodes and the phase can end."""
+        phase, handles = self._phase, self._handles
+        conditions = self._conditions()
         if phase.episodes is None and not any(_can_end_phase(c, phase) for c in conditions):
             self._report(
                 f"phase {phase.name!r} can never end: give phase_config.episodes, or a condition in run_config "
                 "that ends phases (such as AgentObjectiveTerminationCondition with phase_avgN, or "
-                "AgentEvaluationObjectiveTerminationCondition with evaluate_every)",
-                i,
+                "AgentEvaluationObjectiveTerminationCondition with evaluate_every)"
             )
         together = [
             c for c in conditions if isinstance(c, EnvironmentTerminationCondition) and c.when != "all"
@@ -300,52 +298,59 @@ class Inspection:
         if together and not any(condition.environments_reset for condition in conditions):
             for j, handle in enumerate(handles):
                 if len(handle.names) > 1 and handle.domain.ends:
-                    self._report(
-                        f"environment {handle.uid!r} has {len(handle.names)} incarnations, and the episode ends for all of "
-                        "them with the first one that ends; with EnvironmentTerminationCondition and 'when: all' each "
-                        "of them begins again on its own",
-                        i,
-                        "environments",
-                        j,
-                        into=self.warnings,
+                    text = (
+                        f"environment {handle.uid!r} has {len(handle.names)} incarnations, and the episode ends for "
+                        "all of them with the first one that ends; with EnvironmentTerminationCondition and 'when: "
+                        "all' each of them begins again on its own"
                     )
-        self._look_for_those_who_never_end(i, handles, conditions)
+                    self._report(text, "environments", j, warning=True)
+        self._look_for_endless_waits(conditions)
         if not any(handle.domain.ends for handle in handles) and not any(map(_can_end_episode, conditions)):
             names = ", ".join(repr(handle.uid) for handle in handles)
-            self._report(
-                f"no episode of phase {phase.name!r} can ever end: neither environment {names} nor a condition "
-                "does it",
-                i,
-            )
+            text = f"no episode of phase {phase.name!r} can ever end: neither environment {names} nor a condition ends it"
+            self._report(text)
 
-    def _look_for_those_who_never_end(
-        self, i: int, handles: Sequence[EnvironmentHandle], conditions: Sequence[TerminationCondition]
-    ) -> None:
+    def _conditions(self) -> list[TerminationCondition]:
+        """Return the conditions of the phase and of the run."""
+        conditions: list[TerminationCondition] = []
+        for where, specs in (
+            (("phases", self._i, "simulation", "conditions"), self._phase.simulation.conditions),
+            (("conditions",), self._inspection.document.conditions),
+        ):
+            for k, spec in enumerate(specs):
+                try:
+                    conditions += make_conditions([spec], of_run=where[0] == "conditions")
+                except Exception as error:
+                    self._inspection.report(f"condition {spec.name} cannot be made: {error}", *where, k)
+        for condition in conditions:
+            condition.beside(conditions)
+        return conditions
+
+    def _look_for_endless_waits(self, conditions: Sequence[TerminationCondition]) -> None:
         """Look for an environment that ``when: all`` would wait for in vain."""
-        own = [c for c in conditions if isinstance(c, EnvironmentTerminationCondition)]
-        wanted = max((c.episodes for c in own if c.when == "all"), default=0)
-        sooner = any(c.when == "any" for c in own) and any(handle.domain.ends for handle in handles)
+        of_environments = [c for c in conditions if isinstance(c, EnvironmentTerminationCondition)]
+        wanted = max((c.episodes for c in of_environments if c.when == "all"), default=0)
+        sooner = any(c.when == "any" for c in of_environments) and any(h.domain.ends for h in self._handles)
         if not wanted or sooner or any(map(_can_end_episode, conditions)):
             return
-        for j, handle in enumerate(handles):
+        for j, handle in enumerate(self._handles):
             why = "never ends" if not handle.domain.ends else ""
             if not why and wanted > 1 and not handle.begins_again:
                 why = f"ends once and cannot begin again, but is to end {wanted} times"
             if why:
-                self._report(
-                    f"environment {handle.uid!r} {why}, so that 'when: all' would wait for ever; give a condition that "
-                    "ends the episode, or 'when: any'",
-                    i,
-                    "environments",
-                    j,
+                text = (
+                    f"environment {handle.uid!r} {why}, so that 'when: all' would wait forever; give a condition that "
+                    "ends the episode, or 'when: any'"
                 )
+                self._report(text, "environments", j)
 
-    def _report(self, message: str, phase: int, *place: str | int, into: list[Problem] | None = None) -> None:
-        problem = self.document.problem(message, "phases", phase, *place)
-        known = self.problems if into is None else into
-        # what a later phase inherits is told once, where it is written
-        if problem not in known:
-            known.append(problem)
+    def _report(self, message: str, *place: str | int, warning: bool = False) -> None:
+        self._inspection.report(message, "phases", self._i, *place, warning=warning)
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    """Return the names that are there more than once, sorted."""
+    return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
 def _can_end_episode(condition: TerminationCondition) -> bool:
@@ -373,7 +378,7 @@ def _ends_by_evaluations(condition: TerminationCondition, phase: PhaseSpec) -> b
     return type(condition).evaluation_flow_control is not TerminationCondition.evaluation_flow_control
 
 
-def _who(agent: AgentSpec, group: BodyGroup, place: int = 0) -> str:
+def _name_of(agent: AgentSpec, group: BodyGroup, place: int = 0) -> str:
     return f"body {group.first + place} of agent {agent.name!r}" if group.numbered else repr(agent.name)
 
 

@@ -78,8 +78,8 @@ class Lines(_Rated):
         print_line(self.stream, f"phase {name}: {workers} worker(s), {count} episode(s) each")
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
-        done = f"was over before ({reason})" if reason else "goes on"
-        print_line(self.stream, f"phase {name}: {done}, {episodes} episodes and {steps} steps are done")
+        done = f"had ended before ({reason})" if reason else "continues"
+        print_line(self.stream, f"phase {name}: {done}, {episodes} episodes and {steps} steps done")
 
     def show(self, worker: int, episode: int, steps: int, rate: float) -> None:
         objective = f", last objectives {self._objectives}" if self._objectives else ""

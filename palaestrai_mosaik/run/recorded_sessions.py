@@ -66,19 +66,19 @@ class StoredSessions:
         from palaestrai_mosaik.store import Store
 
         check_keys(source, STORE_KEYS)
-        asked = {key: value for key, value in source.items() if key != "store"}
-        if "run" not in asked and "instance" not in asked:
+        query = {key: value for key, value in source.items() if key != "store"}
+        if "run" not in query and "instance" not in query:
             if self.instance is None:
                 raise StoreError(
                     "source: it names neither run nor instance, so it means an earlier phase of the run itself; declare "
                     "observations and actions, so that it is not read before that phase has been recorded"
                 )
-            asked |= {"instance": self.instance, "before": self.phase}
+            query |= {"instance": self.instance, "before": self.phase}
         location, directory = self.location, self.directory
         if source.get("store") is not None:
             location, directory = _location_of(source), None
         with Store(location, directory=directory, read_only=True) as store:
-            return read_sessions(store, **asked)
+            return read_sessions(store, **query)
 
 
 #: for where nothing runs, such as the check of a document
@@ -197,13 +197,13 @@ class _Piece:
         """Return name, space and size of the agent's channels by their kind."""
         found = []
         for group in self._groups["group"]:
-            own = self._owned[self._owned["group"] == group]
+            group_channels = self._owned[self._owned["group"] == group]
             found.append(
                 {
                     kind: list(
-                        own.loc[own["kind"] == kind, ["uid", "space", "size"]].itertuples(
-                            index=False, name=None
-                        )
+                        group_channels.loc[
+                            group_channels["kind"] == kind, ["uid", "space", "size"]
+                        ].itertuples(index=False, name=None)
                     )
                     for kind in ("sensor", "actuator", "reward")
                 }
@@ -262,9 +262,11 @@ class _Piece:
         result: dict[tuple[Any, ...], npt.NDArray[np.float64]] = {}
         offered = self._offered[self._offered["kind"] == "sensor"]
         owners = dict(zip(offered["uid"], offered["environment"], strict=True))
-        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
+        group_channels = self._owned[
+            (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
+        ]
         for place in range(group.count):
-            uids = [uid.replace(BODY_NUMBER, str(group.number + place)) for uid in own["uid"]]
+            uids = [uid.replace(BODY_NUMBER, str(group.number + place)) for uid in group_channels["uid"]]
             found = {owners.get(uid) for uid in uids}
             owner = found.pop() if len(found) == 1 else None
             if owner is None:
@@ -282,8 +284,10 @@ class _Piece:
         """
         offered = self._offered[self._offered["kind"] == "sensor"]
         owners = dict(zip(offered["uid"], offered["environment"], strict=True))
-        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
-        found = [_place_of(uid, owners) for uid in own["uid"]]
+        group_channels = self._owned[
+            (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
+        ]
+        found = [_place_of(uid, owners) for uid in group_channels["uid"]]
         if len({(owner, number) for owner, _, number in found}) != 1:
             return None, [], None
         return found[0][0], [uid for _, uid, _ in found], found[0][2]
@@ -292,10 +296,12 @@ class _Piece:
         self, group: Any, owner: str, uids: Sequence[str]
     ) -> dict[tuple[int, ...], npt.NDArray[np.float64]]:
         """Return time and readings of the last state of each episode around a group of bodies."""
-        own = self._owned[(self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")]
+        group_channels = self._owned[
+            (self._owned["group"] == group.group) & (self._owned["kind"] == "sensor")
+        ]
         columns = [
             c
-            for uid, size in zip(uids, own["size"], strict=True)
+            for uid, size in zip(uids, group_channels["size"], strict=True)
             for c in _channel("reading", uid, "", size).columns
         ]
         places = ["incarnation", "environment_episode"]

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store import ChannelRecord, Store
 
 
+_NO_STORE = "a run without a store has no trajectories to replay"
+_ENDS = ["objective", "terminated", "truncated"]
+_PLACES = ["body", "environment_episode"]
+
+
 def recorded_phases(
     store: Store,
     instance: str,
@@ -60,19 +65,16 @@ def recorded_phases(
     numbers: list[int] = agents.loc[agents["agent"] == agent, "phase"].tolist()
     if agent is None or not numbers:
         place = described(instance, list(table["phase"]))
-        told = f"name an agent of {place}" if agent is None else f"there is no agent {agent!r} in {place}"
-        raise StoreError(f"{told}{did_you_mean(agent or '', names)}; there are: {', '.join(names) or 'none'}")
+        problem = f"name an agent of {place}" if agent is None else f"there is no agent {agent!r} in {place}"
+        raise StoreError(
+            f"{problem}{did_you_mean(agent or '', names)}; there are: {', '.join(names) or 'none'}"
+        )
     return agent, numbers
 
 
 def described(instance: str, phases: list[int]) -> str:
     """Return how some phases of an instance are called in messages."""
     return f"phase{'s' if len(phases) > 1 else ''} {listed(phases, 20) or 'none'} of instance {instance}"
-
-
-_NO_STORE = "a run without a store has no trajectories to replay"
-_ENDS = ["objective", "terminated", "truncated"]
-_PLACES = ["body", "environment_episode"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def replay(
     memory: Memory | Sequence[Memory],
     agent: AgentSpec,
     groups: Sequence[BodyGroup],
-    standpoint: ReplayContext,
+    context: ReplayContext,
     store: Store | None,
 ) -> int:
     """Append what ``agent.replay`` names to ``memory``; return the number of rows.
@@ -113,16 +115,16 @@ def replay(
     does not have the run, the phase, the agent, a channel or any row, or if a channel has
     not the size of the agent's own.
     """
-    document, phase = standpoint.document, standpoint.phase
+    document, phase = context.document, context.phase
     memories = [memory] * len(groups) if isinstance(memory, Memory) else memory
-    places = _places(groups, memories)
+    places = _make_targets(groups, memories)
     position = [one.name for one in phase.agents].index(agent.name)
     count = 0
     for i, source in enumerate(agent.replay):
         try:
             if store is None:
                 raise StoreError(_NO_STORE)
-            count += _Source(source, agent.name, places, standpoint, store).append_to(i)
+            count += _Source(source, agent.name, places, context, store).append_to(i)
         except StoreError as error:
             where = ("phases", phase.index, "agents", position, "replay", i)
             raise StoreError(str(document.problem(str(error), *where))) from error
@@ -149,7 +151,7 @@ def find_instance(source: ReplaySpec, document: str, store: Store | None) -> str
 
 
 @dataclass(frozen=True)
-class _Own:
+class _Target:
     """A group of the agent's own bodies: its memory and its channels."""
 
     memory: Memory
@@ -165,14 +167,14 @@ class _Source:
         self,
         spec: ReplaySpec,
         agent: str,
-        own: Sequence[_Own],
-        standpoint: ReplayContext,
+        target: Sequence[_Target],
+        context: ReplayContext,
         store: Store,
     ):
         self._spec = spec
         self._agent = spec.agent or agent
-        self._own = own
-        self._standpoint = standpoint
+        self._targets = target
+        self._context = context
         self._store = store
 
     def append_to(self, number: int) -> int:
@@ -195,12 +197,12 @@ class _Source:
 
     def _instance(self) -> tuple[str, int | None]:
         """Return an instance, and the number of the phase before which to look (``None``: all)."""
-        spec, here = self._spec, self._standpoint
-        if spec.instance is None and spec.experiment_run is None and here.instance is not None:
-            before = here.document.phases[: here.phase.index]
+        spec, context = self._spec, self._context
+        if spec.instance is None and spec.experiment_run is None and context.instance is not None:
+            before = context.document.phases[: context.phase.index]
             if before if spec.phase is None else any(spec.phase in (p.index, p.name) for p in before):
-                return here.instance, here.phase.index
-        return find_instance(spec, here.document.uid, self._store), None
+                return context.instance, context.phase.index
+        return find_instance(spec, context.document.uid, self._store), None
 
     def _read(self, run: str, phase: int) -> Iterator[_Trajectories]:
         """Yield the trajectories of each group of the replayed agent's bodies."""
@@ -219,12 +221,12 @@ class _Source:
     def _columns(self, table: pd.DataFrame) -> tuple[Memory, tuple[list[str], list[str], list[str]]]:
         """Return the columns of readings, set-points and rewards that stand for one of the agent's own groups."""
         problems = []
-        for own in self._own:
+        for target in self._targets:
             try:
-                return own.memory, (
-                    _columns(table, "sensor", self._spec.sensors, own.sensors),
-                    _columns(table, "actuator", self._spec.actuators, own.actuators),
-                    _columns(table, "reward", None, own.rewards),
+                return target.memory, (
+                    _columns(table, "sensor", self._spec.sensors, target.sensors),
+                    _columns(table, "actuator", self._spec.actuators, target.actuators),
+                    _columns(table, "reward", None, target.rewards),
                 )
             except StoreError as error:
                 problems.append(error)
@@ -241,15 +243,15 @@ class _Trajectories:
         names: tuple[list[str], list[str], list[str]],
         several: bool,
     ):
-        whose = ["worker", "body", "episode", "environment_episode"]
-        frame = frame.sort_values([*whose, "step"], kind="stable")
+        keys = ["worker", "body", "episode", "environment_episode"]
+        frame = frame.sort_values([*keys, "step"], kind="stable")
         self._memory = memory
         self._several = several
         self._values = [frame[part].to_numpy(np.float64) for part in names]
         self._objective: npt.NDArray[np.float64] = frame["objective"].to_numpy(np.float64)
         self._workers: npt.NDArray[np.int64] = frame["worker"].to_numpy(np.int64)
         self._bodies: npt.NDArray[np.int64] = frame["body"].to_numpy(np.int64)
-        episodes = frame[whose].to_numpy(np.int64)
+        episodes = frame[keys].to_numpy(np.int64)
         last = np.append((episodes[1:] != episodes[:-1]).any(axis=1), True)[: len(frame)]
         self._terminated: npt.NDArray[np.bool_] = frame["terminated"].to_numpy(np.bool_)
         # an episode that was not recorded to its end was cut there
@@ -274,37 +276,37 @@ class _Trajectories:
                 memory.mark_end(terminated=terminated, truncated=not terminated, muscle=muscle)
 
 
-def _places(groups: Sequence[BodyGroup], memories: Sequence[Memory]) -> list[_Own]:
+def _make_targets(groups: Sequence[BodyGroup], memories: Sequence[Memory]) -> list[_Target]:
     # here, because a run without a store needs neither
     from palaestrai_mosaik.store import ChannelRecord
 
     from .descriptions import body_record
 
     return [
-        _Own(memory, body.sensors, body.actuators, [ChannelRecord(name, "", 1) for name in body.rewards])
+        _Target(memory, body.sensors, body.actuators, [ChannelRecord(name, "", 1) for name in body.rewards])
         for memory, body in zip(memories, map(body_record, groups), strict=True)
     ]
 
 
 def _columns(
-    table: pd.DataFrame, kind: str, projection: Sequence[str] | None, own: Sequence[ChannelRecord]
+    table: pd.DataFrame, kind: str, projection: Sequence[str] | None, target: Sequence[ChannelRecord]
 ) -> list[str]:
-    """Return the stored columns that stand for the agent's ``own`` channels of a ``kind``.
+    """Return the stored columns that stand for the agent's ``target`` channels of a ``kind``.
 
     ``table`` lists the channels of the bodies that are replayed; ``projection`` names those to
     take (``None``: the ones called as the agent's own).
     """
     from palaestrai_mosaik.store.records import channel_columns
 
-    wanted = [channel.uid for channel in own] if projection is None else projection
-    if len(wanted) != len(own):
-        names = [channel.uid for channel in own]
-        raise StoreError(f"replay names {len(wanted)} {kind}s, but the agent has {len(own)}: {names}")
+    wanted = [channel.uid for channel in target] if projection is None else projection
+    if len(wanted) != len(target):
+        names = [channel.uid for channel in target]
+        raise StoreError(f"replay names {len(wanted)} {kind}s, but the agent has {len(target)}: {names}")
     of_kind = table[table["kind"] == kind]
     stored = dict(zip(of_kind["uid"], of_kind["size"].tolist(), strict=True))
     prefix = {"sensor": "reading", "actuator": "setpoint", "reward": "reward"}[kind]
     names = []
-    for uid, channel in zip(wanted, own, strict=True):
+    for uid, channel in zip(wanted, target, strict=True):
         if uid not in stored:
             hint = did_you_mean(uid, stored)
             raise StoreError(

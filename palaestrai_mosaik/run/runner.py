@@ -19,10 +19,9 @@ from palaestrai_mosaik.experiment import RunDocument, content_digest
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
-from .context import RunContext
 from .interrupt import Interrupt
 from .learners import check_sources
-from .phase import PhaseResult, PhaseRunner
+from .phase import PhaseResult, PhaseRunner, RunContext
 from .preflight import Inspection
 from .progress import Progress
 from .recorded_sessions import StoredSessions
@@ -181,8 +180,8 @@ class _Phases:
                 self._warn(f"phase {phase.name!r}: {GLOBAL_RANDOMNESS}")
             for name in outcome.silent:
                 self._warn(
-                    f"phase {phase.name!r}: the brain of agent {name!r} has returned no update (only None is none), so "
-                    "that Muscle.update was never called"
+                    f"phase {phase.name!r}: the brain of agent {name!r} never returned an update (only None counts as none), so "
+                    "Muscle.update was never called"
                 )
             if outcome.flow is SimulationFlowControl.SHUTDOWN:
                 break
@@ -205,11 +204,13 @@ class _Phases:
             cause = error.__cause__
             if not (isinstance(cause, OSError) and cause.errno in _FOR_A_MOMENT):
                 checkpoints.stop()
-                self._warn(f"no more checkpoints, the run cannot be resumed from here on: {error}")
+                self._warn(
+                    f"no more checkpoints are written, so the run cannot be resumed from now on: {error}"
+                )
             elif str(error) != self._missed:
                 self._missed = str(error)
                 self._warn(
-                    f"no checkpoint now, until the next one the run can only be resumed from before: {error}"
+                    f"the checkpoint was skipped; until the next one, the run can only be resumed from the previous one: {error}"
                 )
 
     def _warn(self, warning: str) -> None:

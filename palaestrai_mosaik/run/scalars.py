@@ -29,7 +29,7 @@ WRITTEN = "scalars.json"
 #: seconds between two writes: a sink may take milliseconds
 INTERVAL = 1.0
 #: worker, episode, whether it is an evaluation
-_Whose = tuple[int, int, bool]
+EpisodeKey = tuple[int, int, bool]
 
 
 class Point(NamedTuple):
@@ -143,7 +143,7 @@ def check_sinks(names: Sequence[str]) -> None:
         if kind not in _SINKS or not target:
             forms = ", ".join(f"{kind}:{target}" for kind, (_, target) in _SINKS.items())
             raise PalaestraiMosaikError(
-                f"{name!r} names no sink of scalars{did_you_mean(kind, _SINKS)}: {forms}"
+                f"{name!r} is not a sink of scalars{did_you_mean(kind, _SINKS)}: {forms}"
             )
         module, how = _NEEDED.get(kind, ("", ""))
         if module and not importable(module):
@@ -242,40 +242,40 @@ class PhaseScalars:
     def __init__(self, scalars: Scalars, spec: PhaseSpec):
         self._scalars, self._spec = scalars, spec
         #: sum and number of each statistic, by the episode that it was told in
-        self._told: dict[_Whose, dict[str, list[float]]] = {}
+        self._statistics: dict[EpisodeKey, dict[str, list[float]]] = {}
         #: where the newest episodes stand on both axes; brains may tell something after an episode's end
-        self._at: dict[_Whose, tuple[int, int]] = {}
+        self._at: dict[EpisodeKey, tuple[int, int]] = {}
 
     def recording(self, recorder: Any) -> Any:
         """Return what records to ``recorder``, and hears of the statistics on their way there."""
         return _Recording(recorder, self.statistic)
 
-    def statistic(self, agent: str, whose: _Whose, key: str, value: float) -> None:
+    def statistic(self, agent: str, episode_key: EpisodeKey, key: str, value: float) -> None:
         """Hear of a figure that an agent tells about itself."""
-        sums = self._told.setdefault(whose, {}).setdefault(f"{agent}/statistic/{key}", [0.0, 0.0])
+        sums = self._statistics.setdefault(episode_key, {}).setdefault(f"{agent}/statistic/{key}", [0.0, 0.0])
         sums[0] += value
         sums[1] += 1
 
     def state(self) -> Any:
         """Return, for a checkpoint, what was heard and is not told yet."""
-        return self._told, self._at
+        return self._statistics, self._at
 
     def restore(self, state: Any) -> None:
         """Go on from a checkpoint."""
-        self._told, self._at = state
+        self._statistics, self._at = state
 
     def episode(self, report: EpisodeReport, ends: Sequence[int]) -> None:
         """Hear of the end of an episode.
 
         ``ends``: the steps of its worker until the end of each of its training episodes.
         """
-        self._tell_statistics(report.worker)
-        whose = (report.worker, report.number, report.evaluation)
+        self._write_statistics(report.worker)
+        episode_key = (report.worker, report.number, report.evaluation)
         at = report.number
         if report.evaluation:
             at = (report.number + 1) * (self._spec.evaluate_every or 1)
-        self._at[whose] = (at, ends[at - 1 if report.evaluation else at])
-        if report.number <= self._scalars.written(self._key(whose)):
+        self._at[episode_key] = (at, ends[at - 1 if report.evaluation else at])
+        if report.number <= self._scalars.written(self._key(episode_key)):
             return  # the process that was stopped has written it
         values: dict[str, float] = {"steps": report.steps}
         if report.duration > 0:
@@ -285,30 +285,30 @@ class PhaseScalars:
                 values[f"{agent}/objective_{moment}"] = outcome["objective"][moment]
                 for name, moments in outcome["rewards"].items():
                     values[f"{agent}/reward/{name}_{moment}"] = moments[moment]
-        self._scalars.add(self._key(whose), report.number, self._points(whose, values))
+        self._scalars.add(self._key(episode_key), report.number, self._points(episode_key, values))
 
     def finish(self) -> None:
         """The phase is over: write what is left."""
-        for worker in sorted({whose[0] for whose in self._at}):
-            self._tell_statistics(worker)
+        for worker in sorted({episode_key[0] for episode_key in self._at}):
+            self._write_statistics(worker)
         self._scalars.commit()
 
-    def _tell_statistics(self, worker: int) -> None:
+    def _write_statistics(self, worker: int) -> None:
         """Write what was told in the episodes of a worker that have ended."""
-        for whose in [one for one in self._at if one[0] == worker]:
-            key, told = self._key(whose) + "/statistics", self._told.pop(whose, {})
-            if whose[1] > self._scalars.written(key):
-                means = {tag: total / count for tag, (total, count) in told.items()}
-                self._scalars.add(key, whose[1], self._points(whose, means))
-            del self._at[whose]
+        for episode_key in [one for one in self._at if one[0] == worker]:
+            key, statistics = self._key(episode_key) + "/statistics", self._statistics.pop(episode_key, {})
+            if episode_key[1] > self._scalars.written(key):
+                means = {tag: total / count for tag, (total, count) in statistics.items()}
+                self._scalars.add(key, episode_key[1], self._points(episode_key, means))
+            del self._at[episode_key]
 
-    def _key(self, whose: _Whose) -> str:
-        worker, _, evaluation = whose
+    def _key(self, episode_key: EpisodeKey) -> str:
+        worker, _, evaluation = episode_key
         return f"{self._spec.index}/{worker}/{'evaluation' if evaluation else 'episode'}"
 
-    def _points(self, whose: _Whose, values: Mapping[str, float]) -> list[Point]:
-        worker, _, evaluation = whose
-        episode, steps = self._at[whose]
+    def _points(self, episode_key: EpisodeKey, values: Mapping[str, float]) -> list[Point]:
+        worker, _, evaluation = episode_key
+        episode, steps = self._at[episode_key]
         begin = f"{self._spec.name}/{'evaluation' if evaluation else self._spec.mode.value}/"
         end = f"/worker-{worker}" if self._spec.workers > 1 else ""
         now = time.time()
@@ -320,25 +320,17 @@ class PhaseScalars:
 
 
 class _Recording:
-    """A recorder of a phase whose statistics are also told to somebody else."""
+    """A recorder of a phase that also reports statistics to another listener."""
 
-    def __init__(self, recorder: Any, tell: Callable[[str, _Whose, str, float], None]):
-        self._statistic, self._tell = recorder.statistic, tell
+    def __init__(self, recorder: Any, report: Callable[[str, EpisodeKey, str, float], None]):
+        self._statistic, self._report = recorder.statistic, report
         self.agent, self.environment = recorder.agent, recorder.environment
         self.episode, self.finish = recorder.episode, recorder.finish
 
-    def statistic(
-        self,
-        agent: str,
-        worker: int,
-        episode: int,
-        step: int,
-        key: str,
-        value: float,
-        evaluation: bool = False,
-    ) -> None:
-        self._statistic(agent, worker, episode, step, key, value, evaluation)
-        self._tell(agent, (worker, episode, evaluation), key, value)
+    def statistic(self, *row: Any, evaluation: bool) -> None:
+        self._statistic(*row, evaluation=evaluation)
+        agent, worker, episode, _, key, value = row
+        self._report(agent, (worker, episode, evaluation), key, value)
 
 
 def _read_written(file: Path | None) -> dict[str, int]:

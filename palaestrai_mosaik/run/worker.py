@@ -97,16 +97,9 @@ class Recording(Protocol):
         """Return the stream of an environment."""
 
     def statistic(
-        self,
-        agent: str,
-        worker: int,
-        episode: int,
-        step: int,
-        key: str,
-        value: float,
-        evaluation: bool = False,
+        self, agent: str, worker: int, episode: int, step: int, key: str, value: float, /, *, evaluation: bool
     ) -> None:
-        """Record a figure that an agent tells about itself."""
+        """Record a figure that an agent reports about itself."""
 
 
 class Worker:
@@ -237,9 +230,9 @@ class Worker:
         self._used = state["used"]
         for body, parts in zip(self.bodies, state["bodies"], strict=True):
             body.restore(*parts)
-        for handle, lasting in zip(self.handles, state["environments"], strict=True):
-            if lasting is not None:
-                handle.domain.restore(lasting)
+        for handle, kept in zip(self.handles, state["environments"], strict=True):
+            if kept is not None:
+                handle.domain.restore(kept)
 
     def _direct_streams(self, evaluation: bool) -> None:
         recording = self.recording
@@ -273,7 +266,7 @@ class Worker:
             coordinator.ended_by,
             duration,
             {agent: self._outcome(agent) for agent in coordinator.agents},
-            {agent: max(body.last_row for body in mates) for agent, mates in coordinator.agents.items()},
+            {agent: max(body.last_row for body in bodies) for agent, bodies in coordinator.agents.items()},
             {agent: coordinator.objectives(agent).copy() for agent in coordinator.agents},
             coordinator.interrupted,
         )

@@ -90,7 +90,7 @@ class _WorkerMain:
         except _ParentGone:
             pass
         except BaseException as error:
-            self._tell(error)
+            self._send_failure(error)
         finally:
             if self.worker is not None:
                 with contextlib.suppress(Exception):
@@ -105,8 +105,8 @@ class _WorkerMain:
         self.outbox = WorkerBuffer(start.learning, start.recorded)
         # a restart makes environments and muscles anew, conditions live on
         plan = start.plan
-        own, of_run = all_conditions(plan.phase, plan.conditions)
-        self._conditions = [*own, *of_run]
+        of_phase, of_run = all_conditions(plan.phase, plan.conditions)
+        self._conditions = [*of_phase, *of_run]
         self._make()
         self._send(Answer())
         while not isinstance(message := self._receive(), End):
@@ -176,11 +176,11 @@ class _WorkerMain:
             if shared is not None:
                 body.muscle.update(pickle.loads(shared))
             for uid in body.muscles:
-                own = message.updates.get(("muscle", uid))
-                if own is not None:
-                    body.update_of(uid, pickle.loads(own))
+                update = message.updates.get(("muscle", uid))
+                if update is not None:
+                    body.update_of(uid, pickle.loads(update))
 
-    def _tell(self, error: BaseException) -> None:
+    def _send_failure(self, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))
         try:
             pickled: bytes | None = pickle.dumps(error)

@@ -63,7 +63,7 @@ class End:
 
 @dataclass
 class Answer:
-    """What a worker process says: each message gets one, an episode as many as it takes.
+    """What a worker process answers: one for each message, as many as it takes for an episode.
 
     ``error`` is the pickled exception (``None`` where it cannot be pickled), ``trace`` its
     traceback. ``problem``: why there is no ``state``. ``globals_used``: a global random generator was used.
@@ -94,7 +94,7 @@ EndedEpisode = tuple[int, str, bool, bool, FloatVector]
 
 
 class Columns:
-    """Rows of one kind, column by column: an array where all values are alike, else a list."""
+    """Rows of one kind, column by column: an array where all values have one type and shape, else a list."""
 
     def __init__(self, rows: Sequence[Sequence[Any]]):
         self._columns = [_column(values) for values in zip(*rows, strict=True)]
@@ -131,9 +131,9 @@ def _column(values: Sequence[Any]) -> tuple[bool, Any]:
 class Batch:
     """All that happened in one worker since the last batch.
 
-    ``rows``, ``blocks`` (rows of several bodies) and ``statistics`` are what the store is told, ``experiences`` what the brains
-    are told, ``sizes`` how many of these rows came at once (0: one by itself); ``ends``: episodes
-    that ended with a row that was told before; ``news``: what the filters of each body have learned. ``steps``: the steps of the episode that it covers.
+    ``rows``, ``blocks`` (rows of several bodies) and ``statistics`` go to the store, ``experiences`` to the brains;
+    ``sizes``: how many of these rows came at once (0: one by itself); ``ends``: episodes that ended with a row that was
+    sent before; ``news``: what the filters of each body have learned; ``steps``: the steps of the episode that it covers.
     """
 
     episode: int
@@ -220,18 +220,9 @@ class WorkerBuffer:
         """Return the stand-in for an environment's stream."""
         return self._streams.setdefault(("environment", uid, 0, evaluation), _Rows())
 
-    def statistic(
-        self,
-        agent: str,
-        worker: int,
-        episode: int,
-        step: int,
-        key: str,
-        value: float,
-        evaluation: bool = False,
-    ) -> None:
-        """Keep a figure for the store."""
-        self._statistics.append((agent, worker, episode, step, key, value, evaluation))
+    def statistic(self, *row: Any, evaluation: bool) -> None:
+        """Keep a figure for the store: the arguments of :meth:`Recording.statistic`."""
+        self._statistics.append((*row, evaluation))
 
     def take(self, episode: int, steps: int, filters: dict[str, list[FilterChain]], *, over: bool) -> Batch:
         """Return all since the last call, and forget it.
@@ -254,8 +245,8 @@ class WorkerBuffer:
             if brain.ends:
                 batch.ends[name], brain.ends = brain.ends, []
         for name, chains in filters.items():
-            told = [chain.news() for chain in chains]
-            news = [one for one in told if one is not None]
+            learned = [chain.news() for chain in chains]
+            news = [one for one in learned if one is not None]
             if news:
                 batch.news[name] = news
         batch.statistics, self._statistics = self._statistics, []
@@ -263,21 +254,20 @@ class WorkerBuffer:
 
 
 def transitions(batch: Batch, agent: str) -> Iterator[tuple[list[Experience], bool] | EndedEpisode]:
-    """Yield what a brain is told, in the order in which it happened.
+    """Yield what a brain learns from, in the order in which it happened.
 
-    That is rows, and whether they came at once; or the end of an episode with a row that was
-    told before.
+    That is rows, and whether they came at once; or the end of an episode with a row that was yielded before.
     """
     ends = iter(batch.ends.get(agent, ()))
     end = next(ends, None)
     rows = iter(batch.experiences.get(agent, ()))
-    told = 0
+    yielded = 0
     for size in batch.sizes.get(agent, ()):
-        while end is not None and end[0] <= told:
+        while end is not None and end[0] <= yielded:
             yield end
             end = next(ends, None)
         yield [Experience(*next(rows)) for _ in range(size or 1)], bool(size)
-        told += size or 1
+        yielded += size or 1
     while end is not None:
         yield end
         end = next(ends, None)

@@ -20,7 +20,6 @@ from palaestrai_mosaik.importing import limit
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.learner import Learner
 
-from .context import RunContext
 from .factory import WorkerPlan, make_handles, muscle_uids
 from .worker import EpisodeReport, EpisodeTask, Worker
 from .worker_messages import (
@@ -41,6 +40,8 @@ from .worker_process import WorkerDied
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import PhaseRecorder
+
+    from .phase import RunContext
 
 
 class WorkerPool(Protocol):
@@ -121,7 +122,6 @@ class LocalWorkerPool:
         self._worker = self._make()
 
     def start(self, recorder: PhaseRecorder | None) -> None:
-        """See :class:`WorkerPool`."""
         self._recorder = self._worker.recording = recorder
 
     def _make(self) -> Worker:
@@ -143,19 +143,16 @@ class LocalWorkerPool:
         self.on_report(report)
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
-        """See :class:`WorkerPool`."""
         return [self._worker.run_episode(task, self._context.loop) for task in tasks.values()]
 
     def serve(
         self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
     ) -> None:
-        """See :class:`WorkerPool`."""
         task = next(iter(tasks.values()), None)
         while task is not None:
             task = following(self._worker.run_episode(task, self._context.loop))
 
     def rebuild(self, worker: int) -> None:
-        """See :class:`WorkerPool`."""
         self._worker.close()
         self._worker = self._make()
 
@@ -164,16 +161,13 @@ class LocalWorkerPool:
         return self._worker.state()
 
     def restore(self, state: Any) -> None:
-        """See :class:`WorkerPool`."""
         self._worker.restore(state)
         self._conditions = state["conditions"]
 
     def finish(self) -> None:
-        """See :class:`WorkerPool`."""
         self._worker.close()
 
     def close(self) -> None:
-        """See :class:`WorkerPool`."""
         self._worker.close()
 
 
@@ -197,18 +191,17 @@ class ProcessWorkerPool:
         self._recorder: PhaseRecorder | None = None
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
         self.globals_used = False
-        self._told = False
+        self._interrupt_sent = False
         #: the number of the update that a worker's muscles got last
         self._sent: dict[tuple[int, UpdateKey], int] = {}
         self._pickled: dict[str, tuple[int, bytes]] = {}
         #: what brains have told about rows of a worker's last batch: (agent, episode, step, key)
-        self._brains_told: dict[int, set[tuple[str, int, int, str]]] = {}
+        self._reported_by_brains: dict[int, set[tuple[str, int, int, str]]] = {}
         self._pool = context.pool
         self._waiting: list[deque[bytes]] = [deque() for _ in plans]
         self._processes = context.pool.take(len(plans))
 
     def start(self, recorder: PhaseRecorder | None) -> None:
-        """See :class:`WorkerPool`."""
         self._recorder = recorder
         learning = tuple(self._learners)
         for plan, process in zip(self._plans, self._processes, strict=True):
@@ -217,7 +210,6 @@ class ProcessWorkerPool:
             self._receive(plan.index)
 
     def run(self, tasks: Mapping[int, EpisodeTask]) -> list[EpisodeReport]:
-        """See :class:`WorkerPool`."""
         for worker, task in tasks.items():
             self._go(worker, task)
         reports: dict[int, EpisodeReport] = {}
@@ -242,7 +234,6 @@ class ProcessWorkerPool:
     def serve(
         self, tasks: Mapping[int, EpisodeTask], following: Callable[[EpisodeReport], EpisodeTask | None]
     ) -> None:
-        """See :class:`WorkerPool`."""
         current = dict(tasks)
         for worker, task in tasks.items():
             self._go(worker, task)
@@ -261,13 +252,11 @@ class ProcessWorkerPool:
                 self._go(worker, task_next)
 
     def rebuild(self, worker: int) -> None:
-        """See :class:`WorkerPool`."""
         self._sent = {key: number for key, number in self._sent.items() if key[0] != worker}
         self._send(worker, Rebuild())
         self._receive(worker)
 
     def state(self) -> Any:
-        """See :class:`WorkerPool`."""
         answers = self._ask_all(Save())
         for worker, answer in enumerate(answers):
             if answer.problem is not None:
@@ -275,7 +264,6 @@ class ProcessWorkerPool:
         return {"workers": [answer.state for answer in answers], "sent": self._sent}
 
     def restore(self, state: Any) -> None:
-        """See :class:`WorkerPool`."""
         self._sent = dict(state["sent"])
         for process, pickled in zip(self._processes, state["workers"], strict=True):
             self._send(process.index, Restore(pickled))
@@ -283,7 +271,6 @@ class ProcessWorkerPool:
             self._receive(process.index)
 
     def finish(self) -> None:
-        """See :class:`WorkerPool`."""
         self.globals_used = any(answer.globals_used for answer in self._ask_all(End()))
 
     def close(self) -> None:
@@ -377,8 +364,8 @@ class ProcessWorkerPool:
                 # the death of any worker ends the run, whichever of them is waited for; but one
                 # that has told of a failure is heard in its turn
                 raise self._ended(index, self._pool.died(index))
-        if self._interrupt.requested and not self._told:
-            self._told = True
+        if self._interrupt.requested and not self._interrupt_sent:
+            self._interrupt_sent = True
             for process in self._processes:
                 process.interrupt()
 
@@ -417,42 +404,44 @@ class ProcessWorkerPool:
         muscles = {
             (agent, episode, step, key) for agent, _, episode, step, key, _, ev in batch.statistics if not ev
         }
-        before, told = self._brains_told.get(worker, set()), set[tuple[str, int, int, str]]()
+        before, reported = self._reported_by_brains.get(worker, set()), set[tuple[str, int, int, str]]()
         for name, learner in self._learners.items():
             filters = learner.filters
             if filters is not None:
                 for news in batch.news.get(name, ()):
                     filters.learn(news)
-            for lesson in transitions(batch, name):
-                if isinstance(lesson[0], int):
-                    learner.mark_end(*lesson[1:])
+            for transition in transitions(batch, name):
+                if isinstance(transition[0], int):
+                    learner.mark_end(*transition[1:])
                     continue
-                rows, at_once = lesson
+                rows, at_once = transition
                 # (0 in asynchronous phases, where nobody counts)
                 learner.brain.rows_waiting = max(learner.brain.rows_waiting - len(rows), 0)
-                for step, key, value in self._taught(learner, rows, at_once):
-                    told.add((name, batch.episode, step, key))
+                for step, key, value in self._think(learner, rows, at_once):
+                    reported.add((name, batch.episode, step, key))
                     if self._recorder is not None:
-                        self._recorder.statistic(name, worker, batch.episode, step, key, value)
-        twice = (before | told) & muscles
+                        self._recorder.statistic(
+                            *(name, worker, batch.episode, step, key, value), evaluation=False
+                        )
+        twice = (before | reported) & muscles
         if twice:
             agent, *_, key = min(twice)
             raise ContractError(f"muscle and brain of agent {agent!r} both report the statistic {key!r}")
-        self._brains_told[worker] = told
+        self._reported_by_brains[worker] = reported
 
     @staticmethod
-    def _taught(
+    def _think(
         learner: Learner, rows: Sequence[Experience], at_once: bool
     ) -> Iterator[tuple[int, str, float]]:
         """Let the brain think about ``rows``; yield what it tells about itself: step, key, value."""
         if at_once:
             learner.learn_batch(rows)
-            told = learner.statistics_by_muscle
+            reported = learner.statistics_by_muscle
         else:
             learner.learn(rows[0])
-            told = {rows[0].muscle: learner.statistics}
+            reported = {rows[0].muscle: learner.statistics}
         for row in rows:
-            for key, value in told.get(row.muscle, {}).items():
+            for key, value in reported.get(row.muscle, {}).items():
                 yield row.step, key, value
 
     def _record(self, worker: int, batch: Batch) -> None:
@@ -467,8 +456,9 @@ class ProcessWorkerPool:
             stream = _stream(recorder, key)
             for block in blocks:
                 stream.append_rows(block)
-        for told in batch.statistics:
-            recorder.statistic(*told)
+        statistic: Callable[..., None] = recorder.statistic
+        for *figure, evaluation in batch.statistics:
+            statistic(*figure, evaluation=evaluation)
 
 
 def _stream(recorder: PhaseRecorder, key: StreamKey) -> Any:

@@ -27,6 +27,17 @@ _PROGRAM = program("palaestrai_mosaik.run.worker_main")
 _PATIENCE = 2.0
 
 
+#: the variables that limit the threads of numeric libraries. Workers and runs share the cores: with a thread per core
+#: in each, they would only hold each other up
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of a process that imports what this one does, and shares its cores with others."""
+    environment = dict.fromkeys(THREADS, "1") | dict(os.environ)
+    return {**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
 def write_frame(stream: IO[bytes], data: bytes) -> None:
     """Write one frame."""
     stream.write(_LENGTH.pack(len(data)))
@@ -54,15 +65,11 @@ class WorkerProcess:
     def __init__(self, index: int, inbox: queue.SimpleQueue[tuple[int, bytes | None]]):
         self.index = index
         self._inbox = inbox
-        environment = dict(os.environ)
-        # workers share the cores: libraries that start a thread per core would only get in each other's way
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-            environment.setdefault(name, "1")
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            env=child_environment(),
             # Ctrl-C is for the main process, which tells the workers
             process_group=0 if os.name == "posix" else None,
         )

@@ -18,7 +18,7 @@ from palaestrai_mosaik.environment.environment import Reward
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.run.brains import BrainKeeper
 from palaestrai_mosaik.run.descriptions import agent_record, environment_record
-from palaestrai_mosaik.run.factory import WorkerPlan, all_of, untold_muscles
+from palaestrai_mosaik.run.factory import WorkerPlan, all_of, unused_model_warning
 from palaestrai_mosaik.run.interrupt import Interrupt
 from palaestrai_mosaik.run.learners import make_learner, store_model
 from palaestrai_mosaik.run.replay import ReplayContext
@@ -86,9 +86,9 @@ class Agents:
         standpoint = ReplayContext(self._document, phase, None)
         self._learners: dict[str, Learner] = {}
         for spec in phase.agents:
-            untold = untold_muscles(spec, self.mode)
-            if untold:
-                warnings.warn(untold, UserWarning, stacklevel=3)
+            warning = unused_model_warning(spec, self.mode)
+            if warning:
+                warnings.warn(warning, UserWarning, stacklevel=3)
             learner = make_learner(spec, standpoint, keepers[spec.name], groups[spec.name], None)
             if learner is not None:
                 self._learners[spec.name] = learner
@@ -460,16 +460,7 @@ class RecordedRows:
         table.also = None if self._also is None else self._also.environment(uid, evaluation)
         return table
 
-    def statistic(
-        self,
-        agent: str,
-        worker: int,
-        episode: int,
-        step: int,
-        key: str,
-        value: float,
-        evaluation: bool = False,
-    ) -> None:
+    def statistic(self, *row: Any, evaluation: bool) -> None:
         """Hand a figure on to the store: it is no part of the tables."""
         if self._also is not None:
-            self._also.statistic(agent, worker, episode, step, key, value, evaluation)
+            self._also.statistic(*row, evaluation=evaluation)

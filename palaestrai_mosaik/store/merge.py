@@ -28,11 +28,18 @@ from .database import HEAD, TIMEOUT, check_sqlite
 from .models import Base, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
 from .phase_recorder import digests_of
-from .query.lookup import INSTANCES, inside
+from .query.lookup import INSTANCES, in_chunks, inside
 from .recorder import MARKER, PENDING_MARKER
 from .store import Store, document_id, experiment_id
 from .verify import marker_damage
 
+#: the status of an instance whose process is gone and has not said so
+LOST = "lost"
+#: the file that tells why the store in whose folder it lies is not used any more
+DAMAGE_NOTE = "damaged"
+# SQLite's codes for what is no fault of the file system, of another process or of rights: an error
+# (no such table), corrupt, format, not a database
+_CORRUPT = (1, 11, 24, 26)
 _TABLES = Base.metadata.tables
 #: what belongs to one instance: what a row refers to comes before it
 OWNED = (
@@ -71,20 +78,11 @@ _INSERT = {
     else insert(_TABLES[name])
     for name in ("instances", *OWNED)
 }
-# rows that are in memory at once, and values of an IN (...): databases limit how many there may be
-_ROWS, _TOGETHER = 10_000, 500
+# rows that are in memory at once
+_ROWS = 10_000
 # as in database.py: one at a time merges into a PostgreSQL, or two that bring equal documents in
 # different orders would wait for each other
 _POSTGRESQL_LOCK = 0x70A1E57B
-
-
-#: the status of an instance whose process is gone and has not said so
-LOST = "lost"
-#: the file that tells why the store in whose folder it lies is not used any more
-DAMAGE_NOTE = "damaged"
-# SQLite's codes for what is no fault of the file system, of another process or of rights: an error
-# (no such table), corrupt, format, not a database
-_CORRUPT = (1, 11, 24, 26)
 
 
 class DamagedStore(StoreError):
@@ -188,7 +186,7 @@ def instance_states(session: Session, uids: Sequence[str] | None = None) -> list
     question = select(*columns).order_by(Instance.id)
     if uids is None:
         return [InstanceState(*row) for row in session.execute(question)]
-    asked = (question.where(Instance.uid.in_(some)) for some in _chunks(uids))
+    asked = (question.where(Instance.uid.in_(some)) for some in in_chunks(uids))
     return [InstanceState(*row) for one in asked for row in session.execute(one)]
 
 
@@ -374,7 +372,3 @@ def _check_streams(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         there = len(part_files(folder))
         if row["parts"] is not None and there < row["parts"]:
             raise DamagedStore(f"{folder} is damaged: of {row['parts']} part files, {there} are there")
-
-
-def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (values[first : first + _TOGETHER] for first in range(0, len(values), _TOGETHER))

@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 #: the key of our entry in a part's Parquet metadata
 METADATA_KEY = b"palaestrai_mosaik"
 
-_SPLIT, _PLAIN, _DICTIONARY = "BYTE_STREAM_SPLIT", "PLAIN", "DICTIONARY"
-_TRIAL_ROWS = 8192
-_TRIAL_EVERY = 8
-
 
 def part_files(folder: Path) -> list[Path]:
     """Return the complete parts of ``folder`` in the order in which they were written."""
@@ -82,16 +78,13 @@ def arrow_column(values: npt.NDArray[Any]) -> pa.Array:
 class PartWriter:
     """Writes the parts of one stream.
 
-    Integers are delta-encoded and text goes through a dictionary. For each column of
-    floats, three encodings are tried on real rows now and then, and the smallest taken:
-    splitting the bytes into streams is best for measured values, a dictionary for values
-    of a coarse grid, and plain ones for values that are held for a while.
+    Integers are delta-encoded, text goes through a dictionary, and the bytes of floats are split into
+    streams.
     """
 
     def __init__(self, folder: Path, metadata: Mapping[str, Any]):
         self.folder = folder
         self._metadata = {METADATA_KEY: to_json(dict(metadata)).encode()}
-        self._encodings: dict[str, str] | None = None
 
     def write(self, number: int, columns: Mapping[str, pa.Array]) -> None:
         """Write part ``number``; one that has this number already is replaced.
@@ -102,48 +95,36 @@ class PartWriter:
 
         fields = [pa.field(name, array.type) for name, array in columns.items()]
         table = pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
-        if self._encodings is None or number % _TRIAL_EVERY == 0:
-            self._encodings = self._try_encodings(table)
         path = part_path(self.folder, number)
         try:
             # not its parents: if they are gone, the store is, and must not come up again beside its database
             files.make_folder(self.folder)
             whole = pa.BufferOutputStream()
-            self._write_table(table, whole, self._encodings, self._metadata)
+            self._write_table(table, whole)
             files.write_bytes(path, whole.getvalue(), durable=False)
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"cannot write {path}: {error}") from error
 
-    @staticmethod
-    def _write_table(
-        table: pa.Table,
-        where: Any,
-        float_encodings: Mapping[str, str],
-        metadata: Mapping[bytes, bytes] | None = None,
-    ) -> Any:
+    def _write_table(self, table: pa.Table, stream: Any) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         encodings: dict[str, str] = {}
-        dictionaries: list[str] = []
+        texts: list[str] = []
         keys: list[str] = []
         for field in table.schema:
             if pa.types.is_integer(field.type):
                 encodings[field.name] = "DELTA_BINARY_PACKED"
                 keys.append(field.name)
             elif pa.types.is_floating(field.type):
-                encoding = float_encodings.get(field.name, _SPLIT)
-                if encoding == _DICTIONARY:
-                    dictionaries.append(field.name)
-                else:
-                    encodings[field.name] = encoding
+                encodings[field.name] = "BYTE_STREAM_SPLIT"
             elif not pa.types.is_boolean(field.type):
-                dictionaries.append(field.name)
+                texts.append(field.name)
         with pq.ParquetWriter(
-            where,
+            stream,
             table.schema,
             compression="zstd",
-            use_dictionary=dictionaries or False,
+            use_dictionary=texts or False,
             column_encoding=encodings,
             # Minimum and maximum let readers skip parts; only the keys are searched by.
             write_statistics=keys,
@@ -153,37 +134,7 @@ class PartWriter:
             store_schema=False,
         ) as writer:
             writer.write_table(table, row_group_size=max(1, table.num_rows))
-            if metadata is not None:
-                writer.add_key_value_metadata(dict(metadata))
-        return writer.writer.metadata
-
-    def _try_encodings(self, table: pa.Table) -> dict[str, str]:
-        import pyarrow as pa
-
-        floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
-        rows = table.select(floats).slice(0, _TRIAL_ROWS)
-        # A dictionary of all values that differ is slow to build and larger than they are.
-        coarse = {name for name in floats if _few_distinct(rows.column(name).chunk(0))}
-        best: dict[str, tuple[int, str]] = {}
-        for encoding in (_SPLIT, _PLAIN, _DICTIONARY):
-            chosen = [name for name in floats if encoding != _DICTIONARY or name in coarse]
-            if not chosen:
-                continue
-            sink = pa.BufferOutputStream()
-            group = self._write_table(rows.select(chosen), sink, dict.fromkeys(chosen, encoding)).row_group(0)
-            for i, name in enumerate(chosen):
-                size = group.column(i).total_compressed_size
-                if name not in best or size < best[name][0]:
-                    best[name] = (size, encoding)
-        return {name: encoding for name, (_, encoding) in best.items()}
-
-
-def _few_distinct(column: pa.Array) -> bool:
-    # (Arrow's own to_numpy imports pandas.)
-    values = np.frombuffer(column.buffers()[1], dtype=column.type.to_pandas_dtype(), count=len(column))
-    sample = np.sort(values[:: max(1, len(values) // 1024)])
-    # (the difference of two infinities is no number)
-    return bool(np.count_nonzero(sample[1:] != sample[:-1]) <= len(sample) // 2)
+            writer.add_key_value_metadata(self._metadata)
 
 
 def text_column(values: Iterable[str | None]) -> pa.Array:

@@ -104,17 +104,8 @@ class PhaseRecorder:
         outcomes = [
             {**key, **row} for name, given in agents.items() for row in self._outcome_rows(name, given)
         ]
-        self._episodes.append(
-            key
-            | {
-                "steps": steps,
-                "ticks": ticks,
-                "ended_by": ended_by,
-                "flow": flow,
-                "duration": duration,
-                "ended": utc_now(),
-            }
-        )
+        row = {"steps": steps, "ticks": ticks, "ended_by": ended_by, "flow": flow, "duration": duration}
+        self._episodes.append(key | row | {"ended": utc_now()})
         self._outcomes += outcomes
         late = monotonic() - self._committed >= _SECONDS_PER_COMMIT
         if late or len(self._episodes) >= _EPISODES_PER_COMMIT:
@@ -229,24 +220,13 @@ class PhaseRecorder:
             environments = [
                 Environment(
                     phase_id=phase.id,
-                    uid=record.uid,
-                    name=record.name,
-                    params=record.params,
-                    world_model=record.world_model,
                     start=record.start.isoformat() if record.start else None,
-                    step_size=record.step_size,
-                    incarnations=record.incarnations,
+                    **_fields(record, "uid", "name", "params", "world_model", "step_size", "incarnations"),
                 )
                 for record in self._environment_records
             ]
             agents = [
-                Agent(
-                    phase_id=phase.id,
-                    name=record.name,
-                    brain=record.brain,
-                    muscle=record.muscle,
-                    objective=record.objective,
-                )
+                Agent(phase_id=phase.id, **_fields(record, "name", "brain", "muscle", "objective"))
                 for record in self._agent_records
             ]
             session.add_all([*environments, *agents])
@@ -270,7 +250,7 @@ class PhaseRecorder:
                 session.execute(insert(Body), bodies)
             if channels:
                 session.execute(insert(Channel), channels)
-            session.execute(insert(Stream), self._stream_rows(phase.id, self._training))
+            session.execute(insert(Stream), self._training.table(phase.id))
             return phase.id
 
         def written(session: Session) -> int | None:
@@ -298,7 +278,7 @@ class PhaseRecorder:
             streams = self._make_streams(evaluation=True)
 
             def write(session: Session) -> int:
-                session.execute(insert(Stream), self._stream_rows(self.row_id, streams))
+                session.execute(insert(Stream), streams.table(self.row_id))
                 return self.row_id
 
             def written(session: Session) -> int | None:
@@ -308,10 +288,6 @@ class PhaseRecorder:
             self.database.write(write, written)
             self._evaluation = streams
         return self._evaluation
-
-    @staticmethod
-    def _stream_rows(phase: int, streams: StreamSet) -> list[dict[str, Any]]:
-        return [{"phase_id": phase, **row} for row in streams.table()]
 
     def _streams(self) -> Iterator[tuple[str, AnyStream]]:
         yield from self._training
@@ -370,14 +346,15 @@ def digests_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return {folder[start:]: state["digest"] for folder, state in streams.items() if state["rows"]}
 
 
+def _fields(record: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
 def _body_row(phase: int, agent: int, body: BodyRecord) -> dict[str, Any]:
-    names = (
-        *("name", "first", "count", "number", "environment"),
-        *("muscle", "objective", "proposed"),
-    )
     row: dict[str, Any] = {"phase_id": phase, "agent_id": agent, "body_group": body.group}
     row["incarnations"] = None if body.incarnations is None else list(body.incarnations)
-    return row | {name: getattr(body, name) for name in names}
+    columns = ("name", "first", "count", "number", "environment", "muscle", "objective", "proposed")
+    return row | _fields(body, *columns)
 
 
 def _channel_rows(

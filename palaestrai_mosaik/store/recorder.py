@@ -1,4 +1,4 @@
-"""What a run hands its results to; each phase has a recorder of its own."""
+"""Records one execution of a run document; each phase has a recorder of its own."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ if TYPE_CHECKING:
     from .stream_resume import Kept
 
 
+#: the file that an instance's directory holds once the run has ended, whatever its status
+MARKER = "complete.json"
+#: its name until the database has the end: a process that is killed in between leaves it so. It counts where
+#: the database says how the run ended, and nowhere else.
+PENDING_MARKER = f"{MARKER}.pending"
+
+Status = Literal["finished", "failed", "interrupted", "lost"]
+
+
 def wait_for_others(session: Session, instance: int) -> None:
     """Wait until no other transaction records anything of the instance.
 
     A connection that was cut may leave a transaction behind that the server has not done with yet.
     """
     session.execute(select(Instance.id).where(Instance.id == instance).with_for_update())
-
-
-#: the file that an instance's directory holds once the run has ended, whatever its status
-MARKER = "complete.json"
-#: its name until the database has the end: a process that is killed in between leaves it so. It counts where
-#: the database says how the run ended, and nowhere else.
-PENDING_MARKER = f"{MARKER}.pending"
 
 
 def read_marker(directory: Path) -> str:
@@ -55,9 +57,6 @@ def put_marker(directory: Path) -> None:
             files.move(directory / PENDING_MARKER, directory / MARKER)
     except OSError as error:
         raise StoreError(f"cannot write {directory / MARKER}: {error}") from error
-
-
-Status = Literal["finished", "failed", "interrupted", "lost"]
 
 
 class InstanceRecorder:
@@ -109,18 +108,9 @@ class InstanceRecorder:
         ``"test"``, ``controller`` names the simulation controller.
         """
         self._refuse_if_finished()
-        row = {
-            "instance_id": self._id,
-            "number": index,
-            "name": name,
-            "mode": mode,
-            "workers": workers,
-            "episodes": episodes,
-            "controller": controller,
-            "started": utc_now(),
-        }
         phase = PhaseRecorder(self.database, self.directory, index, environments, agents)
-        phase._begin(row)
+        row = {"name": name, "mode": mode, "workers": workers, "episodes": episodes, "controller": controller}
+        phase._begin({"instance_id": self._id, "number": index, "started": utc_now(), **row})
         self._phases.append(phase)
         return phase
 

@@ -101,7 +101,7 @@ def _check(lookup: Lookup, uid: str, mark: Mapping[str, Any]) -> tuple[Instance,
 
 def _refuse_if_busy(instance: Instance) -> None:
     if instance.status == "finished":
-        raise StoreError(f"the run {instance.uid} has finished: there is nothing to go on with")
+        raise StoreError(f"the run {instance.uid} has finished: there is nothing to resume")
     # Whether a process of another host still runs cannot be known here.
     if instance.host == socket.gethostname() and status_of(instance) == "running":
         raise StoreError(f"the run {instance.uid} still runs in the process {instance.pid}")

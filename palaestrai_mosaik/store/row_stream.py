@@ -33,6 +33,12 @@ PART_ROWS = 20_000
 PART_SECONDS = 4.0
 # Rows after which the clock is read at the latest: steps may suddenly become slow.
 _LONGEST_LOOK = 128
+Vector = npt.NDArray[np.float64] | Sequence[float]
+
+#: a block's size; as much again is needed while a part is written
+_BLOCK_BYTES = 12 * 2**20
+KEYS = ("worker", "episode", "step", "time")
+_MAIN = struct.Struct("<hi")  # of worker and episode
 
 
 class FlushPolicy:
@@ -66,14 +72,6 @@ class FlushPolicy:
         self.next_look = max(1, self.next_look - self._looked_at)
         self._looked_at = 0
         return self.next_look
-
-
-Vector = npt.NDArray[np.float64] | Sequence[float]
-
-#: a block's size; as much again is needed while a part is written
-_BLOCK_BYTES = 12 * 2**20
-KEYS = ("worker", "episode", "step", "time")
-_MAIN = struct.Struct("<hi")  # of worker and episode
 
 
 class Header:
@@ -120,14 +118,14 @@ class RowStream:
         self._block = np.empty((capacity, self._row_bytes // 8), dtype="<f8")
         self._bytes = self._block.data.cast("B")
         # whose row it is, and in which episode of its environment
-        self._whose = {
+        self._owners = {
             place: np.zeros(capacity, dtype="<i4"),
             "environment_episode": np.zeros(capacity, dtype="<i4"),
         }
-        self._place, self._own_episode = (column.data for column in self._whose.values())
+        self._place, self._own_episode = (column.data for column in self._owners.values())
         heads = header.of(self._block)
         #: what a row has besides its numbers, as columns of all rows that there is room for
-        self._fields = {name: heads[name] for name in header.names} | self._whose
+        self._fields = {name: heads[name] for name in header.names} | self._owners
         self._pace = FlushPolicy(capacity)
         self._limit = self._pace.next_look
         self._filled = 0
@@ -225,14 +223,14 @@ class RowStream:
 
     def _whole_digest(self) -> RowDigest:
         block, digest = self._block[: self._filled], self._digest.copy()
-        places, episodes = (column[: self._filled] for column in self._whose.values())
+        places, episodes = (column[: self._filled] for column in self._owners.values())
         digest.add(Packed(block, self._header.of(block), places, episodes), self._states)
         return digest
 
     def _columns(self) -> dict[str, pa.Array]:
         heads = self._header.of(self._block[: self._filled])
         columns = {name: arrow_column(heads[name].copy()) for name in KEYS}
-        columns |= {name: arrow_column(column[: self._filled]) for name, column in self._whose.items()}
+        columns |= {name: arrow_column(column[: self._filled]) for name, column in self._owners.items()}
         values = np.ascontiguousarray(self._block[: self._filled, self._cells :].T)
         columns |= {name: arrow_column(row) for name, row in zip(self._value_names, values, strict=True)}
         rest = [name for name in self._header.names if name not in KEYS]
@@ -259,7 +257,7 @@ class RowStream:
                 if getattr(rows, name).shape != shape
             ]
             if not wrong:
-                for name in self._whose:
+                for name in self._owners:
                     column = getattr(rows, name)
                     if column.dtype != np.int32 and (column != column.astype(np.int32)).any():
                         raise ValueError(f"{name} {column.tolist()} are no whole numbers of 32 bits")

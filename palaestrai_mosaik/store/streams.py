@@ -145,7 +145,7 @@ class AgentStream(RowStream):
         return self._refuse(error, readings=(readings, r), setpoints=(setpoints, s), rewards=(rewards, w))
 
     def _write(self, columns: dict[str, pa.Array]) -> None:
-        wall = {name: columns[name] for name in (*KEYS, *self._whose)} | {
+        wall = {name: columns[name] for name in (*KEYS, *self._owners)} | {
             "wall": arrow_column(self._wall[: self._filled])
         }
         # Wall-clock first: a part of the trajectory, once visible, then has its wall part.
@@ -384,15 +384,26 @@ class StreamSet:
         """Return the stream of the environment ``uid``, always the same object."""
         return self._find(self._environments, "environment", uid)
 
-    def table(self) -> Iterator[dict[str, Any]]:
-        """Yield ``kind``, ``name``, ``body_group``, ``folder`` and ``evaluation`` of every folder of part files."""
+    def table(self, phase_id: int) -> list[dict[str, Any]]:
+        """Return the rows of the table of streams: one for each folder of part files."""
+        folders: list[tuple[str, str, Path, int]] = []
         for name, groups in self._agents.items():
             for group, stream in enumerate(groups):
-                yield self._row("agent", name, stream.folder, group)
-                yield self._row("wall", name, wall_folder(stream.folder), group)
-        for uid, environment in self._environments.items():
-            yield self._row("environment", uid, environment.folder)
-        yield self._row("statistics", "", self.statistics.folder)
+                folders.append(("agent", name, stream.folder, group))
+                folders.append(("wall", name, wall_folder(stream.folder), group))
+        folders += [("environment", uid, one.folder, 0) for uid, one in self._environments.items()]
+        folders.append(("statistics", "", self.statistics.folder, 0))
+        columns = ("phase_id", "kind", "name", "body_group", "evaluation", "folder")
+        return [
+            dict(
+                zip(
+                    columns,
+                    (phase_id, kind, name, group, self.evaluation, self._relative(folder)),
+                    strict=True,
+                )
+            )
+            for kind, name, folder, group in folders
+        ]
 
     def __iter__(self) -> Iterator[tuple[str, AnyStream]]:
         """Yield every stream with its folder, relative to the instance's directory."""
@@ -403,15 +414,6 @@ class StreamSet:
 
     def _relative(self, folder: Path) -> str:
         return folder.relative_to(self._directory).as_posix()
-
-    def _row(self, kind: str, name: str, folder: Path, group: int = 0) -> dict[str, Any]:
-        return {
-            "kind": kind,
-            "name": name,
-            "body_group": group,
-            "evaluation": self.evaluation,
-            "folder": self._relative(folder),
-        }
 
     def _metadata(self, kind: str, name: str) -> dict[str, Any]:
         # No uid, no date: the parts of two runs of one document and seed can be compared.

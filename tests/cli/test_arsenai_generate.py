@@ -64,7 +64,7 @@ def test_plan_shows_what_there_is_to_do_and_writes_nothing(
     ]
     assert "rows       10 rows (2 of 12 rejected by constraints)\n" in out
     assert "runs       20 runs (2 repetitions each), common seeds\n" in out
-    assert re.search(r"documents  16 documents \(4 runs equal to another: executed once\), 2\d kB\n", out)
+    assert re.search(r"documents  16 documents \(4 runs identical to another, executed once\), 2\d kB\n", out)
     # 16 runs, 4 at a time: 4 rounds of 90 s
     assert "time       6 min 00 s: 1 min 30 s per run (as given), 4 at a time\n" in out
     assert out.endswith("next: arsenai generate study.yml\n")
@@ -99,7 +99,7 @@ def test_generate(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == (
         "_outputs/study: design 'study'\n"
         "  12 rows, 24 runs (2 repetitions each)\n"
-        "  18 documents (6 runs equal to another: executed once)\n"
+        "  18 documents (6 runs identical to another, executed once)\n"
         "next: arsenai run _outputs/study\n"
     )
     assert len(DesignFolder.open("_outputs/study").documents) == 18

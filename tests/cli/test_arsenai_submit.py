@@ -42,7 +42,7 @@ def test_a_dry_run_writes_the_script_and_tells_what_is_known(here, no_slurm, cap
     assert main(call) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "script     f/submit.sbatch; nothing was submitted"
-    assert out[1].startswith("queue      7 runs in 3 tasks; not known how long job arrays may be: ")
+    assert out[1].startswith("queue      7 runs in 3 tasks; the maximum size of job arrays is unknown: ")
     assert out[2:] == [
         "tasks      3 runs each, 2 at a time, on 2 cores",
         "time       1 min 20 s for a task: 40.0 s per run (median of 3 earlier); as many tasks at a time as the "
@@ -51,7 +51,7 @@ def test_a_dry_run_writes_the_script_and_tells_what_is_known(here, no_slurm, cap
         "hours      0.11111 of a core",
         "warning: 2 runs fit into the time limit 3 of a task, not 3: give more time, fewer runs per task, or "
         "--requeue",
-        "results    not known: execute some runs first",
+        "results    unknown: execute some runs first",
     ]
     script = (folder / "submit.sbatch").read_text()
     for line in ("#SBATCH --time=3", "#SBATCH --cpus-per-task=2", "#SBATCH --constraint=fast"):
@@ -103,7 +103,7 @@ def test_a_design_is_not_replaced_while_a_cluster_may_have_its_runs(here, no_slu
     before = (folder.path / "SHA256SUMS").read_bytes()
     # nobody answers
     assert main(generate) == 2
-    assert "whether a cluster has runs of the design in it is not known" in capsys.readouterr().err
+    assert "it is unknown whether a cluster has runs of its design" in capsys.readouterr().err
     with monkeypatch.context() as patched:
         patched.setattr(Slurm, "task_states", lambda self, submission: {0: TaskState.QUEUED})
         assert main(generate) == 2

@@ -207,7 +207,7 @@ def test_check_leaves_environments_alone_if_told_so(workplace, capsys):
     assert "no sensor 'myenv.00'" in err
     assert err.rstrip().endswith("1 problem")
     assert main(["check", path, "--no-environments"]) == 0
-    assert "environments not looked at" in capsys.readouterr().out
+    assert "environments not checked" in capsys.readouterr().out
 
 
 def test_check_still_imports_classes_without_environments(workplace, capsys):

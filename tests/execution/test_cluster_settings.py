@@ -81,7 +81,7 @@ def test_what_was_said_before_is_held_to_the_limit():
     # it may be narrower than what the user allows, not wider
     before = {"allow_modules": ["mine.agents"]}
     assert Settings.of(None, {"allow_modules": "mine, cmd:"}, before=before).allow_modules == ("mine.agents",)
-    with pytest.raises(ExecutionError, match=r"does not allow 'mine\.agents' of it: say --allow-modules"):
+    with pytest.raises(ExecutionError, match=r"does not allow 'mine\.agents' of it: repeat --allow-modules"):
         Settings.of(None, {"allow_modules": ["yours"]}, before=before)
 
 

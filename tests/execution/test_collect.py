@@ -407,7 +407,7 @@ def test_a_damaged_store_is_left_for_a_new_one(root, harm, capsys):
     if harm in ("cut", "garbage", "empty"):  # also where nobody has collected yet
         (run.path / "damaged").unlink()
     again = Run(root, "run", attempt=2)
-    assert "this run begins anew" in capsys.readouterr().err
+    assert "this run starts from the beginning" in capsys.readouterr().err
     assert (root / "stores" / ".damaged-run-1" / "instances" / run.instance.uid).is_dir()
     again.begin().step(0).step(1).end("finished")
     assert collected(root).runs == Counter(finished=1)

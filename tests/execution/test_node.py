@@ -141,7 +141,7 @@ def test_a_task_that_reaches_its_time_limit_goes_on_as_if_nothing_had_happened(t
     assert task.returncode == 130, out
     assert "run doing-0-r0: interrupted after" in out
     assert "0 finished, 0 failed, 1 interrupted, 0 left out, 1 not begun" in out
-    assert "the task is queued again (1 of 1 times)" in out
+    assert "the task is requeued (1 of 1)" in out
     assert (scontrol / "told").read_text() == "requeue 77_4\n"
     assert running(started) == []
     assert markers(folder.path) == {}
@@ -230,12 +230,12 @@ def test_what_earlier_starts_have_left_is_not_executed_again(tmp_path, capsys, l
 @pytest.mark.parametrize(
     ("moved_on", "before", "tool", "says"),
     [
-        (True, "0", "good", "is queued again (1 of 2 times)"),
-        (True, "1", "good", "is queued again (2 of 2 times)"),
-        (True, "2", "unused", "not queued again (was 2 of 2 times)"),
-        (False, "0", "unused", "not queued again: nothing ended, and no checkpoint was written"),
-        (True, "0", "refuses", "cannot queue 77_4 again: no"),
-        (True, "0", "missing", "cannot queue 77_4 again: "),
+        (True, "0", "good", "is requeued (1 of 2)"),
+        (True, "1", "good", "is requeued (2 of 2)"),
+        (True, "2", "unused", "not requeued (2 of 2 requeues used)"),
+        (False, "0", "unused", "not requeued: no run ended, and no checkpoint was written"),
+        (True, "0", "refuses", "cannot requeue 77_4: no"),
+        (True, "0", "missing", "cannot requeue 77_4: "),
     ],
 )
 def test_when_a_task_is_queued_again(scontrol, monkeypatch, capsys, moved_on, before, tool, says):
@@ -287,4 +287,4 @@ def test_slurm_queues_a_task_again_that_was_told_that_its_time_ends(tmp_path, mo
     assert (record.attempt, record.task) == (2, job)
     assert record_of(folder, 1).attempt == 1
     assert stored(folder, 0)[1] == stored(folder, 1)[1]
-    assert "the task is queued again (1 of 1 times)" in output_of(folder.path)
+    assert "the task is requeued (1 of 1)" in output_of(folder.path)

@@ -175,7 +175,7 @@ def test_keys_of_pilots_are_their_users_alone(tmp_path):
         ),
         (
             {"provider": "local", "options": {"cmd_timeout": 3, "max_blocks": 2}},
-            "said by the key 'max_blocks'",
+            "set by the key 'max_blocks'",
         ),
         ({"provider": "local", "partition": "fast"}, "'local' of Parsl takes no partition"),
         ({"provider": "condor", "nodes": 2}, "several nodes of 'condor'"),
@@ -207,7 +207,7 @@ def test_without_parsl_it_says_what_to_install(tmp_path, monkeypatch):
 
 
 def test_a_pilot_ends_without_a_driver_though_its_interchange_never_knew_it(tmp_path):
-    """This interchange answers the probe of its address, and falls silent: Parsl would wait for ever."""
+    """This interchange answers the probe of its address, and falls silent: Parsl would wait forever."""
     alive = tmp_path / "stop"
     alive.touch()
     with zmq.Context() as context, context.socket(zmq.ROUTER) as interchange:

@@ -211,7 +211,7 @@ def test_the_key_is_made_once_and_is_its_users_alone(tmp_path, monkeypatch) -> N
         assert len(set(many.map(lambda _: checkpoint.sign(b"x"), range(64)))) == 1
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert file.stat().st_mode & 0o777 == 0o600
-    for text, said in (("no key", "is no key of checkpoints"), ("ab" * 31, "is no key of checkpoints")):
+    for text, said in (("no key", "is not a checkpoint key"), ("ab" * 31, "is not a checkpoint key")):
         file.write_text(text)
         checkpoint._read.cache_clear()
         with pytest.raises(CheckpointError, match=said):
@@ -454,7 +454,7 @@ def test_a_database_from_elsewhere_leads_nowhere_else(tmp_path) -> None:
         for path in (store.instance_directory(store.find_run("latest")) / before).iterdir():
             (tmp_path / "store" / "planted" / path.name).write_bytes(path.read_bytes())
         change("streams", "folder", "../../planted")
-        refused = r"the store names '\.\./\.\./planted', which is no place in"
+        refused = r"the store names '\.\./\.\./planted', which is not a path in"
         readers: list[Any] = [
             lambda: store.export("latest", tmp_path / "a" / "b", "parquet"),
             lambda: store.steps("latest"),
@@ -469,10 +469,10 @@ def test_a_database_from_elsewhere_leads_nowhere_else(tmp_path) -> None:
         # (of agents and environments; and the marker has other digests)
         assert len([one for one in damage if re.match(refused, one)]) >= 2, damage
         for uid in ("../../x", "/x", "", "a/../../x", "nul\0l"):
-            with pytest.raises(StoreError, match="which is no place in"):
+            with pytest.raises(StoreError, match="which is not a path in"):
                 store.instance_directory(uid)
         change("instances", "uid", "../../x")
-        with pytest.raises(StoreError, match=r"the store names '\.\./\.\./x', which is no place in"):
+        with pytest.raises(StoreError, match=r"the store names '\.\./\.\./x', which is not a path in"):
             store.export("latest", tmp_path / "c", "parquet")
     assert not list(tmp_path.rglob("planted.parquet"))
 

@@ -88,7 +88,7 @@ def test_a_brain_without_any_update_is_warned_of() -> None:
     result = execute(document(phase(WORLD, [one()])))
     assert Getting.got == []
     (warning,) = result.warnings
-    assert warning.startswith("phase 'phase_0': the brain of agent 'a' has returned no update")
+    assert warning.startswith("phase 'phase_0': the brain of agent 'a' never returned an update")
     # nobody waits for one: in a test, or where the muscle takes none
     assert execute(document(phase(WORLD, [one()], mode="test"))).warnings == []
     fixed = agent(
@@ -148,7 +148,7 @@ def test_a_model_that_nobody_can_load_is_told_before_the_first_phase() -> None:
     Getting.known_as = []
     doc = document(phase(WORLD, [one("int")]), later("test"))
     with pytest.raises(
-        DocumentError, match=r"neither Giving\.load nor Getting\.prepare_model is there to do it"
+        DocumentError, match=r"neither Giving\.load nor Getting\.prepare_model is implemented"
     ):
         execute(doc)
     assert Getting.known_as == []

@@ -210,7 +210,7 @@ def test_where_none_has_finished_load_takes_the_newest_that_has_the_phase(tmp_pa
 def test_a_base_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     second = {"agents": [{"name": "a", "load": {"base": "./nowhere", "phase": 0}}]}
     with pytest.raises(
-        BrainDumpError, match=r"agent 'a': 'load' has the base '\./nowhere', which is no folder"
+        BrainDumpError, match=r"agent 'a': 'load' has the base '\./nowhere', which is not a folder"
     ):
         execute(document(phase(WORLD, [follower()]), second))
 

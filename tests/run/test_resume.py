@@ -233,7 +233,7 @@ def test_a_part_that_cannot_be_pickled_costs_the_checkpoints_not_the_run(tmp_pat
     with Store(tmp_path) as store:
         result = execute(doc, store=store, checkpoint_every=ALWAYS)
         (warning,) = result.warnings
-        assert "no more checkpoints, the run cannot be resumed from here on" in warning
+        assert "no more checkpoints are written, so the run cannot be resumed from now on" in warning
         assert "cannot be pickled" in warning
         assert store.warnings("latest")["text"].tolist() == [warning]
         assert checkpoints(store, result.instance) == []
@@ -268,7 +268,7 @@ def test_what_keeps_checkpoints_from_being_written_is_told_once(tmp_path, monkey
         assert "no more checkpoints" in warning and "checkpoints need a key to sign them" in warning
         assert len(calls) == 1
     else:
-        assert "no checkpoint now" in warning and "No space left on device" in warning
+        assert "the checkpoint was skipped" in warning and "No space left on device" in warning
         assert len(calls) > 4
 
 

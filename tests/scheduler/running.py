@@ -32,7 +32,7 @@ class StuckError(Exception):
 
 
 class WatchedLoop(asyncio.SelectorEventLoop):
-    """Asks what to do where an event loop with nobody outside would wait for ever.
+    """Asks what to do where an event loop with nobody outside would wait forever.
 
     By default it raises :class:`StuckError`.
     """

@@ -399,7 +399,7 @@ def test_a_co_simulation_ends_once_while_the_others_go_on(tmp_path):
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ({"when": "all"}, "environment 'o' never ends, so that 'when: all' would wait for ever"),
+        ({"when": "all"}, "environment 'o' never ends, so that 'when: all' would wait forever"),
         ({"when": "any"}, None),
     ],
 )

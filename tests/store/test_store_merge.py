@@ -188,7 +188,7 @@ def test_removing_leaves_all_others(store, own):
         ("UPDATE run_documents SET document = '{'", "are damaged"),
         ("DELETE FROM run_documents", "are damaged"),
         ("UPDATE streams SET parts = 9 WHERE kind = 'environment'", "of 9 part files, 1 are there"),
-        ("UPDATE streams SET folder = '../../elsewhere'", "is no place in"),
+        ("UPDATE streams SET folder = '../../elsewhere'", "is not a path in"),
     ],
 )
 def test_rows_that_do_not_hold_together_are_not_copied(sqlite_store, own, damage, message):

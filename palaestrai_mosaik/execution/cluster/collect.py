@@ -11,7 +11,7 @@ import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.lock import FileLock
-from palaestrai_mosaik.errors import ExecutionError, StoreError
+from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -46,7 +46,7 @@ from palaestrai_mosaik.store.parts import write_text
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.verify import marked_damaged, verify
 
-from ..job import JobRecord, Marker, now, with_suffix
+from ..job import JobRecord, Marker, held, now, with_suffix
 
 #: stores whose rows are committed together: a commit costs milliseconds
 _TOGETHER = 50
@@ -94,12 +94,12 @@ class _Ended(NamedTuple):
 
 @dataclass
 class _RunStore:
-    """The store of one run; ``uids``: its instances, the oldest first; ``there``: the target has them."""
+    """The store of one run; ``uids``: its instances, the oldest first; ``in_target``: the target has them."""
 
     path: Path
     uids: list[str]
     ended: _Ended | None = None
-    there: bool = False
+    in_target: bool = False
 
     def folder(self, uid: str) -> Path:
         """Return the folder of an instance."""
@@ -109,7 +109,7 @@ class _RunStore:
 class _Chosen(NamedTuple):
     """One that is copied: these instances, of which the newest has this ``status``."""
 
-    own: _RunStore
+    run_store: _RunStore
     missing: list[str]
     status: str
 
@@ -141,34 +141,26 @@ def collect_folder(
     found = Collected()
     if not (root / STORES).is_dir():
         return found
-    with _lock(root):
+    with held(FileLock(root / STORES / ".lock", "is being collected by"), root):
         for left in (root / STORES).glob(f".*{_REMOVED}"):  # by a process that was killed
             files.remove_tree(left)
-        owns = []
+        run_stores = []
         for path in (root / STORES).iterdir():
             if path.name[0] == "." or path.is_symlink() or not path.is_dir():
                 continue
             try:
-                owns.append(_RunStore(path, instance_uids(path)))
+                run_stores.append(_RunStore(path, instance_uids(path)))
             except OSError as error:
                 found.damaged[path] = str(error)
-        owns.sort(key=lambda own: (own.uids[:1], own.path))  # uids begin with the time
-        if owns:
+        run_stores.sort(
+            key=lambda run_store: (run_store.uids[:1], run_store.path)
+        )  # uids begin with the time
+        if run_stores:
             with location.open(create=True) as target:
-                _Collecting(root, target, found, remove).all(owns, progress or (lambda done, total: None))
+                _Collecting(root, target, found, remove).all(
+                    run_stores, progress or (lambda done, total: None)
+                )
     return found
-
-
-@contextmanager
-def _lock(root: Path) -> Iterator[None]:
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(FileLock(root / STORES / ".lock", "is being collected by"))
-        except BlockingIOError as error:
-            raise ExecutionError(f"the folder {root} {error.strerror}: wait for it") from None
-        except OSError as error:
-            raise ExecutionError(f"cannot write to {root / STORES}: {error.strerror}") from error
-        yield
 
 
 class _Collecting:
@@ -178,30 +170,30 @@ class _Collecting:
         self._root, self._target, self._found, self._remove = root, target, found, remove
         self._reader = StoreReader()
 
-    def all(self, owns: Sequence[_RunStore], progress: Progress) -> None:
+    def all(self, run_stores: Sequence[_RunStore], progress: Progress) -> None:
         """Copy all; say how far it is."""
         with closing(self._reader):
-            for first in range(0, len(owns), _TOGETHER):
-                some = owns[first : first + _TOGETHER]
+            for first in range(0, len(run_stores), _TOGETHER):
+                some = run_stores[first : first + _TOGETHER]
                 self._copy(some)
                 if self._remove:
-                    for own in some:
+                    for run_store in some:
                         try:
-                            self._remove_finished(own)
+                            self._remove_finished(run_store)
                         except (StoreError, OSError) as error:
-                            self._found.kept[own.path] = str(error)
-                progress(first + len(some), len(owns))
+                            self._found.kept[run_store.path] = str(error)
+                progress(first + len(some), len(run_stores))
 
     def _copy(self, some: Sequence[_RunStore]) -> None:
         """Copy what is missing: all files, then all rows."""
-        uids = [uid for own in some for uid in own.uids]
+        uids = [uid for run_store in some for uid in run_store.uids]
         known = self._known(uids)
         with self._target.database.reading() as session:
             marked = marked_damaged(session, uids)
         chosen: list[_Chosen] = []
-        for own in some:
-            with self._reporting(own.path):
-                chosen += self._choose(own, known, marked)
+        for run_store in some:
+            with self._reporting(run_store.path):
+                chosen += self._choose(run_store, known, marked)
         changed = [uid for one in chosen for uid in one.missing if uid in known]
         if changed:
             with self._target.database.writing() as session:
@@ -209,9 +201,9 @@ class _Collecting:
                     remove_rows(session, uid)
         placed: list[_Chosen] = []
         for one in chosen:
-            with self._reporting(one.own.path):
+            with self._reporting(one.run_store.path):
                 for uid in one.missing:
-                    place_files(one.own.folder(uid), self._target.instance_directory(uid), _LEFT)
+                    place_files(one.run_store.folder(uid), self._target.instance_directory(uid), _LEFT)
                 placed.append(one)
         if placed:
             self._copy_rows(placed)
@@ -222,56 +214,56 @@ class _Collecting:
             return {state.uid: state for state in instance_states(session, uids)}
 
     def _choose(
-        self, own: _RunStore, known: Mapping[str, InstanceState], marked: Collection[str]
+        self, run_store: _RunStore, known: Mapping[str, InstanceState], marked: Collection[str]
     ) -> Iterator[_Chosen]:
         """Yield what there is to copy, if anything; else count why there is nothing.
 
         ``known`` has the instances that the target has, ``marked`` are those of them in which damage was found.
         """
-        own.ended = last_ended(self._root, own.path)
-        if own.ended is None:
+        run_store.ended = last_ended(self._root, run_store.path)
+        if run_store.ended is None:
             self._found.going_on += 1
             return
-        if not own.uids and own.ended.instance is None:
+        if not run_store.uids and run_store.ended.instance is None:
             self._found.empty += 1
             return
-        if self._executed_again(own):
+        if self._executed_again(run_store):
             self._found.before += 1
             return
-        finished = [uid for uid in own.uids if uid in known and known[uid].status == "finished"]
-        if not own.uids or finished != own.uids or self._without_files(own):
-            states = self._states(own)
-            own.uids = [state.uid for state in states]
-            gone = self._without_files(own)
+        finished = [uid for uid in run_store.uids if uid in known and known[uid].status == "finished"]
+        if not run_store.uids or finished != run_store.uids or self._without_files(run_store):
+            states = self._states(run_store)
+            run_store.uids = [state.uid for state in states]
+            gone = self._without_files(run_store)
             missing = [one.uid for one in states if known.get(one.uid) != one.over() or one.uid in gone]
             changed = [uid for uid in missing if uid in known]
             if changed:
                 # what is there already is not given up for what cannot be read
-                with self._reader.reading(own.path) as session:
+                with self._reader.reading(run_store.path) as session:
                     for uid in changed:
-                        check_rows(session, own.folder(uid), uid)
+                        check_rows(session, run_store.folder(uid), uid)
             # the files in the target may be these very ones
-            self._verify(own, [uid for uid in missing if uid in marked])
+            self._verify(run_store, [uid for uid in missing if uid in marked])
             if missing:
-                yield _Chosen(own, missing, states[-1].over().status)
+                yield _Chosen(run_store, missing, states[-1].over().status)
                 return
-        own.there = True
+        run_store.in_target = True
         self._found.before += 1
-        _forget_damage(own.path)
+        _forget_damage(run_store.path)
 
-    def _executed_again(self, own: _RunStore) -> bool:
+    def _executed_again(self, run_store: _RunStore) -> bool:
         """Whether the store was found damaged, and the run has finished in the target since."""
-        uid = None if own.ended is None else own.ended.instance
-        if uid is None or uid in own.uids or not (own.path / DAMAGE_NOTE).exists():
+        uid = None if run_store.ended is None else run_store.ended.instance
+        if uid is None or uid in run_store.uids or not (run_store.path / DAMAGE_NOTE).exists():
             return False
         found = self._known([uid]).get(uid)
         return found is not None and found.status == "finished"
 
-    def _verify(self, own: _RunStore, uids: Sequence[str]) -> None:
+    def _verify(self, run_store: _RunStore, uids: Sequence[str]) -> None:
         """Read all that the store has of these instances. Raises :class:`DamagedStore`."""
         if not uids:
             return
-        with Store(own.path, create=False) as store:
+        with Store(run_store.path, create=False) as store:
             for uid in uids:
                 found = verify(store, uid)
                 if found.damage:
@@ -279,74 +271,74 @@ class _Collecting:
                 if found.unread:
                     raise StoreError(found.unread[0])
 
-    def _states(self, own: _RunStore) -> list[InstanceState]:
+    def _states(self, run_store: _RunStore) -> list[InstanceState]:
         """Return the states of the instances in the store of a run."""
         try:
-            with self._reader.reading(own.path) as session:
+            with self._reader.reading(run_store.path) as session:
                 states = instance_states(session)
         except SQLAlchemyError as error:
             if is_damage(error):
-                raise DamagedStore(f"the store {own.path} is damaged: {error}") from error
-            raise StoreError(f"the store {own.path} cannot be read: {error}") from error
+                raise DamagedStore(f"the store {run_store.path} is damaged: {error}") from error
+            raise StoreError(f"the store {run_store.path} cannot be read: {error}") from error
         if not states:
-            raise DamagedStore(f"the store {own.path} has no instance")
+            raise DamagedStore(f"the store {run_store.path} has no instance")
         for state in states:
-            if state.uid not in own.uids:
-                raise DamagedStore(f"the store {own.path} has no folder of its instance {state.uid!r}")
+            if state.uid not in run_store.uids:
+                raise DamagedStore(f"the store {run_store.path} has no folder of its instance {state.uid!r}")
         return states
 
-    def _without_files(self, own: _RunStore) -> set[str]:
+    def _without_files(self, run_store: _RunStore) -> set[str]:
         """Return those of the instances whose files are not the same in the target."""
-        there = self._target.instance_directory
-        return {uid for uid in own.uids if not has_files_of(own.folder(uid), there(uid))}
+        in_target = self._target.instance_directory
+        return {uid for uid in run_store.uids if not has_files_of(run_store.folder(uid), in_target(uid))}
 
     def _copy_rows(self, placed: Sequence[_Chosen]) -> None:
         copied = []
         with self._target.database.writing() as target:
             lock(target)
             for one in placed:
-                own = one.own
-                with self._reporting(own.path):
-                    with self._reader.reading(own.path) as source, target.begin_nested():
+                run_store = one.run_store
+                with self._reporting(run_store.path):
+                    with self._reader.reading(run_store.path) as source, target.begin_nested():
                         # those of a copy of the folder may have been collected while we waited for the lock
-                        there = {state.uid: state for state in instance_states(target, one.missing)}
+                        in_target = {state.uid: state for state in instance_states(target, one.missing)}
                         for state in instance_states(source, one.missing):
-                            if there.get(state.uid) == state.over():
+                            if in_target.get(state.uid) == state.over():
                                 continue
-                            if state.uid in there:
+                            if state.uid in in_target:
                                 remove_rows(target, state.uid)
-                            copy_rows(source, own.folder(state.uid), target, state.uid)
-                        if last_ended(self._root, own.path) != own.ended:
+                            copy_rows(source, run_store.folder(state.uid), target, state.uid)
+                        if last_ended(self._root, run_store.path) != run_store.ended:
                             raise _StillRunning
                     copied.append(one)
         for one in copied:
-            one.own.there = True
+            one.run_store.in_target = True
             self._found.runs[one.status] += 1
-            _forget_damage(one.own.path)
+            _forget_damage(one.run_store.path)
 
-    def _remove_finished(self, own: _RunStore) -> None:
+    def _remove_finished(self, run_store: _RunStore) -> None:
         """Remove the store of a run that has finished, if all that is in it is in the target, and whole there.
 
         Raises :class:`StoreError` where it is not.
         """
-        if not own.there or own.ended is None or own.ended.status != "finished":
+        if not run_store.in_target or run_store.ended is None or run_store.ended.status != "finished":
             return
-        states = self._known(own.uids).values()
-        folders = [(own.folder(uid), self._target.instance_directory(uid)) for uid in own.uids]
-        whole = len(states) == len(own.uids) and any(state.status == "finished" for state in states)
+        states = self._known(run_store.uids).values()
+        folders = [(run_store.folder(uid), self._target.instance_directory(uid)) for uid in run_store.uids]
+        whole = len(states) == len(run_store.uids) and any(state.status == "finished" for state in states)
         if not whole or not all(same_files(*pair, _LEFT) for pair in folders):
             raise StoreError(f"{self._target.directory} does not have all of it")
-        for uid in own.uids:
+        for uid in run_store.uids:
             # (the sums of the database have just been there with the steps, or were before)
             found = verify(self._target, uid, outcomes=False)
             if found.damage or found.unread:
                 raise StoreError((*found.damage, *found.unread)[0])
-        gone = own.path.with_name(f".{own.path.name}{_REMOVED}")
-        files.move(own.path, gone)
+        gone = run_store.path.with_name(f".{run_store.path.name}{_REMOVED}")
+        files.move(run_store.path, gone)
         for folder, _, names in os.walk(gone):
-            told = [os.lstat(os.path.join(folder, name)) for name in names]
-            self._found.files += len(told)
-            self._found.freed += sum(one.st_size for one in told if one.st_nlink == 1)
+            statuses = [os.lstat(os.path.join(folder, name)) for name in names]
+            self._found.files += len(statuses)
+            self._found.freed += sum(one.st_size for one in statuses if one.st_nlink == 1)
         files.remove_tree(gone)
         self._found.removed += 1
 

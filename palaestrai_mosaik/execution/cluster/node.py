@@ -29,11 +29,12 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
+from palaestrai_mosaik.run.worker_process import THREADS
 
 from ..claim import wait_for_dying
 from ..job import Job, JobRecord, Marker, now
 from ..local import LocalExecutor
-from ..processes import DEFAULT_METHOD, THREADS, Launcher, StartMethod
+from ..processes import DEFAULT_METHOD, Launcher, StartMethod
 from ..task import GRACE
 from .submission import Submission, Submissions
 
@@ -216,25 +217,23 @@ def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[s
     """Have Slurm queue this task again, if that is wanted and of use; false where Slurm refuses."""
     wanted, before = submission.settings.get("requeue") or 0, int(environment.get("SLURM_RESTART_COUNT", 0))
     if before >= wanted:
-        _say(f"the time limit is near; the task is not queued again (was {before} of {wanted} times)")
+        _say(f"the time limit is near; the task is not requeued ({before} of {wanted} requeues used)")
         return True
     if not outcome.moved_on:
-        _say(
-            "the time limit is near; the task is not queued again: nothing ended, and no checkpoint was written"
-        )
+        _say("the time limit is near; the task is not requeued: no run ended, and no checkpoint was written")
         return True
     task = slurm_task(environment)
-    _say(f"the time limit is near; the task is queued again ({before + 1} of {wanted} times)")
+    _say(f"the time limit is near; the task is requeued ({before + 1} of {wanted})")
     try:
         command = ["scontrol", "requeue", str(task)]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SCHEDULER_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        _say(f"cannot queue {task} again: {error}")
+        _say(f"cannot requeue {task}: {error}")
         return False
     if done.returncode:
-        _say(f"cannot queue {task} again: {done.stderr.strip() or done.stdout.strip()}")
+        _say(f"cannot requeue {task}: {done.stderr.strip() or done.stdout.strip()}")
     return done.returncode == 0
 
 

@@ -40,9 +40,9 @@ from parsl.providers.base import ExecutionProvider
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError, did_you_mean
+from palaestrai_mosaik.run.worker_process import THREADS
 
 from ..local import available_cores
-from ..processes import THREADS
 from .settings import ParslSettings
 
 #: seconds between two signs of life of a pilot, also between two looks at its workers; and how long a
@@ -210,7 +210,7 @@ class Pilots:
         except Exception as error:
             # the commands of a scheduler that does not answer
             self._executor.shutdown()
-            raise SchedulerError(f"it is not sure that all pilots have been ended: {error}") from error
+            raise SchedulerError(f"it is uncertain whether all pilots have ended: {error}") from error
         _, left = psutil.wait_procs(here, patience)
         for process in left:
             process.kill()
@@ -302,7 +302,7 @@ def _options(options: Mapping[str, Any], make: Callable[..., Any], provider: str
     allowed = [name for name in inspect.signature(make).parameters if name not in _OTHERWISE]
     for name in options:
         if name in _OTHERWISE:
-            raise ExecutionError(f"options: {name!r} is said by the key {_OTHERWISE[name]!r}")
+            raise ExecutionError(f"options: {name!r} is set by the key {_OTHERWISE[name]!r}")
         if name not in allowed:
             hint = did_you_mean(name, allowed)
             raise ExecutionError(
@@ -372,7 +372,7 @@ def _describe_failure(status: JobStatus) -> str:
     """Return what is known of a pilot that failed, in a few lines."""
     said = (status.message, status.stderr_summary, status.stdout_summary)
     code = None if status.exit_code is None else f"exit code {status.exit_code}"
-    return "\n".join(part.strip() for part in (code, *said) if part) or "it said nothing"
+    return "\n".join(part.strip() for part in (code, *said) if part) or "no output"
 
 
 def _gone(error: Exception | None) -> str:

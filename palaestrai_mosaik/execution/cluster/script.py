@@ -11,10 +11,10 @@ from pathlib import Path
 
 from palaestrai_mosaik.design.folder import SCRIPT
 from palaestrai_mosaik.errors import SchedulerError
+from palaestrai_mosaik.run.worker_process import THREADS
 from palaestrai_mosaik.text import count
 
 from ..job import write_file
-from ..processes import THREADS
 from .settings import SlurmSettings
 from .submission import Submission, Submissions
 

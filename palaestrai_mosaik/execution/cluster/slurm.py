@@ -69,7 +69,7 @@ _SECRET_VALUE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 
 
 #: a job, the element of it that is meant (``None``: all that nothing else is said of), and the word
-_Told = tuple[str, int | None, TaskState]
+_Report = tuple[str, int | None, TaskState]
 
 
 @dataclass
@@ -151,8 +151,8 @@ class Slurm(Scheduler):
         until = time.monotonic() + _LAG
         while (missing := set(submitted) - words.keys()) and self._has_accounting:
             jobs = ",".join(array.job for array in submission.arrays)
-            told = _by_task(submission, _accounts(f"--jobs={jobs}"))
-            words |= {task: told[task] for task in missing if task in told and told[task].ended}
+            reports = _by_task(submission, _accounts(f"--jobs={jobs}"))
+            words |= {task: reports[task] for task in missing if task in reports and reports[task].ended}
             if missing <= words.keys() or time.monotonic() > until:
                 break
             time.sleep(_POLL)
@@ -230,7 +230,7 @@ def _ranges(elements: Collection[int], first: int) -> str:
     return ",".join(f"{low - first}-{high - first}" for low, high in spans)
 
 
-def _queue(name: str) -> Iterator[_Told]:
+def _queue(name: str) -> Iterator[_Report]:
     """Yield what the controller remembers of the jobs ``name``."""
     for job, element, state in _listed(name, "%T"):
         yield job, element, _task_state(state)
@@ -259,7 +259,7 @@ def _listed(name: str, *columns: str) -> Iterator[Any]:
             yield job, element, *more
 
 
-def _accounts(*which: str) -> Iterator[_Told]:
+def _accounts(*which: str) -> Iterator[_Report]:
     """Yield what the accounting knows of these jobs."""
     arguments = ("--noheader", "--parsable2", "--allocations", "--format=JobID,State")
     for line in _call("sacct", *arguments, *which).splitlines():
@@ -270,7 +270,7 @@ def _accounts(*which: str) -> Iterator[_Told]:
             yield job, element, _task_state(state)
 
 
-def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskState]:
+def _by_task(submission: Submission, reports: Iterable[_Report]) -> dict[int, TaskState]:
     """Return the words by the tasks' numbers.
 
     An array that is not among those of the submission has just been submitted: it has the tasks after theirs.
@@ -279,7 +279,7 @@ def _by_task(submission: Submission, told: Iterable[_Told]) -> dict[int, TaskSta
     next_ = sum(array.tasks for array in submission.arrays)
     one: dict[int, TaskState] = {}
     rest: dict[int, TaskState] = {}
-    for job, element, word in told:
+    for job, element, word in reports:
         array = arrays.get(job, Array(job, next_, max(submission.tasks - next_, 0)))
         if element is None:
             rest |= dict.fromkeys(range(array.first, array.first + array.tasks), word)

@@ -37,6 +37,9 @@ _MIN_TASK_SECONDS = 300.0
 _MANY = 1000
 #: characters of the design's uid in the names of jobs
 _LONGEST = 40
+#: files and folders of a run beside those of its results: record and log; the folder of its own store,
+#: the database in it, and the folder around the results
+_OF_JOBS, _OF_STORE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +194,11 @@ def cancel_folder(folder: Path) -> Cancelled:
         if all(word.ended for word in words):
             continue
         live = Slurm().live(submission.name)
-        mine = [job for job, one in live.items() if os.path.realpath(one.script) == script]
-        Slurm().cancel_jobs(mine)
-        jobs += mine
-        foreign += [job for job in live if job not in mine]
-        ended += [word for job in mine for word in live[job].words]
+        of_folder = [job for job, one in live.items() if os.path.realpath(one.script) == script]
+        Slurm().cancel_jobs(of_folder)
+        jobs += of_folder
+        foreign += [job for job in live if job not in of_folder]
+        ended += [word for job in of_folder for word in live[job].words]
     queued, running = ended.count(TaskState.QUEUED), ended.count(TaskState.RUNNING)
     return Cancelled(tuple(jobs), queued, running, tuple(foreign))
 
@@ -236,11 +239,6 @@ def _what_was_submitted(kept: Submission, wanted: Submission) -> str:
         f"only {_submitted(kept):,} of {wanted.tasks:,} tasks were submitted (job {jobs}), the runs of the "
         "others wait"
     )
-
-
-#: files and folders of a run beside those of its results: record and log; the folder of its own store,
-#: the database in it, and the folder around the results
-_OF_JOBS, _OF_STORE = 2, 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class TaskAssignments:
 def task_assignments(
     folder: Path,
     hashes: Mapping[str, str],
-    settled: Callable[[TaskRun], bool],
+    is_final: Callable[[TaskRun], bool],
     begun: Callable[[TaskRun], bool],
     *,
     held: bool,
@@ -53,25 +53,25 @@ def task_assignments(
     """Return which tasks have the runs of the folder, and ask the schedulers about them.
 
     ``hashes``: those of the documents, by the run's uid; a submission of other documents counts
-    for nothing. ``settled`` says whether the record of a run is final: schedulers are asked
+    for nothing. ``is_final`` says whether the record of a run is final: schedulers are asked
     only about submissions with runs of which it is not. ``begun`` says whether a run has begun the attempt
     that a task is to execute. ``held``: this process has the folder's lock.
     """
     submissions, found = Submissions(folder), TaskAssignments()
     for number in reversed(submissions.numbers()):
-        mine: dict[str, tuple[int, TaskRun]] = {}
+        newest: dict[str, tuple[int, TaskRun]] = {}
         at_work: set[int] = set()
         for task, runs in enumerate(submissions.tasks(number)):
             for run in runs:
                 if hashes.get(run.run) != run.hash:
                     continue
                 if run.run not in found.by_run:
-                    mine[run.run] = (task, run)
+                    newest[run.run] = (task, run)
                 if begun(run):
                     at_work.add(task)
         states: Mapping[int, TaskState] = {}
         logs: Mapping[int, str] = {}
-        asked = {task for task, run in mine.values() if not settled(run)}
+        asked = {task for task, run in newest.values() if not is_final(run)}
         if asked:
             submission = submissions.read(number)
             logs = _logs(submissions, submission)
@@ -79,7 +79,7 @@ def task_assignments(
                 states = task_states(submissions, submission, asked, held=held)
             except SchedulerError as error:
                 found.problems.append(str(error))
-        for uid, (task, run) in mine.items():
+        for uid, (task, run) in newest.items():
             state, log = states.get(task), logs.get(task)
             found.by_run[uid] = TaskAssignment(number, task, run.attempt, state, task in at_work, log)
     return found

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..parts import columns_of, damage_reported, open_parts, whole_parts
-from .lookup import Lookup, inside
-from .members import Bodies, BodyGroup, Members
-from .runs import RunQueries
-from .trajectories import RowRange
+from .lookup import inside
+from .members import Bodies, BodyGroup
+from .trajectories import RowQueries, RowRange
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,13 +30,8 @@ _AT_ONCE = 2**19
 _Ended = Mapping[tuple[int, bool, str], set[tuple[int, int, int, int]]]
 
 
-class BodyEpisodes:
+class BodyEpisodes(RowQueries):
     """Aggregates of the per-step data. Unknown names raise :class:`StoreError`."""
-
-    def __init__(self, lookup: Lookup, runs: RunQueries, members: Members):
-        self._lookup = lookup
-        self._runs = runs
-        self._members = members
 
     def body_episodes(  # noqa: PLR0913  (independent filters, all optional)
         self,
@@ -68,14 +62,11 @@ class BodyEpisodes:
 
         chosen = self._members.groups(run, phase, agent, environment, body)
         groups = {(one.phase, one.agent, one.group): one for one in chosen}
-        streams = self._runs.streams(run, phase)
-        if evaluation is not None:
-            streams = streams[streams["evaluation"] == evaluation]
-        root = self._lookup.instance_directory(self._lookup.find_run(run))
+        streams, root = self._streams(run, phase, evaluation)
         ended = _ended(streams[streams["kind"] == "environment"], root, RowRange(worker, episode))
         frames = []
-        own = streams[streams["kind"] == "agent"]
-        for number, name, part, flag, folder, count in own[
+        of_agents = streams[streams["kind"] == "agent"]
+        for number, name, part, flag, folder, count in of_agents[
             ["phase", "name", "group", "evaluation", "folder", "parts"]
         ].itertuples(index=False):
             group = groups.get((number, name, part))
@@ -85,10 +76,8 @@ class BodyEpisodes:
             numbers = None if group.numbers == group.whole else group.numbers
             frame = _episodes_of(paths, RowRange(worker, episode, numbers=numbers), counts)
             frame["complete"] = _complete(frame, group, flag, ended)
-            for place, (column, value) in enumerate(
-                {"phase": number, "agent": name, "environment": group.environment}.items()
-            ):
-                frame.insert(place, column, value)
+            for column, value in (("environment", group.environment), ("agent", name), ("phase", number)):
+                frame.insert(0, column, value)
             frame.insert(5, "evaluation", flag)
             frames.append(frame)
         if not frames:
@@ -211,12 +200,12 @@ def _ended(streams: pd.DataFrame, root: Path, rows: RowRange) -> _Ended:
 
 def _complete(frame: pd.DataFrame, group: BodyGroup, evaluation: bool, ended: _Ended) -> list[bool]:
     keys = frame[_KEYS].itertuples(index=False)
-    around = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
+    environments = [(ended.get((group.phase, evaluation, uid), set()), uid) for uid in group.places]
     return [
         any(
-            (worker, episode, incarnation, own) in known
-            for known, uid in around
+            (worker, episode, incarnation, turn) in known
+            for known, uid in environments
             for incarnation in group.incarnations_of(uid, body)
         )
-        for worker, episode, body, own in keys
+        for worker, episode, body, turn in keys
     ]

@@ -12,18 +12,14 @@ from palaestrai_mosaik.errors import StoreError, did_you_mean
 
 from ..database import reads
 from ..models import Instance, StoredBrain, utc_now
-from .lookup import Lookup, frame
+from .lookup import Queries, frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class BrainQueries:
+class BrainQueries(Queries):
     """Stores dumps of brains in SQL, each with its SHA-256."""
-
-    def __init__(self, lookup: Lookup):
-        self._lookup = lookup
-        self.database = lookup.database
 
     def keep_brain(
         self, instance: str, phase: int, agent: str, dump: bytes, *, snapshot: str = "", tag: str = ""
@@ -112,9 +108,9 @@ def _what_exists(session: Session, owner: int, phase: int, agent: str) -> str:
     kept = session.execute(select(*columns).where(StoredBrain.instance_id == owner).order_by(*columns)).all()
     if not kept:
         return "of this instance it has none"
-    own = [(snapshot, tag) for number, name, snapshot, tag in kept if (number, name) == (phase, agent)]
-    if own:
-        listed = ", ".join(f"snapshot {snapshot!r} tag {tag!r}" for snapshot, tag in own[:10])
+    of_agent = [(snapshot, tag) for number, name, snapshot, tag in kept if (number, name) == (phase, agent)]
+    if of_agent:
+        listed = ", ".join(f"snapshot {snapshot!r} tag {tag!r}" for snapshot, tag in of_agent[:10])
         return f"of this agent and phase it has {listed}"
     agents = sorted({name for number, name, _, _ in kept if number == phase})
     if agents:

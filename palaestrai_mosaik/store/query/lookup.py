@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -21,8 +21,19 @@ if TYPE_CHECKING:
 
     from ..database import Database
 
+T = TypeVar("T")
+
 #: the folder of a store that has a folder for each instance, named as its uid
 INSTANCES = "instances"
+
+
+#: as many values of an IN (...) at once: databases limit how many there may be
+_TOGETHER = 500
+
+
+def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield ``values`` in pieces that fit into an ``IN (...)``."""
+    return (values[first : first + _TOGETHER] for first in range(0, len(values), _TOGETHER))
 
 
 def inside(directory: Path, name: str) -> Path:
@@ -33,7 +44,7 @@ def inside(directory: Path, name: str) -> Path:
     try:
         return files.inside(directory, name)
     except ValueError:
-        raise StoreError(f"the store names {name!r}, which is no place in {directory}") from None
+        raise StoreError(f"the store names {name!r}, which is not a path in {directory}") from None
 
 
 class FoundInstance(NamedTuple):
@@ -176,6 +187,14 @@ class Lookup:
             statement = joined(select(*labelled).select_from(Phase)).where(Phase.id.in_(ids))
             rows = session.execute(statement.order_by(Phase.number, *order))
             return frame(rows, columns)
+
+
+class Queries:
+    """Queries of a store; those of runs and phases are found by ``lookup``."""
+
+    def __init__(self, lookup: Lookup):
+        self._lookup = lookup
+        self.database = lookup.database
 
 
 def frame(rows: Iterable[Sequence[Any]], columns: Iterable[str]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ the runs are named, whatever the order in which they were executed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,14 +16,11 @@ from sqlalchemy.orm import Session
 
 from ..database import reads
 from ..models import Agent, Body, Episode, Failure, Instance, Outcome, Phase, Stream
-from .lookup import Lookup, frame, inside
+from .lookup import Queries, frame, in_chunks, inside
 from .runs import Contents, Execution, duration_of, executions, status_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# As many values of an IN (...) at once: databases allow no more than some ten thousand.
-_AT_ONCE = 1000
 
 
 class StreamFolder(NamedTuple):
@@ -44,12 +41,8 @@ class _Place(NamedTuple):
     number: int
 
 
-class ManyRunsQueries:
+class ManyRunsQueries(Queries):
     """Queries that need one statement per table, not one per run."""
-
-    def __init__(self, lookup: Lookup):
-        self._lookup = lookup
-        self.database = lookup.database
 
     @reads
     def newest_runs(self, hashes: Iterable[str], contents: Contents | None = None) -> pd.DataFrame:
@@ -67,7 +60,7 @@ class ManyRunsQueries:
             for hashed, found in executions(self._lookup, session, wanted, contents).items():
                 newest[hashed] = ([one for one in found if one.status == "finished"] or found)[-1]
             failed = [instance.id for instance in newest.values() if instance.status != "finished"]
-            for some in _chunks(failed):
+            for some in in_chunks(failed):
                 failures = select(Failure).where(Failure.instance_id.in_(some)).order_by(Failure.id)
                 for failure in session.scalars(failures):
                     errors.setdefault(failure.instance_id, f"{failure.kind}: {failure.message}")
@@ -147,7 +140,7 @@ class ManyRunsQueries:
         """Return the names of all rewards of agents in this phase, sorted."""
         names: set[str] = set()
         with self.database.reading() as session:
-            for some in _chunks(list(self._places(session, runs, phase))):
+            for some in in_chunks(list(self._places(session, runs, phase))):
                 found = select(Outcome.name).where(Outcome.phase_id.in_(some), Outcome.kind == "reward")
                 names.update(session.scalars(found.distinct()))
         return sorted(names)
@@ -157,7 +150,7 @@ class ManyRunsQueries:
         """Return one row per number and name of a phase that any of the runs began: ``phase``, ``name``."""
         found: set[tuple[int, str]] = set()
         with self.database.reading() as session:
-            for some in _chunks(list(runs)):
+            for some in in_chunks(list(runs)):
                 there = select(Phase.number, Phase.name).join(Instance).where(Instance.uid.in_(some))
                 found.update((number, name) for number, name in session.execute(there.distinct()))
         return frame(sorted(found), ("phase", "name"))
@@ -191,7 +184,7 @@ class ManyRunsQueries:
         found: list[tuple[_Place, tuple[Any, ...]]] = []
         with self.database.reading() as session:
             places = self._places(session, runs, phase)
-            for some in _chunks(list(places)):
+            for some in in_chunks(list(places)):
                 for phase_id, *values in session.execute(statement.where(column.in_(some))):
                     found.append((places[phase_id], tuple(values)))
         # the database's order within a run stays, because the sort is stable
@@ -208,14 +201,9 @@ class ManyRunsQueries:
         matching = (Phase.instance_id == ended.c.instance_id) & (Phase.number == ended.c.number)
         column = Phase.number if isinstance(phase, int) else Phase.name
         places: dict[int, _Place] = {}
-        for some in _chunks(list(positions)):
+        for some in in_chunks(list(positions)):
             there = select(Phase.id, Phase.number, Instance.uid).join(Instance).where(Instance.uid.in_(some))
             wanted = there.join(ended, matching) if phase is None else there.where(column == phase)
             for phase_id, number, run in session.execute(wanted):
                 places[phase_id] = _Place(positions[run], run, number)
         return places
-
-
-def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(values), _AT_ONCE):
-        yield values[start : start + _AT_ONCE]

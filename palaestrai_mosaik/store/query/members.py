@@ -15,7 +15,7 @@ from palaestrai_mosaik.experiment.model import BODY_NUMBER
 from palaestrai_mosaik.text import listed
 
 from ..models import Agent, Body, Channel, Environment, Phase
-from .lookup import Lookup, unknown
+from .lookup import Queries, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +36,8 @@ class BodyChoice:
     body: Bodies | None = None
 
     @property
-    def around(self) -> dict[str, Any]:
-        """Environment and bodies, as arguments of the queries."""
+    def filters(self) -> dict[str, Any]:
+        """Return environment and bodies as arguments of queries."""
         return {"environment": self.environment, "body": self.body}
 
     def __bool__(self) -> bool:
@@ -79,11 +79,8 @@ class BodyGroup:
         }
 
 
-class Members:
+class Members(Queries):
     """Queries of environments, agents, channels and bodies. Unknown names raise :class:`StoreError`."""
-
-    def __init__(self, lookup: Lookup):
-        self._lookup = lookup
 
     def environments(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per phase and environment.

@@ -14,7 +14,7 @@ be asked while a run goes on, and after it was killed: what was written until th
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,15 +36,24 @@ from ..models import (
     Warned,
 )
 from ..process import still_runs
-from .lookup import Lookup, frame
+from .lookup import Lookup, Queries, frame, in_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: returns the contents of the documents with these hashes, by hash
 Contents = Callable[[Collection[str]], Mapping[str, str]]
-# As many values of an IN (...) at once: databases limit how many there may be.
-_AT_ONCE = 500
+
+
+#: seconds, see :func:`.process.still_runs`
+_START_TOLERANCE = 5.0
+
+_RUN_COLUMNS = (
+    *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
+    *("phases", "episodes", "steps", "error", "hash", "host", "pid", "packages"),
+)
+_KEYS = ("phase", "worker", "episode")
+_MOMENTS = ("sum", "mean", "min", "max")
 
 
 class Execution(NamedTuple):
@@ -81,10 +90,10 @@ def executions(
     found: dict[str, list[Execution]] = {}
     known = 0
     wanted = list(dict.fromkeys(hashes))
-    for some in _chunks(wanted):
-        mine = RunDocument.hash.in_(some)
-        known += session.scalar(select(func.count()).select_from(RunDocument).where(mine)) or 0
-        for one in map(Execution._make, session.execute(_QUESTION.where(mine).order_by(Instance.id))):
+    for some in in_chunks(wanted):
+        matching = RunDocument.hash.in_(some)
+        known += session.scalar(select(func.count()).select_from(RunDocument).where(matching)) or 0
+        for one in map(Execution._make, session.execute(_QUESTION.where(matching).order_by(Instance.id))):
             found.setdefault(one.hash, []).append(one)
     if contents is None:
         return found
@@ -94,7 +103,7 @@ def executions(
     by_content: dict[str, list[str]] = {}
     for hash_, content in contents(missing).items():
         by_content.setdefault(content, []).append(hash_)
-    for some in _chunks(list(by_content)):
+    for some in in_chunks(list(by_content)):
         same = _QUESTION.where(RunDocument.content.in_(some)).order_by(Instance.id)
         for one in map(Execution._make, session.execute(same)):
             assert one.content is not None
@@ -111,27 +120,8 @@ def _finished(instances: Sequence[Execution]) -> bool:
     return any(one.status == "finished" for one in instances)
 
 
-def _chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (values[first : first + _AT_ONCE] for first in range(0, len(values), _AT_ONCE))
-
-
-#: seconds, see :func:`.process.still_runs`
-_START_TOLERANCE = 5.0
-
-_RUN_COLUMNS = (
-    *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
-    *("phases", "episodes", "steps", "error", "hash", "host", "pid", "packages"),
-)
-_KEYS = ("phase", "worker", "episode")
-_MOMENTS = ("sum", "mean", "min", "max")
-
-
-class RunQueries:
+class RunQueries(Queries):
     """Queries of the SQL tables. Unknown names raise :class:`StoreError`."""
-
-    def __init__(self, lookup: Lookup):
-        self._lookup = lookup
-        self.database = lookup.database
 
     @reads
     def runs(self) -> pd.DataFrame:
@@ -289,9 +279,9 @@ class RunQueries:
         episode = [*_KEYS, *_evaluation_column(evaluation, None)]
         keys = [*episode, "agent"]
         names = outcomes["kind"].where(outcomes["kind"] == "objective", "reward." + outcomes["name"])
-        who = outcomes[keys].drop_duplicates()
+        agents = outcomes[keys].drop_duplicates()
         # An episode without agents is shown too, but not where one agent was asked for.
-        result = result.merge(who, on=episode, how="left" if agent is None else "inner", sort=False)
+        result = result.merge(agents, on=episode, how="left" if agent is None else "inner", sort=False)
         for name in names.unique():
             moments = outcomes.loc[names == name, [*keys, *_MOMENTS]]
             moments = moments.rename(columns={moment: f"{name}_{moment}" for moment in _MOMENTS})
@@ -379,8 +369,8 @@ def _evaluation_column(evaluation: bool | None, column: Any) -> dict[str, Any]:
 
 
 def _of_phase(table: type[Episode] | type[Outcome], evaluation: bool | None) -> ColumnElement[bool]:
-    own = table.phase_id == Phase.id
-    return own if evaluation is None else own & (table.evaluation.is_(evaluation))
+    of_phase = table.phase_id == Phase.id
+    return of_phase if evaluation is None else of_phase & (table.evaluation.is_(evaluation))
 
 
 def short_ids(uids: Sequence[str], least: int = 15) -> dict[str, str]:

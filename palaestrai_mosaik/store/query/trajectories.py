@@ -80,13 +80,26 @@ class StreamSelection:
     numbers: Mapping[tuple[int, str, int], Sequence[int] | None] | None = None
 
 
-class Trajectories:
-    """Queries of the Parquet files. Unknown names raise :class:`StoreError`."""
+class RowQueries:
+    """What queries of the Parquet files share."""
 
     def __init__(self, lookup: Lookup, runs: RunQueries, members: Members):
         self._lookup = lookup
         self._runs = runs
         self._members = members
+
+    def _streams(
+        self, run: str, phase: int | str | None, evaluation: bool | None
+    ) -> tuple[pd.DataFrame, Path]:
+        """Return the streams of training or evaluation (``None``: both), and the folder below which they lie."""
+        streams = self._runs.streams(run, phase)
+        if evaluation is not None:
+            streams = streams[streams["evaluation"] == evaluation]
+        return streams, self._lookup.instance_directory(self._lookup.find_run(run))
+
+
+class Trajectories(RowQueries):
+    """Queries of the Parquet files. Unknown names raise :class:`StoreError`."""
 
     def steps(  # noqa: PLR0913  (independent filters, all optional)
         self,
@@ -243,13 +256,10 @@ class Trajectories:
         import pandas as pd
 
         kind, name = source.kind, source.name
-        streams = self._runs.streams(run, phase)
+        streams, root = self._streams(run, phase, source.evaluation)
         streams = streams[streams["kind"] == kind]
         if name is not None:
             streams = streams[streams["name"] == name]
-        if source.evaluation is not None:
-            streams = streams[streams["evaluation"] == source.evaluation]
-        root = self._lookup.instance_directory(self._lookup.find_run(run))
         found = [
             (number, owner, group, flag, inside(root, folder), whole_parts(inside(root, folder), parts))
             for number, owner, group, flag, folder, parts in streams[_STREAM].itertuples(index=False)
