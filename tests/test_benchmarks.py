@@ -46,9 +46,28 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("workers.py", "--milliseconds 0.1 --workers 1 --steps 20 --repeat 1", "worker", ()),
 ]
 
+#: programs that import the grid or learners, or start many processes
+LONG = {
+    *(
+        "analysis_false_alarms.py",
+        "batch_grid.py",
+        "batch_learning.py",
+        "batches.py",
+        "cluster.py",
+        "execution.py",
+    ),
+    *("flagship.py", "generate.py", "grid_solver.py", "rl.py"),
+}
+
 
 @pytest.mark.parametrize(
-    ("program", "arguments", "printed", "needed"), CASES, ids=[f"{c[0]} {c[1].split()[0]}" for c in CASES]
+    ("program", "arguments", "printed", "needed"),
+    [
+        pytest.param(
+            *case, id=f"{case[0]} {case[1].split()[0]}", marks=[pytest.mark.slow] if case[0] in LONG else []
+        )
+        for case in CASES
+    ],
 )
 def test_a_program_runs_with_its_smallest_arguments(
     program: str, arguments: str, printed: str, needed: tuple[str, ...], tmp_path: Path
@@ -71,7 +90,7 @@ def test_a_program_runs_with_its_smallest_arguments(
 
 def test_every_program_is_run_and_described() -> None:
     programs = {path.name for path in BENCHMARKS.glob("*.py")}
-    assert {case[0] for case in CASES} == programs
+    assert {case[0] for case in CASES} == programs >= LONG
     described = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
     assert programs - set(re.findall(r"^\| `(\w+\.py)` \|", described, re.MULTILINE)) == set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -16,18 +17,26 @@ from support.markers import FAST, LONG, MARKERS, TESTS, may_be_fast, needs_of
 ROOT = TESTS.parent
 
 
-def collected(expression: str, *files: str) -> set[str]:
-    """Return the names of the tests in ``files`` that ``-m`` selects."""
-    options = ["-q", "--collect-only", "-p", "no:cacheprovider", "-m", expression]
+#: prints the markers of each test that is collected
+COLLECT = """
+import json, sys, pytest
+
+class Printing:
+    def pytest_collection_finish(self, session):
+        print(json.dumps({item.nodeid: [mark.name for mark in item.iter_markers()] for item in session.items}))
+
+sys.exit(pytest.main(["-qq", "--collect-only", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[Printing()]))
+"""
+
+
+def marked(*files: str) -> dict[str, set[str]]:
+    """Return the markers of the tests in ``files``."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *files],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", COLLECT, *files], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode in (0, 5), done.stdout + done.stderr
-    return set(re.findall(r"^tests/\S+::(\w+)", done.stdout, flags=re.M))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return {test: set(markers) for test, markers in json.loads(line).items()}
 
 
 def test_make_test_fast_runs_what_is_marked_fast() -> None:
@@ -42,13 +51,15 @@ def test_the_table_of_markers_is_that_of_the_tests() -> None:
 
 
 def test_tests_have_the_markers_of_what_they_need() -> None:
-    store = "tests/store/test_store_schema.py"
-    assert collected("postgresql", store)
     # of the first file all but the grid's are fast, of the second some are slow, of the third none is fast
+    store = "tests/store/test_store_schema.py"
     files = ("tests/testing/test_check_environments.py", "tests/scheduler/test_differential.py", store)
-    fast = collected("fast", *files)
-    assert fast and not fast & collected("slow or grid or postgresql", *files)
-    assert "test_the_rewards_of_the_grid_pass" in collected("grid", *files[:1])
+    found = marked(*files)
+    assert any("postgresql" in markers for test, markers in found.items() if test.startswith(store))
+    fast = [test for test, markers in found.items() if "fast" in markers]
+    assert fast and not any(found[test] & {"slow", "grid", "postgresql"} for test in fast)
+    assert any("slow" in markers for test, markers in found.items() if test.startswith(files[1]))
+    assert found[f"{files[0]}::test_the_rewards_of_the_grid_pass"] >= {"grid"}
 
 
 def test_files_with_long_tests_come_first() -> None:

@@ -273,7 +273,8 @@ def test_a_simulator_that_dies_half_way_fails_the_run(tmp_path, how, start, erro
         ({"connect": "127.0.0.1:9"}, "could not be started"),
     ],
 )
-def test_a_simulator_that_cannot_be_started_is_an_error(start, words):
+def test_a_simulator_that_cannot_be_started_is_an_error(start, words, monkeypatch):
+    monkeypatch.setattr("palaestrai_mosaik.simulation.episode.LEAST_START", 2.0)
     children = len(psutil.Process().children())
     one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])
     with pytest.raises(SimulatorError, match=words):
