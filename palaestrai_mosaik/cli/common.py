@@ -175,7 +175,7 @@ def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
 def print_problems(problems: Iterable[Problem]) -> int:
     """Print each problem once, one a line; return how many there are.
 
-    A fault that several phases inherit from one line is one problem to whoever mends it.
+    A fault that several phases inherit from one line is one problem to the user.
     """
     lines = list(dict.fromkeys(map(str, problems)))
     for line in lines:

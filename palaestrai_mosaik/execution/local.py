@@ -22,7 +22,7 @@ from .task import LEFT_OUT
 _POLL = 0.1
 #: seconds between two times that ``should_end`` is asked
 _SHOULD_END_POLL = 1.0
-#: seconds that a run has to end by itself once it was told to; after half of them it is told again
+#: seconds that a run has to end after it was asked to stop; after half of them it is asked again
 PATIENCE = 10.0
 
 
@@ -131,7 +131,7 @@ class _Process:
         #: when the marker of the first job was seen; what comes before does not count as its time
         self._since: float | None = None
         self._done = 0
-        #: when it was told to end, and why
+        #: when it was asked to stop, and why
         self._signalled_at: float | None = None
         self._timed_out = self._wanted = self._signalled_twice = self._killed = False
 

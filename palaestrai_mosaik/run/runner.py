@@ -193,7 +193,7 @@ class _Phases:
             return
         started = time.monotonic()
         if self.context.scalars is not None:
-            # what the checkpoint has is not run, so not told again
+            # episodes in the checkpoint do not run again, so their scalars must be written now
             self.context.scalars.commit()
         try:
             inside = None if runner is None else runner.state()
