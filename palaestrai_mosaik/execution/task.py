@@ -60,12 +60,9 @@ class _Noted(Progress):
     def __init__(self, shown: Progress, marker: Marker, path: Path):
         self.instance: str | None = None
         self._shown, self._marker, self._path = shown, marker, path
-        # called at every step: straight to the display
-        self.step = shown.step  # type: ignore[method-assign]
-        self.begin_phase = shown.begin_phase  # type: ignore[method-assign]
-        self.carry = shown.carry  # type: ignore[method-assign]
-        self.episode = shown.episode  # type: ignore[method-assign]
-        self.end_phase = shown.end_phase  # type: ignore[method-assign]
+        # straight to the display, as some of it is called at every step
+        for name in ("step", "begin_phase", "carry", "episode", "end_phase"):
+            setattr(self, name, getattr(shown, name))
 
     def begin_run(self, instance: str) -> None:
         self.instance = instance
