@@ -21,11 +21,12 @@ from palaestrai_mosaik.types import SimulationFlowControl
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
 from .interrupt import Interrupt
 from .learners import check_sources
-from .phase import PhaseResult, PhaseRunner, RunContext
+from .phase import PhaseResult, PhaseRunner
 from .preflight import Inspection
 from .progress import Progress
 from .recorded_sessions import StoredSessions
 from .scalars import RunName, Scalars, check_sinks
+from .worker_pool import RunContext
 from .worker_process import ProcessPool
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,9 +40,33 @@ from .worker_messages import (
 from .worker_process import WorkerDied
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.store import PhaseRecorder
+    import asyncio
+    from pathlib import Path
 
-    from .phase import RunContext
+    from palaestrai_mosaik.experiment import RunDocument
+    from palaestrai_mosaik.store import InstanceRecorder, PhaseRecorder, Store
+
+    from .interrupt import Interrupt
+    from .preflight import Inspection
+    from .progress import Progress
+    from .scalars import Scalars
+    from .worker_process import ProcessPool
+
+
+@dataclass
+class RunContext:
+    """One execution of a run document."""
+
+    document: RunDocument
+    inspection: Inspection
+    directory: Path
+    store: Store | None
+    recorder: InstanceRecorder | None
+    progress: Progress
+    interrupt: Interrupt
+    loop: asyncio.AbstractEventLoop
+    pool: ProcessPool
+    scalars: Scalars | None = None
 
 
 class WorkerPool(Protocol):
