@@ -63,7 +63,7 @@ def analyse(
         say(
             f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
         )
-    say(_write_table(results.table(), directory / "outcomes.csv", None))
+    say(_write_table(results.table(), directory / "outcomes.csv"))
     if found:
         say(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
     if results.not_collected:
@@ -154,7 +154,7 @@ def _between(row: dict[Any, Any]) -> str | None:
     return None if NOTHING in (low, high) else f"[{low}, {high}]"
 
 
-def _write_table(frame: pd.DataFrame, file: Path, digits: str | None) -> Path:
+def _write_table(frame: pd.DataFrame, file: Path, digits: str | None = None) -> Path:
     try:
         files.make_folder(file.parent, parents=True)
         with files.writing_text(file) as stream:
@@ -253,16 +253,8 @@ def _write_comparisons(found: Sequence[Comparison], directory: Path) -> Iterator
 
     for name in _FRAMES:
         frames = [_labelled(one, getattr(one, name)) for one in found]
-        file = directory / f"comparison-{name}.csv"
-        try:
-            files.make_folder(directory, parents=True)
-            with files.writing_text(file) as stream:
-                pd.concat([frame for frame in frames if len(frame)] or frames).to_csv(
-                    stream, index=False, lineterminator="\n"
-                )
-        except OSError as error:
-            raise PalaestraiMosaikError(f"cannot write {file}: {error.strerror}") from error
-        yield file
+        whole = pd.concat([frame for frame in frames if len(frame)] or frames)
+        yield _write_table(whole, directory / f"comparison-{name}.csv")
 
 
 def _labelled(one: Comparison, frame: pd.DataFrame) -> pd.DataFrame:

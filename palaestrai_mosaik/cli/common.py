@@ -22,7 +22,7 @@ from palaestrai_mosaik.errors import (
     PalaestraiMosaikError,
     Problem,
 )
-from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules
+from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules, only_modules
 from palaestrai_mosaik.text import harmless, listed
 
 if TYPE_CHECKING:
@@ -60,11 +60,12 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
     return top, command
 
 
-def lazy(module: str, name: str, *, one_thread: bool = False) -> Callable[..., int]:
+def lazy(module: str, name: str, *, one_thread: bool = False, limited: bool = False) -> Callable[..., int]:
     """Return a function that imports ``module`` of this package and calls ``name`` in it.
 
     So the parser of a program, and its ``--help``, import none of the commands. ``one_thread``: numeric
-    libraries get one thread; several cost more than they save for the small systems solved here.
+    libraries get one thread; several cost more than they save for the small systems solved here. ``limited``:
+    documents may name only the modules of the option ``allow_modules``.
     """
 
     def function(**options: Any) -> int:
@@ -75,7 +76,8 @@ def lazy(module: str, name: str, *, one_thread: bool = False) -> Callable[..., i
         whole = f"{__package__}.{module}"
         with nullcontext() if whole in sys.modules else collector.importing():
             found = import_module(whole)
-        code: int = getattr(found, name)(**options)
+        with only_modules(options.pop("allow_modules")) if limited else nullcontext():
+            code: int = getattr(found, name)(**options)
         return code
 
     return function
@@ -175,7 +177,7 @@ def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
 def print_problems(problems: Iterable[Problem]) -> int:
     """Print each problem once, one a line; return how many there are.
 
-    A fault that several phases inherit from one line is one problem to whoever mends it.
+    A fault that several phases inherit from one line is one problem to the user.
     """
     lines = list(dict.fromkeys(map(str, problems)))
     for line in lines:

@@ -41,7 +41,7 @@ def plan(design: str, seconds_per_run: float | None) -> int:
 def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
     """Write the run documents of a design into its folder; say what is in it.
 
-    With ``force``, another design is not replaced while runs of it wait on a cluster or go on.
+    With ``force``, another design is not replaced while its runs are queued on a cluster or running.
     """
     loaded = Design.load(design)
     if force:
@@ -63,7 +63,7 @@ def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
 
 
 def _refuse_at_work(design: Design, path: Path) -> None:
-    """Raise :class:`ExecutionError` where runs of another design in ``path`` are in a queue, or go on."""
+    """Raise :class:`ExecutionError` where runs of another design in ``path`` are queued or running."""
     try:
         folder = DesignFolder.open(path)
     except DocumentError:
@@ -79,7 +79,7 @@ def _refuse_at_work(design: Design, path: Path) -> None:
         with execution_lock(folder.path, "is being generated anew by"):
             states = run_states(folder, None, held=True)
     except OSError:
-        # somebody executes it, or it cannot be written: it is refused by whoever writes it
+        # it is being executed, or cannot be written: writing it will fail with the reason
         return
     name = shlex.quote(str(path))
     live = [

@@ -133,7 +133,7 @@ def resume(folder: str | None, **options: Any) -> int:
 def _limit_of(submission: Submission, section: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the section ``execution`` that says which modules the user allowed for ``submission``.
 
-    It is empty where nobody said any, or the design alone, whose ``section`` still says the same.
+    It is empty if none were given, or by the design alone, whose ``section`` still says the same.
     """
     if not submission.limited or submission.allow_modules == Settings.of(section).allow_modules:
         return {}

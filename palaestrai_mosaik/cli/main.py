@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
-from palaestrai_mosaik.importing import only_modules
 
 from .common import (
     DEFAULT_STORE,
@@ -47,18 +46,7 @@ def _start(*, no_store: bool, resume: bool, **options: Any) -> int:
     if resume and no_store:
         raise PalaestraiMosaikError("--resume needs the store that --no-store does without")
     options["store"] = None if no_store else store_of(options["store"])
-    return _limited("start", "start", one_thread=True)(resume=resume, **options)
-
-
-def _limited(module: str, name: str, *, one_thread: bool = False) -> Callable[..., int]:
-    """Return what calls a command whose documents may name only the modules that ``--allow-modules`` allows."""
-    command = lazy(module, name, one_thread=one_thread)
-
-    def function(*, allow_modules: tuple[str, ...] | None, **options: Any) -> int:
-        with only_modules(allow_modules):
-            return command(**options)
-
-    return function
+    return lazy("start", "start", one_thread=True, limited=True)(resume=resume, **options)
 
 
 def _of_store(module: str, name: str) -> Callable[..., int]:
@@ -164,7 +152,7 @@ def _add_document_commands(command: Command) -> None:
 
     check = command(
         "check",
-        _limited("check", "check"),
+        lazy("check", "check", limited=True),
         "describe what a run document does, and report all its problems",
     )
     check.add_argument("documents", nargs="+", metavar="RUN.yml")
@@ -181,7 +169,7 @@ def _add_document_commands(command: Command) -> None:
 
     graph = command(
         "graph",
-        _limited("check", "graph"),
+        lazy("check", "graph", limited=True),
         "draw the world of a run document: simulators, entities, data flow",
     )
     graph.add_argument("document", metavar="RUN.yml")

@@ -2,7 +2,7 @@
 
 The rest of the command line is that of Parsl's worker pool, which this process is. That waits for ever for an
 interchange which dies while the two get to know each other. So the driver's side touches the file ``ALIVE``
-all the time; where nobody has for ``SECONDS``, this process ends, and all that it has started.
+all the time; if it has not for ``SECONDS``, this process ends, and all that it has started.
 """
 
 import os

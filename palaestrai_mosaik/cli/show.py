@@ -289,7 +289,7 @@ def _steps_table(frame: pd.DataFrame, number: int) -> str:
 def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
     streams = store.streams(uid, phase)
     streams = streams[(streams["kind"] != "wall") & (streams["rows"].fillna(1) > 0)]
-    # of an agent with unlike bodies, each group of alike ones has a stream of its own
+    # of an agent with different bodies, each group of identical ones has a stream of its own
     several = set(streams.loc[streams["group"].fillna(0) > 0, "name"])
     rows = [
         (

@@ -107,7 +107,7 @@ class _Results:
         self._option = "" if location == usual else store_option(location)
 
     def resume_command(self, document: RunDocument) -> str | None:
-        """Return the command that goes on with the newest run of ``document``, if it can."""
+        """Return the command that resumes the newest run of ``document``, if it can be resumed."""
         found = None if self.store is None else earlier_run(document, self.store)
         if found is None or not found.has_checkpoint:
             return None
@@ -131,7 +131,7 @@ def start(
 
     All documents are read before anything runs. A run that fails does not keep the next
     ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing. With
-    ``resume``, the newest run of a document goes on if it did not finish, and nothing is
+    ``resume``, the newest run of a document is resumed if it did not finish, and nothing is
     done if it did. Checkpoints are written every ``checkpoint_every`` seconds. ``scalars`` names sinks
     of scalars, such as ``tensorboard:runs``.
     """
@@ -173,7 +173,7 @@ def _load(paths: Sequence[str]) -> list[RunDocument]:
 
 
 def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | None]:
-    """Return the instance to go on with, if any, or the exit code if nothing is to be done."""
+    """Return the instance to resume, if any, or the exit code if nothing is to be done."""
     found = earlier_run(document, store)
     message = f"run {document.uid!r}: "
     instance, code = None, None

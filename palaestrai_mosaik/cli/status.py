@@ -119,7 +119,7 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
 
 
 def _log(folder: DesignFolder, state: RunState) -> str:
-    """Return where what went wrong is told: by the run, or by its task where the run did not begin."""
+    """Return the log that explains a failure: of the run, or of its task if the run did not start."""
     if state.before is not None and state.assignment is not None and state.assignment.log is not None:
         return short_path(folder.path / state.assignment.log)
     path = job_path(folder.path, state.planned)

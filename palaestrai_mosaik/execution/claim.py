@@ -1,13 +1,13 @@
-"""Who executes a run: one process at a time, on whatever host, may have its marker.
+"""Which process executes a run: one at a time, on any host, may have its marker.
 
 A marker is put in place only where there is none, or in place of one whose process is gone:
 
 - a process of this host is gone when it does not run any more;
-- one of another host, when nobody has touched the marker for
+- one of another host, when the marker has not been touched for
   :data:`~palaestrai_mosaik.execution.job.SILENCE` seconds, or when it belongs to an earlier start of the very task
   that this process belongs to: a scheduler ends a task before it starts it again.
 
-Two that find the same marker of a dead process must not both take its place. Whoever wants to holds a
+Two processes that find the marker of a dead one must not both replace it. To replace it, a process holds a
 second file meanwhile, which is won in the same way as the marker itself; so nothing is stuck where a
 process is killed in between.
 """
@@ -89,7 +89,7 @@ class Heartbeat:
     """While entered, touches the marker of a run every :data:`~palaestrai_mosaik.execution.job.HEARTBEAT` seconds.
 
     Where another process has taken the run over (this one was held up for longer than
-    :data:`~palaestrai_mosaik.execution.job.SILENCE`), the run is told to end.
+    :data:`~palaestrai_mosaik.execution.job.SILENCE`), the run is asked to stop.
     """
 
     def __init__(self, job: Job, marker: Marker, interrupt: Interrupt):

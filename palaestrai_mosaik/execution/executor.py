@@ -9,7 +9,7 @@
 Rules for all of them:
 
 - ``jobs`` is taken lazily: a job is taken when it can be started (or handed to the
-  scheduler of a cluster), so that whoever gives them can stop giving.
+  scheduler of a cluster), so that the caller can stop yielding jobs.
 - Every job that was taken gives exactly one record, and its file is in place before it is
   yielded. None is given for jobs that had not begun where the executor was cancelled, or where one
   failed and ``fail_fast`` is wanted, and for
@@ -64,7 +64,7 @@ class Executor(ABC):
         return self._cancelled > 0
 
     def cancel(self, *, now: bool = False) -> None:
-        """Start nothing more, and let what runs end: told to, or (``now``) killed.
+        """Start no more runs, and stop the current ones; ``now``: kill them.
 
         Only notes the wish, so a signal handler or another thread may call it.
         """

@@ -249,7 +249,7 @@ def serve(connection: Connection, lifeline: int) -> None:
     except (EOFError, OSError):
         return
     for part in parts:
-        # what is missing or wrong is missed, and told, by the run that needs it
+        # the run that needs a missing or faulty part reports it
         with contextlib.suppress(Exception):
             _prepare(*part)
     # what else is done once in a process

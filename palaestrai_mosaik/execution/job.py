@@ -9,10 +9,10 @@ Each run of a design folder has up to three files in ``jobs/``, named as its doc
       .lock             held by the command that executes the folder
 
 The process of a run writes marker and record itself. A process that died leaves its marker;
-whoever notices writes the record. A record that belongs to another document (its ``hash``) or
+the process that notices writes the record. A record that belongs to another document (its ``hash``) or
 cannot be read does not count.
 
-While a run goes on, its process touches the marker every :data:`HEARTBEAT` seconds: another host can see
+While a run is executing, its process touches the marker every :data:`HEARTBEAT` seconds: another host can see
 nothing else of it.
 """
 
@@ -75,7 +75,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 #: seconds between two touches of a marker by the process of its run
 HEARTBEAT = 30.0
-#: seconds after which a marker of another host that nobody has touched is that of a dead process
+#: seconds after which a marker of another host that has not been touched belongs to a dead process
 SILENCE = 10 * HEARTBEAT
 #: seconds by which the start of a process may differ that an older release wrote down
 _START_TOLERANCE = 2.0
@@ -87,7 +87,7 @@ class Job:
 
     ``run`` is the run's uid, ``hash`` that of its document, which lies at ``document``;
     ``path`` is that of its files in ``jobs/``, without a suffix. ``attempt`` counts from 1.
-    ``resume`` is the instance in the store that goes on from its checkpoint, if there is one;
+    ``resume`` is the instance in the store to resume from its checkpoint, if there is one;
     ``checkpoint_every`` are the seconds between two of them (0: none).
 
     ``own``: ``store`` is that of this run alone. It is made where it is missing, and the run goes
@@ -122,7 +122,7 @@ class Job:
 
     @property
     def marker(self) -> Path:
-        """Where the marker is while the run goes on."""
+        """Where the marker is while the run is executing."""
         return with_suffix(self.path, ".running")
 
     @property
@@ -257,7 +257,7 @@ class Marker:
 
 
 def is_silent(marker: Path, seconds: float = SILENCE) -> bool:
-    """Whether nobody has touched the file ``marker`` for ``seconds`` (or it is gone).
+    """Whether the file ``marker`` has not been touched for ``seconds`` (or is gone).
 
     The clock is that of the file system, which may be another host's: a file beside it is made for that.
     """

@@ -27,7 +27,7 @@ _SHOULD_END_POLL = 1.0
 SHARED_SECONDS: dict[StartMethod, float] = {"fork": 0.5, "fork here": 0.5, "spawn": 10.0}
 #: from so many runs is taken how long one takes
 _NEWEST = 20
-#: seconds that a run has to end by itself once it was told to; after half of them it is told again
+#: seconds that a run has to end after it was asked to stop; after half of them it is asked again
 PATIENCE = 10.0
 
 
@@ -157,7 +157,7 @@ class _Process:
         #: when the marker of the first job was seen; what comes before does not count as its time
         self._since: float | None = None
         self._done = 0
-        #: when it was told to end, and why
+        #: when it was asked to stop, and why
         self._signalled_at: float | None = None
         self._timed_out = self._wanted = self._signalled_twice = self._killed = False
 

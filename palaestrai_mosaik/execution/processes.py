@@ -67,7 +67,7 @@ class Launcher(ABC):
         """Kill a process and all that it has started."""
 
     def end(self, keys: Iterable[int]) -> None:
-        """End these processes, and return when they have ended: told first, then killed."""
+        """End these processes, and return when they have ended: SIGTERM first, then SIGKILL."""
         left = set(keys)
         for key in left:
             self.terminate(key)
@@ -81,7 +81,7 @@ class Launcher(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End all processes that are left: told first, then killed."""
+        """End all remaining processes: SIGTERM first, then SIGKILL."""
 
 
 class ForkLauncher(Launcher):

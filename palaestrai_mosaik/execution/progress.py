@@ -20,10 +20,10 @@ class FolderProgress:
         """A run has ended."""
 
     def wait(self) -> None:
-        """The user wants the end, runs that go on are waited for. Called by a signal handler."""
+        """The user has asked to stop; wait for the current runs. Called by a signal handler."""
 
     def end(self) -> None:
-        """No run goes on any more."""
+        """No run is executing any more."""
 
 
 class _Counting(FolderProgress):

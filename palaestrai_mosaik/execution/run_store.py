@@ -80,7 +80,7 @@ def open_run_store(location: StoreLocation) -> Store:
         aside = _move_aside(folder)
         print(f"{damage}; it is now {aside}, this run starts from the beginning", file=sys.stderr)
     file = folder / _DATABASE
-    # what cannot be written is told by the store, which makes its database itself then
+    # the store creates its database itself then, and reports what cannot be written
     with suppress(OSError):
         files.make_folder(file.parent)
         if not os.path.lexists(file):
@@ -136,7 +136,7 @@ def empty_database() -> bytes:
 
 
 class EarlierAttempts(NamedTuple):
-    """What earlier attempts left: the instance that has finished, or the one that goes on; if any."""
+    """What earlier attempts left: the finished instance, or the one to resume; if any."""
 
     finished: str | None
     resumable: str | None
@@ -145,7 +145,7 @@ class EarlierAttempts(NamedTuple):
 def earlier_attempts(store: Store, hash: str) -> EarlierAttempts:
     """Return what earlier attempts left of the document with ``hash`` in ``store``, its run's own.
 
-    Who calls this has the claim to the run, so none of them goes on, on whatever host it was begun:
+    The caller has the claim to the run, so none of them is still running, on any host:
     instances of processes that died are marked as interrupted, which another host could not know.
     """
     known = instances_of(store, [hash]).get(hash, [])
@@ -193,7 +193,7 @@ def uncollected_contents(orphans: Mapping[Path, str], store: Store | None) -> se
         for path, instance in orphans.items():
             if instance in collected:
                 continue
-            # (what is wrong with it is told by who collects it)
+            # (problems are reported when it is collected)
             with suppress(StoreError), reader.reading(path) as session:
                 executed = select(RunDocument.content).join(Instance).where(Instance.uid == instance)
                 content = session.scalar(executed)

@@ -160,9 +160,9 @@ def run_folder(
 
     ``which``: ``missing`` leaves out those that failed, ``unfinished`` does not, ``failed`` means
     these alone; what runs now or has finished is always left out. ``rows``: only
-    these rows of the design. A run that was interrupted goes on from its checkpoint, if it has one
+    these rows of the design. An interrupted run resumes from its checkpoint, if it has one
     (and on a cluster, if it was interrupted there).
-    SIGINT and SIGTERM end it, and leave what the next call goes on from; a second one kills.
+    SIGINT and SIGTERM stop it so that the next call can resume; a second one kills.
     On a cluster each run has a store of its own, and what has finished is collected at the end.
     ``ignore_queue``: what submissions to a cluster still have is taken for gone, without asking.
 
@@ -224,7 +224,7 @@ def run_folder(
 
 
 def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) -> None:
-    """Bring what is in stores of single runs to the common one. That it cannot be done is told, not raised."""
+    """Copy results from stores of single runs to the common one. Problems are reported, not raised."""
     if not (folder.path / STORES).is_dir():
         return
     from .cluster.collect import collect_folder
@@ -241,7 +241,7 @@ def _collect(folder: DesignFolder, location: StoreLocation, summary: Summary) ->
 def _warn_of_unusable_checkpoints(
     store: Store, chosen: Sequence[RunState], to_resume: Mapping[str, str | None]
 ) -> None:
-    """Tell, before they are executed, of runs that cannot go on: signed with another key, for instance."""
+    """Warn, before they are executed, of runs that cannot be resumed: signed with another key, for instance."""
     now, found = versions(), []
     for state in chosen:
         instance = to_resume[state.planned.uid]
@@ -256,7 +256,7 @@ def _warn_of_unusable_checkpoints(
 
 
 def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own: bool) -> Job:
-    """Return the job of a run. One that stopped in a store of its own goes on there, wherever it goes on."""
+    """Return the job of a run. One that stopped in a store of its own is resumed there, wherever it is executed."""
     planned = state.planned
     document = (folder.path / planned.file).absolute()
     run_store = run_store_location(folder.path, run_file_stem(planned))

@@ -71,7 +71,7 @@ class Settings:
         """Return what is ``given``; of what is not, what was said ``before``, then a design's ``section``, the ``user``'s.
 
         All are sections ``execution``; ``None`` says nothing. ``before`` are the settings of a submission
-        whose runs go on, as the folder tells them. The settings of ``slurm`` and ``parsl`` are joined key
+        that is resumed, as the folder has them. The settings of ``slurm`` and ``parsl`` are joined key
         by key, so they may be given as mappings. Folders and designs come with their documents: where
         ``allow_modules`` is given, is the user's, or was said before, the design's does not
         count, and commands are taken neither from the design nor from before, unless the user says

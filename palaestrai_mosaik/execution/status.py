@@ -241,7 +241,7 @@ def _state(
 def _without_the_dead(
     instances: tuple[KnownInstance, ...], marker: Marker, path: Path
 ) -> Iterator[KnownInstance]:
-    """Yield the instances; that of a marker of another host, at ``path``, is lost where nobody has touched it for long.
+    """Yield the instances; that of a marker of another host, at ``path``, is lost if it has not been touched for long.
 
     The store believes that whatever another host has begun still runs there.
     """
@@ -279,7 +279,7 @@ def _status(
 
 
 def _when_over(record: JobRecord | None, statuses: list[str]) -> RunStatus:
-    """Return the status of a run that nobody executes, and that has not finished."""
+    """Return the status of an unfinished run that no process executes."""
     if record is not None:
         return RunStatus.LOST if record.status == "finished" else RunStatus(record.status)
     return RunStatus(statuses[-1]) if statuses else RunStatus.WAITING
@@ -304,7 +304,7 @@ def _by_task_state(
 
 
 def _goes_on(record: JobRecord | None) -> bool:
-    """Whether a task that is queued again will go on with the run."""
+    """Whether a requeued task will resume the run."""
     return record is not None and record.status == "interrupted"
 
 

@@ -43,7 +43,7 @@ from .claim import Heartbeat, claim, is_taken_over
 from .job import Job, JobRecord, Marker, RecordStatus, now
 from .run_store import earlier_attempts, open_run_store
 
-#: seconds that a run has to end once nobody waits for it any more
+#: seconds that a run has to end once its driver is gone
 GRACE = 5.0
 #: characters of an error that its record keeps; the log has all of it
 _ERROR_LENGTH = 2000
@@ -52,7 +52,7 @@ LEFT_OUT = 75
 
 
 class _Replaced(Exception):
-    """The design was generated anew since the job was handed out, and the run's new document was executed."""
+    """The design was generated again since the job was handed out, and the run's new document was executed."""
 
 
 class _Noted(Progress):
@@ -61,12 +61,9 @@ class _Noted(Progress):
     def __init__(self, shown: Progress, marker: Marker, path: Path):
         self.instance: str | None = None
         self._shown, self._marker, self._path = shown, marker, path
-        # called at every step: straight to the display
-        self.step = shown.step  # type: ignore[method-assign]
-        self.begin_phase = shown.begin_phase  # type: ignore[method-assign]
-        self.carry = shown.carry  # type: ignore[method-assign]
-        self.episode = shown.episode  # type: ignore[method-assign]
-        self.end_phase = shown.end_phase  # type: ignore[method-assign]
+        # straight to the display, as some of it is called at every step
+        for name in ("step", "begin_phase", "carry", "episode", "end_phase"):
+            setattr(self, name, getattr(shown, name))
 
     def begin_run(self, instance: str) -> None:
         self.instance = instance
@@ -211,7 +208,7 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
 
 def _watch(lifeline: int, interrupt: Interrupt) -> None:
     os.read(lifeline, 1)
-    # nobody waits for this run any more: it is told to end, urged, and ended
+    # the driver is gone: ask the run to stop, ask again, and end the process
     interrupt.request()
     time.sleep(GRACE / 2)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -230,7 +230,7 @@ def _has_database(store: Store | None) -> TypeGuard[Store]:
     url = store.database.engine.url
     if url.get_backend_name() != "sqlite":
         return True
-    # one in memory is seen by nobody else
+    # a database in memory is not visible to other processes
     return bool(url.database) and url.database not in (":memory:", str(store.directory / "store.db"))
 
 

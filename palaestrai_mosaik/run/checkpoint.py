@@ -296,7 +296,7 @@ def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> I
 def why_unusable(directory: Path, hash: str, versions: dict[str, str]) -> str | None:
     """Return why :func:`whole_checkpoints` would refuse what is there; ``None`` if it would not.
 
-    Only what is said of the state is read, not the state: it may be damaged all the same.
+    Only the manifest is read, not the state, which may still be damaged.
     """
     folder = directory / FOLDER
     for number in reversed(_numbers(folder)):

@@ -35,7 +35,7 @@ def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> Envi
 def agent_record(spec: AgentSpec, groups: Sequence[BodyGroup]) -> AgentRecord:
     """Return what the store keeps about an agent and the ``groups`` of its bodies, in order.
 
-    In the channels of alike bodies, ``{body}`` stands for their number.
+    In the channels of identical bodies, ``{body}`` stands for their number.
     """
     return AgentRecord(
         name=spec.name,
@@ -47,7 +47,7 @@ def agent_record(spec: AgentSpec, groups: Sequence[BodyGroup]) -> AgentRecord:
 
 
 def body_record(group: BodyGroup) -> BodyRecord:
-    """Return what the store keeps about alike bodies of an agent."""
+    """Return what the store keeps about identical bodies of an agent."""
     spec, channels = group.spec, group.channels()
     return BodyRecord(
         group=group.index,

@@ -1,4 +1,4 @@
-"""Ctrl-C, politely: the run ends between two steps and keeps what was recorded."""
+"""Ctrl-C ends a run between two steps, and keeps what was recorded."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class Interrupt:
-    """While entered, turns SIGINT and SIGTERM into a wish (``requested``).
+    """While entered, SIGINT and SIGTERM request the end (``requested``).
 
     A second signal raises ``KeyboardInterrupt`` at once. Outside of the main thread,
-    where Python allows no signal handlers, it only holds the wish.
+    where Python allows no signal handlers, it only holds the request.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -130,7 +130,7 @@ def _lay_out_memories(brain: Brain, groups: Sequence[BodyGroup], seed: int, phas
         memory = made.get(sizes)
         if memory is None:
             memory = made[sizes] = brain._memory_for(channels, own[0])
-            # the first one is named as the only one of an agent whose bodies are all alike
+            # the first one is named as the only one of an agent with identical bodies only
             below: tuple[str | int, ...] = ("size", len(made) - 1) if len(made) > 1 else ()
             memory.rng = seeding.generator(seed, phase, "memory", brain.name, *below)
             if len(made) == 1:

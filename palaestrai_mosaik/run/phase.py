@@ -6,19 +6,17 @@ In a round, every worker that is not done runs one episode, and all begin togeth
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.errors import ContractError, RunInterrupted
-from palaestrai_mosaik.experiment import PhaseSpec, RunDocument
+from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import EvaluationView, PhaseView
 from palaestrai_mosaik.simulation.coordinator import ask
@@ -28,21 +26,11 @@ from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .brains import BrainKeeper, Dumpers, brain_keeper
 from .factory import WorkerPlan, all_conditions, all_of, muscle_kinds
-from .interrupt import Interrupt
 from .learners import make_learner, store_model
-from .preflight import Inspection
-from .progress import Progress
 from .recorded_sessions import StoredSessions
 from .replay import ReplayContext
 from .worker import EpisodeReport, EpisodeTask
-from .worker_pool import LocalWorkerPool, ProcessWorkerPool, WorkerPool
-from .worker_process import ProcessPool
-
-if TYPE_CHECKING:
-    from palaestrai_mosaik.store import InstanceRecorder, Store
-
-    from .scalars import Scalars
-
+from .worker_pool import LocalWorkerPool, ProcessWorkerPool, RunContext, WorkerPool
 
 #: the attributes of a phase that a checkpoint keeps
 _STATE = (
@@ -79,22 +67,6 @@ def mean(values: Sequence[float]) -> float:
     array = np.array(values, dtype=np.float64)
     known = array[~np.isnan(array)]
     return float(known.mean()) if len(known) else math.nan
-
-
-@dataclass
-class RunContext:
-    """One execution of a run document."""
-
-    document: RunDocument
-    inspection: Inspection
-    directory: Path
-    store: Store | None
-    recorder: InstanceRecorder | None
-    progress: Progress
-    interrupt: Interrupt
-    loop: asyncio.AbstractEventLoop
-    pool: ProcessPool
-    scalars: Scalars | None = None
 
 
 @dataclass(frozen=True)

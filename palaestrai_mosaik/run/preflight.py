@@ -47,7 +47,7 @@ class Inspection:
     ``problems`` is empty if the document can be run; ``warnings`` are what it may not mean. ``phases`` are those of the document,
     with patterns among the sensors and actuators of agents (``grid.bus-*.vm_pu``) replaced
     by what they match, in the order of the environments. The environments that were made for
-    looking at them are handed to whoever runs the document (:meth:`take`), or shut down
+    the checks are used by the run (:meth:`take`), or shut down
     (:meth:`close`).
     """
 
@@ -74,7 +74,7 @@ class Inspection:
         return next(handle for known, handle in self._handles if known == spec)
 
     def take(self, spec: EnvironmentSpec) -> EnvironmentHandle:
-        """Return an environment for ``spec`` that nobody uses, made anew if need be."""
+        """Return an environment for ``spec`` that is not in use; create one if necessary."""
         for i, (known, handle) in enumerate(self._spare):
             if known == spec:
                 del self._spare[i]
@@ -82,7 +82,7 @@ class Inspection:
         return make_handle(spec, self.stored)
 
     def close(self) -> None:
-        """Shut down the environments that nobody took."""
+        """Shut down the environments that were not taken."""
         while self._spare:
             self._spare.pop()[1].domain.shutdown()
 

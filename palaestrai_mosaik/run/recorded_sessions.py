@@ -1,4 +1,4 @@
-"""Sessions out of a store: what agents of earlier runs and phases lived through, to be replayed."""
+"""Sessions from a store: recorded episodes of agents of earlier runs and phases, to be replayed."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
     evaluation: bool | None = False,
     before: int | None = None,
 ) -> SessionPool:
-    """Return what an agent lived through: each episode of each of its bodies is a session.
+    """Return the recorded episodes of an agent: each episode of each of its bodies is a session.
 
     ``run`` is the uid of a document: its newest execution that has finished is meant;
     ``instance`` means an execution as everywhere in the store. ``phase`` (number or name), ``mode``
@@ -138,7 +138,7 @@ def read_sessions(  # noqa: PLR0913  (independent filters, all optional)
     in one. Sessions are ordered by phase, worker, episode and body; those of a phase's evaluations come after
     the others.
 
-    Raises :class:`StoreError` where something is not there, or the bodies are not alike.
+    Raises :class:`StoreError` where something is not there, or the bodies differ.
     """
     if run is None and instance is None:
         raise StoreError("name a run or an instance")
@@ -213,7 +213,7 @@ class _Piece:
                 firsts = ", ".join(map(str, self._groups["first"]))
                 raise StoreError(
                     f"the bodies of agent {self._agent!r} in phase {self.phase} have different channels: pick some that "
-                    f"are alike with 'body' (they begin with {firsts})"
+                    f"are identical with 'body' (they begin with {firsts})"
                 )
         return found[0]
 

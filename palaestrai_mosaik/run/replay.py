@@ -100,7 +100,7 @@ def replay(
     Training episodes are taken, source after source, ``repeat`` times each, ordered by phase,
     group of bodies, worker, body, episode and step. Each row has as many readings, set-points and
     rewards as a row of the first of the agent's own groups whose channels the replayed bodies
-    have, before any filter. (In the names of several alike bodies' channels, ``{body}`` stands
+    have, before any filter. (In the names of channels of several identical bodies, ``{body}`` stands
     for the number.) The objective is the stored one. The muscles are called ``replay-<source>.<worker>``, those of an
     agent with several bodies ``replay-<source>.<worker>.<body>``. The last row of an episode (of
     the body's environment, where that begins again on its own) is marked as its end, also where

@@ -21,11 +21,12 @@ from palaestrai_mosaik.types import SimulationFlowControl
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
 from .interrupt import Interrupt
 from .learners import check_sources
-from .phase import PhaseResult, PhaseRunner, RunContext
+from .phase import PhaseResult, PhaseRunner
 from .preflight import Inspection
 from .progress import Progress
 from .recorded_sessions import StoredSessions
 from .scalars import RunName, Scalars, check_sinks
+from .worker_pool import RunContext
 from .worker_process import ProcessPool
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class _Phases:
             return
         started = time.monotonic()
         if self.context.scalars is not None:
-            # what the checkpoint has is not run, so not told again
+            # episodes in the checkpoint do not run again, so their scalars must be written now
             self.context.scalars.commit()
         try:
             inside = None if runner is None else runner.state()

@@ -1,6 +1,6 @@
 """Scalars of a run while it goes on, for programs that draw them: TensorBoard, Weights & Biases, plain JSON lines.
 
-What is written is told by :class:`PhaseScalars`. It is a copy: the results are in the store, so a sink
+:class:`PhaseScalars` describes what is written. It is a copy: the results are in the store, so a sink
 that fails is given up with a warning, and the run goes on. A run that is resumed leaves no episode out and
 writes none twice: sinks have all of an episode before a checkpoint has it, and how far they were written
 stands in the folder of its instance.
@@ -151,7 +151,7 @@ def check_sinks(names: Sequence[str]) -> None:
 
 
 class Scalars:
-    """The sinks of one run, by their names (``tensorboard:runs``); ``warn`` is told of one that fails.
+    """The sinks of one run, by their names (``tensorboard:runs``); ``warn`` is called with a message if one fails.
 
     ``directory`` is that of the run's instance, ``None`` where nothing is recorded. Raises
     :class:`PalaestraiMosaikError` where a sink cannot be opened.
@@ -235,13 +235,13 @@ class PhaseScalars:
     A tag is ``PHASE/KIND/...`` with the kind ``train``, ``test`` or ``evaluation``, and at its end
     ``/worker-N`` where a phase has several workers: for each agent ``AGENT/objective_sum``,
     ``AGENT/objective_mean``, ``AGENT/reward/NAME_sum`` and ``_mean``, ``AGENT/statistic/KEY`` (what it
-    told about itself, its mean over the episode), and ``steps`` and ``steps_per_second`` of all.
+    reported, its mean over the episode), and ``steps`` and ``steps_per_second`` of all.
     Evaluations stand at the training episode after which they ran.
     """
 
     def __init__(self, scalars: Scalars, spec: PhaseSpec):
         self._scalars, self._spec = scalars, spec
-        #: sum and number of each statistic, by the episode that it was told in
+        #: sum and number of each statistic, by the episode in which it was reported
         self._statistics: dict[EpisodeKey, dict[str, list[float]]] = {}
         #: where the newest episodes stand on both axes; brains may tell something after an episode's end
         self._at: dict[EpisodeKey, tuple[int, int]] = {}
@@ -251,13 +251,13 @@ class PhaseScalars:
         return _Recording(recorder, self.statistic)
 
     def statistic(self, agent: str, episode_key: EpisodeKey, key: str, value: float) -> None:
-        """Hear of a figure that an agent tells about itself."""
+        """Take a figure that an agent reports about itself."""
         sums = self._statistics.setdefault(episode_key, {}).setdefault(f"{agent}/statistic/{key}", [0.0, 0.0])
         sums[0] += value
         sums[1] += 1
 
     def state(self) -> Any:
-        """Return, for a checkpoint, what was heard and is not told yet."""
+        """Return, for a checkpoint, the statistics that are not written yet."""
         return self._statistics, self._at
 
     def restore(self, state: Any) -> None:
@@ -265,7 +265,7 @@ class PhaseScalars:
         self._statistics, self._at = state
 
     def episode(self, report: EpisodeReport, ends: Sequence[int]) -> None:
-        """Hear of the end of an episode.
+        """Take the end of an episode.
 
         ``ends``: the steps of its worker until the end of each of its training episodes.
         """
@@ -294,7 +294,7 @@ class PhaseScalars:
         self._scalars.commit()
 
     def _write_statistics(self, worker: int) -> None:
-        """Write what was told in the episodes of a worker that have ended."""
+        """Write the statistics of episodes of a worker that have ended."""
         for episode_key in [one for one in self._at if one[0] == worker]:
             key, statistics = self._key(episode_key) + "/statistics", self._statistics.pop(episode_key, {})
             if episode_key[1] > self._scalars.written(key):

@@ -91,7 +91,7 @@ class Recording(Protocol):
     """Where a worker's rows go: the store's recorder of the phase, or a message to it."""
 
     def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
-        """Return the stream of a group of alike bodies of an agent."""
+        """Return the stream of a group of identical bodies of an agent."""
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
         """Return the stream of an environment."""

@@ -39,7 +39,7 @@ class _WorkerMain:
         self._in, self._out = stream_in, stream_out
         self._interrupt = interrupt
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        #: all is let go
+        #: everything has been closed
         self._over = threading.Event()
         self._report: EpisodeReport | None = None
         self._conditions: list[TerminationCondition] = []
@@ -103,7 +103,7 @@ class _WorkerMain:
         before = seeding.global_state_digest()
         self.start = start
         self.outbox = WorkerBuffer(start.learning, start.recorded)
-        # a restart makes environments and muscles anew, conditions live on
+        # a restart creates new environments and muscles, and keeps conditions
         plan = start.plan
         of_phase, of_run = all_conditions(plan.phase, plan.conditions)
         self._conditions = [*of_phase, *of_run]
@@ -209,7 +209,7 @@ def _end_children() -> None:
 
 
 class _InterruptRequest(Interrupt):
-    """A wish that may come twice: from the terminal, and from the main process."""
+    """A request to stop may come twice: from the terminal, and from the main process."""
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.requested = True

@@ -41,7 +41,7 @@ class Go:
 
 @dataclass(frozen=True)
 class Rebuild:
-    """Make environments and muscles anew."""
+    """Create new environments and muscles."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Restore:
 
 @dataclass(frozen=True)
 class End:
-    """The phase is over: let everything go."""
+    """The phase is over: close everything."""
 
 
 @dataclass

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,9 +40,33 @@ from .worker_messages import (
 from .worker_process import WorkerDied
 
 if TYPE_CHECKING:
-    from palaestrai_mosaik.store import PhaseRecorder
+    import asyncio
+    from pathlib import Path
 
-    from .phase import RunContext
+    from palaestrai_mosaik.experiment import RunDocument
+    from palaestrai_mosaik.store import InstanceRecorder, PhaseRecorder, Store
+
+    from .interrupt import Interrupt
+    from .preflight import Inspection
+    from .progress import Progress
+    from .scalars import Scalars
+    from .worker_process import ProcessPool
+
+
+@dataclass
+class RunContext:
+    """One execution of a run document."""
+
+    document: RunDocument
+    inspection: Inspection
+    directory: Path
+    store: Store | None
+    recorder: InstanceRecorder | None
+    progress: Progress
+    interrupt: Interrupt
+    loop: asyncio.AbstractEventLoop
+    pool: ProcessPool
+    scalars: Scalars | None = None
 
 
 class WorkerPool(Protocol):
@@ -64,7 +89,7 @@ class WorkerPool(Protocol):
         """Run episodes without waiting for each other; ``following`` says what a worker does next."""
 
     def rebuild(self, worker: int) -> None:
-        """Make a worker's environments and muscles anew."""
+        """Create new environments and muscles for a worker."""
 
     def state(self) -> Any:
         """Return, between two episodes, what lasts; to be pickled.
@@ -195,7 +220,7 @@ class ProcessWorkerPool:
         #: the number of the update that a worker's muscles got last
         self._sent: dict[tuple[int, UpdateKey], int] = {}
         self._pickled: dict[str, tuple[int, bytes]] = {}
-        #: what brains have told about rows of a worker's last batch: (agent, episode, step, key)
+        #: what brains have reported about rows of a worker's last batch: (agent, episode, step, key)
         self._reported_by_brains: dict[int, set[tuple[str, int, int, str]]] = {}
         self._pool = context.pool
         self._waiting: list[deque[bytes]] = [deque() for _ in plans]
@@ -362,7 +387,7 @@ class ProcessWorkerPool:
                 self._waiting[index].append(frame)
             elif index >= len(self._waiting) or not self._waiting[index]:
                 # the death of any worker ends the run, whichever of them is waited for; but one
-                # that has told of a failure is heard in its turn
+                # that has reported a failure is handled in its turn
                 raise self._ended(index, self._pool.died(index))
         if self._interrupt.requested and not self._interrupt_sent:
             self._interrupt_sent = True
@@ -415,7 +440,7 @@ class ProcessWorkerPool:
                     learner.mark_end(*transition[1:])
                     continue
                 rows, at_once = transition
-                # (0 in asynchronous phases, where nobody counts)
+                # (0 in asynchronous phases, where rows are not counted)
                 learner.brain.rows_waiting = max(learner.brain.rows_waiting - len(rows), 0)
                 for step, key, value in self._think(learner, rows, at_once):
                     reported.add((name, batch.episode, step, key))

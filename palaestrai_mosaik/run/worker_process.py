@@ -1,7 +1,7 @@
 """Worker processes: started, spoken to in frames over their standard streams, and ended.
 
 A frame is eight bytes of length and a pickle. Both ends belong to one run on one machine,
-and nobody else can write to the pipes. A worker process ends at once when its input is
+and no other process can write to the pipes. A worker process ends at once when its input is
 closed, so that none outlives the main process, however that ends.
 """
 
@@ -113,7 +113,7 @@ class WorkerProcess:
         return WorkerDied(f"worker {self.index} (process {self.pid}) was ended {how}")
 
     def hang_up(self) -> None:
-        """Let the process know that nobody listens any more: it lets all go, and ends."""
+        """Close the connection: the process then closes everything, and ends."""
         with contextlib.suppress(OSError):
             self._to.close()
 

@@ -282,7 +282,7 @@ def _copy_folder(source: Path, target: Path, leave_out: Collection[str]) -> None
 
 
 def lock(session: Session) -> None:
-    """Wait until nobody else merges into this database, until the transaction ends."""
+    """Lock this database against other merges until the transaction ends."""
     if session.connection().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(_POSTGRESQL_LOCK)))
 

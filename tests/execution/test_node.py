@@ -31,6 +31,7 @@ from palaestrai_mosaik.execution.cluster.submission import (
 from palaestrai_mosaik.execution.cluster.submit import submit_folder
 from palaestrai_mosaik.execution.processes import ForkLauncher
 from palaestrai_mosaik.run.checkpoint import has_checkpoints
+from palaestrai_mosaik.run.worker_process import THREADS
 from palaestrai_mosaik.store.models import Instance
 
 
@@ -61,7 +62,7 @@ def start(folder, task=0, element=None, **environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment_now() | dict.fromkeys(processes.THREADS, "1") | environment,
+        env=environment_now() | dict.fromkeys(THREADS, "1") | environment,
         process_group=0,
     )
 

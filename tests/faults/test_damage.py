@@ -281,7 +281,7 @@ def forbid(monkeypatch, place):
 def test_runs_must_be_named_or_all(folder, capsys):
     for options in ((), ("--all", "latest")):
         code, lines, _ = verified(capsys, folder, *options)
-        assert (code, "name them, or --all" in lines[0]) == (2, True)
+        assert (code, "name the runs to verify, or use --all" in lines[0]) == (2, True)
 
 
 def test_no_damage_to_a_design_goes_unnoticed(tmp_path):

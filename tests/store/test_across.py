@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from palaestrai_mosaik.store.query import many_runs
+from palaestrai_mosaik.store.query import lookup
 
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch):
     """Let every question need several statements."""
-    monkeypatch.setattr(many_runs, "_AT_ONCE", 2)
+    monkeypatch.setattr(lookup, "_TOGETHER", 2)
 
 
 def end(run, status, error=None):

@@ -1,6 +1,6 @@
-"""Fills a store from the stores of single runs, while other runs go on.
+"""Collects the results of single runs in one store, while other runs are executing.
 
-A run on a cluster records into a store of its own, and nobody else opens that as long as it goes on.
+A run on a cluster records into a store of its own, which no other process opens while the run is executing.
 Here, what has ended is copied into one store for all: once, however often this is called. What it
 was copied from stays, unless it is asked to be removed.
 """
@@ -50,14 +50,14 @@ from ..job import JobRecord, Marker, held, now, with_suffix
 
 #: stores whose rows are committed together: a commit costs milliseconds
 _TOGETHER = 50
-#: what stays behind: a run that was interrupted goes on in its own store
+#: what is not copied: an interrupted run is resumed in its own store
 _LEFT = frozenset({CHECKPOINTS})
 #: how a store is called while it is removed; no run's files have a dot at their beginning
 _REMOVED = ".removed"
 #: these are the fault of the target, not of the store of a run
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
-#: told how many stores of how many have been looked at
+#: called with the number of stores that were looked at, and of all
 Progress = Callable[[int, int], None]
 
 
@@ -132,7 +132,7 @@ def collect_folder(
 
     Raises :class:`ExecutionError` where another process collects the folder's runs, and
     :class:`StoreError` where the store cannot be written; what was copied until then stays. A
-    store of a run that cannot be read stops nobody: the result tells it. One that is damaged gets
+    store of a run that cannot be read does not stop the others: the result reports it. One that is damaged gets
     the file :data:`~palaestrai_mosaik.store.merge.DAMAGE_NOTE`, by which its run counts as lost; it goes
     again as soon as the store can be collected after all.
     """
@@ -344,7 +344,7 @@ class _Collecting:
 
     @contextmanager
     def _reporting(self, path: Path) -> Iterator[None]:
-        """Let what is wrong with one store be told, and nothing else stop."""
+        """Report what is wrong with one store, and go on with the others."""
         try:
             yield
         except _StillRunning:
@@ -379,7 +379,7 @@ def _forget_damage(path: Path) -> None:
 
 
 def last_ended(root: Path, store: Path) -> _Ended | None:
-    """Return how the run ended whose own store is at ``store``; ``None`` if it goes on, or nobody knows."""
+    """Return how the run ended whose own store is at ``store``; ``None`` if it is executing, or its end is unknown."""
     path = root / JOBS / store.name
     record, marker = JobRecord.read(with_suffix(path, ".json")), Marker.read(with_suffix(path, ".running"))
     if marker is not None:

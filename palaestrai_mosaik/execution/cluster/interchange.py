@@ -3,8 +3,8 @@
     python -P interchange.py STOP
 
 Parsl's own one would outlive a driver that is killed, and keep the pilots at work. Here the file
-``STOP`` is written then, by which the runs that go on are told to end; the pilots end when they miss
-the interchange, or, as long as they do not know it, when nobody touches ``STOP`` any more. It is a script, no module of the package: it needs nothing of that, and must start at once.
+``STOP`` is written then, which asks the runs to stop; the pilots end when they miss
+the interchange, or, before they know it, when ``STOP`` is not touched any more. It is a script, no module of the package: it needs nothing of that, and must start at once.
 """
 
 import os

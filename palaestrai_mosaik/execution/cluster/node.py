@@ -5,7 +5,7 @@ Slurm's script calls::
     python -m palaestrai_mosaik.cli.node FOLDER NUMBER TASK
 
 with the numbers of the submission and of the task in it. The exit code is 0 where all runs of the task
-have finished, 1 where some have not, 130 where it was told to end, and 2 where the folder does not have
+have finished, 1 where some have not, 130 where it was asked to stop, and 2 where the folder does not have
 such a task. SIGTERM or SIGINT (cancelled, or pre-empted) end the runs; so does SIGUSR1 (the time limit is
 near), after which the task is queued again if the submission allows it.
 
@@ -81,7 +81,7 @@ def execute_task(
 
     ``number`` is that of the submission in ``folder``, ``name`` what the scheduler calls the task.
     ``launcher`` starts the processes of the runs, and stays usable; else one is made, of ``method``. When
-    ``should_end`` returns true (it is asked once a second), the runs are told to end.
+    ``should_end`` returns true (it is asked once a second), the runs are asked to stop.
 
     Raises :class:`~palaestrai_mosaik.errors.ExecutionError` where the folder does not have the task.
     """
@@ -188,7 +188,7 @@ def _runs(count: int) -> str:
 
 
 def _say(line: str) -> None:
-    # whoever runs this may be killed at any time: what was said must be out by then
+    # this process may be killed at any time: the output must be flushed by then
     print(f"{now()} {line}", flush=True)
 
 
@@ -239,7 +239,7 @@ def requeue(submission: Submission, outcome: TaskOutcome, environment: Mapping[s
 
 def start_method(environment: Mapping[str, str]) -> StartMethod:
     """Return how this process, which has no other threads, starts those of runs."""
-    # numeric libraries are imported already, with as many threads as they were told to have then
+    # numeric libraries are imported already, with the number of threads that was configured then
     one_thread = all(environment.get(name) == "1" for name in THREADS)
     return "fork here" if DEFAULT_METHOD == "fork" and one_thread else DEFAULT_METHOD
 

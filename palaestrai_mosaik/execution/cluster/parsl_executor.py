@@ -7,7 +7,7 @@ without a final record is tried again:
 - its worker died, or its pilot did: up to ``retries`` times, then the run that it was at has failed;
 - another process still has the run (one that lost its worker, and ends within seconds): until it has ended.
 
-Runs that have ended are not executed again then, and one with a checkpoint goes on from it.
+Runs that have ended are not executed again then, and one with a checkpoint is resumed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _POLL = 0.1
 _LONG_POLL = 2.0
 #: seconds before a task is tried again
 _RETRY_DELAY = 1.0
-#: seconds after which a task that was told to end and shows no run is taken for one that never began
+#: seconds after which a task that was asked to stop and shows no run is considered not started
 _UNBEGUN = 2.0
 #: tasks handed to Parsl at the same time, for each worker that there may be
 _PREFETCH = 2
@@ -57,7 +57,7 @@ class ParslExecutor(Executor):
 
     All jobs are taken at once; where one fails and ``fail_fast`` is wanted, those that were not handed
     to Parsl yet give no record, as after :meth:`cancel`. Nothing of the pilots is left at the end. If
-    this process is killed, their runs are told to end within a second, and they follow in half a minute.
+    this process is killed, their runs are asked to stop within a second, and the pilots end within half a minute.
 
     :meth:`run` raises :class:`ExecutionError` where Parsl is not installed or does not take the settings,
     and :class:`~palaestrai_mosaik.errors.SchedulerError` where no pilot comes to life.
@@ -71,7 +71,7 @@ class ParslExecutor(Executor):
 
     @property
     def processes(self) -> int:
-        """The workers of all pilots; where nobody says how many a node has, as many as cores are here."""
+        """The workers of all pilots; by default, a node has as many as this machine has cores."""
         return (self._parsl.workers or available_cores()) * self._parsl.nodes * self._parsl.max_blocks
 
     def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
@@ -113,7 +113,7 @@ class ParslExecutor(Executor):
                 _request_stop(stop)
                 yield from self._wait_for_end(work)
         finally:
-            # also where whoever iterates has gone
+            # also if the caller stops iterating
             _request_stop(stop)
             pilots.close(0.0 if self._cancelled > 1 else 2 * GRACE)
         yield from work.interrupted()
@@ -123,7 +123,7 @@ class ParslExecutor(Executor):
         return [_Task(number, deque(some)) for number, some in enumerate(packed)]
 
     def _wait_for_end(self, work: _Work) -> Iterator[JobRecord]:
-        """Yield the records of runs that were told to end; return when no more is to be expected soon."""
+        """Yield the records of runs that were asked to stop; return when no more are expected soon."""
         until = time.monotonic() + PATIENCE + _UNBEGUN
         begun = time.monotonic()
         while work.running and self._cancelled == 1 and time.monotonic() < until:
@@ -220,7 +220,7 @@ class _Work:
             task, error = self.running.pop(future), future.exception()
             if error is None:
                 note_answer()
-                # a run that somebody else told to end is left so
+                # a run that was stopped by somebody else stays interrupted
                 yield from task.ended(_ANY)
             else:
                 yield from task.ended(statuses)
@@ -246,7 +246,7 @@ class _Work:
                     )
 
     def _due_for_retry(self) -> list[_Task]:
-        """Return the tasks that may be tried again: nobody has their runs any more."""
+        """Return the tasks that may be tried again: no process has their runs any more."""
         clock, found = time.monotonic(), []
         for task in self._again:
             if task.not_before > clock:

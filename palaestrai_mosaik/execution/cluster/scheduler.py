@@ -22,7 +22,7 @@ class TaskState(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failed"
     CANCELLED = "cancelled"
-    #: the scheduler has forgotten it, so it is over, and nobody knows how
+    #: the scheduler has forgotten it, so it is over, and how is unknown
     GONE = "gone"
 
     @property

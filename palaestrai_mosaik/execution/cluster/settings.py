@@ -54,8 +54,8 @@ class SlurmSettings(_Section):
     ``memory``: of a task, such as ``4G``. ``cpus``: cores of a task, which executes ``processes`` runs at
     the same time (default: as many). ``runs_per_task``: how many runs a task executes in all (default: so
     many that a task takes minutes, by what runs of the folder took). ``throttle``: tasks of an array at
-    the same time. ``requeue``: how often a task that reached its time limit goes on where it stopped (0:
-    never). ``warning``: seconds before the time limit at which runs are told to end.
+    the same time. ``requeue``: how often a task is requeued after a timeout to resume its runs (0:
+    never). ``warning``: seconds before the time limit at which runs are asked to stop.
     ``directives``: more of them, without ``#SBATCH`` (``--constraint=fast``). ``prologue``: shell lines
     before the runs begin, such as ``module load python``. ``python``: the interpreter on the nodes.
 

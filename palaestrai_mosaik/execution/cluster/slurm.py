@@ -34,11 +34,11 @@ _SINCE = "--starttime=1970-01-01"
 _QUOTED = 500
 
 _Q, _R = TaskState.QUEUED, TaskState.RUNNING
-#: the words for the states of jobs, of which some mean that it goes on, or will
+#: the words for the states of jobs, some of which mean that it runs, or will run
 _STATES: Mapping[str, TaskState] = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"), _Q),
     **dict.fromkeys(("SPECIAL_EXIT", "CONFIGURING"), _Q),
-    # (it has ended where it is completing, but how is told when it is over)
+    # (a completing job has ended, but how is known only when it is over)
     **dict.fromkeys(("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"), _R),
     **dict.fromkeys(("RESIZING", "POWER_UP_NODE", "UPDATE_DB"), _R),
     "COMPLETED": TaskState.COMPLETED,

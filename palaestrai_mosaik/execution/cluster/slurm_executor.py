@@ -32,7 +32,7 @@ class SlurmExecutor(Executor):
     """Submits the jobs to Slurm, all at once, and yields their records as they come.
 
     A job whose task ended without a record of it gets one here, with Slurm's state for it; a run that
-    was interrupted goes on as long as its task is queued again. Cancelling cancels the arrays; a failure,
+    was interrupted is resumed as long as its task is requeued. Cancelling cancels the arrays; a failure,
     where ``fail_fast`` is wanted, those tasks that still wait.
     """
 

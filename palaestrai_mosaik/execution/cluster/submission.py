@@ -200,7 +200,7 @@ class Submissions:
         return [self.read(number) for number in self.numbers()]
 
     def begin(self, submission: Submission, tasks: Sequence[Sequence[TaskRun]]) -> None:
-        """Write a new submission: its tasks first, so that whoever sees it finds them."""
+        """Write a new submission: its tasks first, so that a visible submission has its tasks."""
         output = self.output(submission.number)
         try:
             # (also a folder that is there must be no link: what tasks print would go elsewhere)
@@ -264,7 +264,7 @@ class Submissions:
         )
 
     def ended(self, number: int) -> dict[int, str]:
-        """Return how tasks ended, by number, as :meth:`note_ended` was told."""
+        """Return how tasks ended, by number, as :meth:`note_ended` recorded it."""
         with suppress(OSError, ValueError):
             found = json.loads(files.read_text(self._file(number, ".ended.json")))
             if isinstance(found, dict):

@@ -46,7 +46,7 @@ _OF_JOBS, _OF_STORE = 2, 3
 class Cancelled:
     """What :func:`cancel_folder` has ended: the jobs, and how many of their tasks waited and ran.
 
-    ``foreign`` are jobs with the name of a submission that another script than the folder's executes; they go on.
+    ``foreign`` are jobs with the name of a submission that another script than the folder's executes; they are left alone.
     """
 
     jobs: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def submit_folder(folder: DesignFolder, runs: Sequence[TaskRun], settings: Setti
     try:
         for tasks_of_array in array_sizes(submission.tasks, size):
             array = scheduler.submit(submission, script, _submitted(submission), tasks_of_array)
-            # at once: whoever is killed now has submitted it
+            # at once: if this process is killed now, the array is known
             submission = replace(submission, arrays=(*submission.arrays, array))
             submissions.write(submission)
     except SchedulerError as error:
@@ -134,7 +134,7 @@ def pack(runs: Sequence[T], runs_per_task: int) -> list[list[T]]:
 
 
 def default_runs_per_task(runs: int, seconds: float | None, at_a_time: int, limit: int | None) -> int:
-    """Return how many runs a task is given where nobody says it.
+    """Return how many runs a task is given by default.
 
     Where earlier runs of the folder took ``seconds`` (their median), so many that a task, which
     executes ``at_a_time``, takes five minutes, or half of the time limit (``limit`` seconds), if that
@@ -221,7 +221,7 @@ def _recover(scheduler: Slurm, submissions: Submissions, submission: Submission)
 
 def _forget(submissions: Submissions, number: int) -> None:
     output = submissions.output(number)
-    # the submission's own file first: then nobody looks for the others
+    # the submission's own file first: without it, the others are not read
     for suffix in (".json", ".tasks", ".ended.json"):
         files.remove(output.with_name(f"{output.name}{suffix}"), missing_ok=True)
     files.discard_tree(output)

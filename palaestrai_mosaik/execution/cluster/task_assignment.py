@@ -22,7 +22,7 @@ _ENDED = frozenset(state.value for state in TaskState if state.ended)
 class TaskAssignment:
     """The newest task that has a run: its submission, its number, the run's attempt, and the task's state.
 
-    ``state`` is ``None`` where nobody has asked, or the scheduler did not answer. ``begun``: whether any run
+    ``state`` is ``None`` if the scheduler was not asked, or did not answer. ``begun``: whether any run
     of the task has. ``log`` is the file for what the task prints, relative to the folder.
     """
 
