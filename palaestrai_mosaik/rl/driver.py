@@ -90,18 +90,19 @@ class Options:
     ``others_learn``: in train mode, the agents that are not the caller's learn, too, and know more
     with each episode; else they act with what they have loaded (or begin with), in the mode of the
     phase. ``store``: where they load from; an agent that loads what an earlier phase of the same
-    document has learned loads it from its newest execution there.
+    document has learned loads it from its newest execution there. ``seed`` replaces the document's.
     """
 
     others_learn: bool = False
     store: Store | None = None
+    seed: int | None = None
 
 
 class Driver:
     """Runs episodes of ``phase`` of ``document`` in this thread, and stops at every turn of the caller's.
 
     ``outside`` gives the muscle that stands for the caller in each agent that is his; the agent's own brain
-    and muscle are not even imported. :meth:`begin` and :meth:`go` return when it is the turn of a body of
+    and muscle are not even imported. :meth:`reset` and :meth:`go` return when it is the turn of a body of
     theirs, when one of these has ended, or when the episode is over.
 
     A process that was forked must not use what it has inherited.
@@ -121,6 +122,9 @@ class Driver:
         self._endings: list[Callable[[], None]] = []
         self.closed = False
         options = Options() if options is None else options
+        #: the seed of the run, and the number of its newest episode
+        self.seed = document.seed if options.seed is None else checked_seed(options.seed)
+        self.episode = -1
         store = options.store
         agents = [
             _taken(spec, outside[spec.name])
@@ -166,7 +170,7 @@ class Driver:
         self.phase = phase
         self.coordinator = self.worker.coordinator
         self.outside = ExternalControl([body for body in self.worker.bodies if body.agent in outside])
-        self.coordinator.outside = self.outside
+        self.coordinator.external_control = self.outside
         self._loop = asyncio.new_event_loop()
         self._endings.append(self._loop.close)
 
@@ -186,11 +190,20 @@ class Driver:
         # unlike weakref's, also at the end of processes of multiprocessing, as those of AsyncVectorEnv
         Finalize(owner, self.close, exitpriority=100)
 
-    def begin(self, number: int, seed: int) -> None:
-        """Begin the episode ``number`` of a run with this ``seed``; end the one that goes on."""
+    def reset(self, seed: int | None = None) -> None:
+        """End the running episode and begin the next one.
+
+        With ``seed``, it is episode 0 of a run with that seed, and what muscles and objectives remember of
+        earlier episodes is forgotten.
+        """
         self._check()
         self.end()
-        self._turns = self.worker.turns(EpisodeTask(number, seed=seed), self._loop)
+        if seed is None:
+            self.episode += 1
+        else:
+            self.seed, self.episode = seed, 0
+            self._forget()
+        self._turns = self.worker.turns(EpisodeTask(self.episode, seed=self.seed), self._loop)
         self.go()
 
     def go(self) -> None:
@@ -222,8 +235,7 @@ class Driver:
             # a generator
             turns.close()  # type: ignore[attr-defined]
 
-    def forget(self) -> None:
-        """Forget, between two episodes, what muscles and objectives remember of earlier ones."""
+    def _forget(self) -> None:
         for body in self.worker.bodies:
             if body.memory is not None:
                 body.memory.clear()

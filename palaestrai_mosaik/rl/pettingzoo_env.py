@@ -112,10 +112,10 @@ class RunGame:
                 options=Options(others_learn, opened),
             )
         try:
-            self._seats = {
+            self._controlled = {
                 name: ControlledAgent(player, flatten, dtype) for name, player in self.session.players.items()
             }
-            if not self._seats:
+            if not self._controlled:
                 raise ContractError(
                     f"none of the agents of phase {self.session.phase.name!r} of run {found.uid!r} is yours: agents is "
                     "empty"
@@ -124,7 +124,7 @@ class RunGame:
         except BaseException:
             self.session.close()
             raise
-        self.possible_agents: list[str] = list(self._seats)
+        self.possible_agents: list[str] = list(self._controlled)
         self.agents: list[str] = []
         self.metadata = {
             "name": found.uid,
@@ -139,11 +139,11 @@ class RunGame:
 
     def observation_space(self, agent: str) -> Space[Any]:
         """Return the space of an agent's observations; always the same object."""
-        return self._seat(agent).seen.space
+        return self._find(agent).seen.space
 
     def action_space(self, agent: str) -> Space[Any]:
         """Return the space of an agent's actions; always the same object."""
-        return self._seat(agent).set.space
+        return self._find(agent).set.space
 
     def state(self) -> FloatVector:
         """Return the newest readings of all sensors of all environments: (readings,)."""
@@ -153,18 +153,18 @@ class RunGame:
         """End the episode that goes on, and let everything go."""
         self.session.close()
 
-    def _seat(self, agent: str) -> ControlledAgent:
-        if agent not in self._seats:
+    def _find(self, agent: str) -> ControlledAgent:
+        if agent not in self._controlled:
             raise ContractError(
-                f"there is no agent {agent!r}{did_you_mean(str(agent), self._seats)}; there is {', '.join(self._seats)}"
+                f"there is no agent {agent!r}{did_you_mean(str(agent), self._controlled)}; there is {', '.join(self._controlled)}"
             )
-        return self._seats[agent]
+        return self._controlled[agent]
 
     def _begin(self, seed: int | None) -> Turn:
         turn = self.session.reset(seed)
         self.agents = list(self.possible_agents)
         for name in self.agents:
-            add_info(turn.infos.setdefault(name, {"time": turn.time}), self._seats[name].player.body)
+            add_info(turn.infos.setdefault(name, {"time": turn.time}), self._controlled[name].player.body)
         self._see(turn)
         return turn
 
@@ -180,7 +180,9 @@ class RunGame:
         return told
 
     def _step(self, turn: Turn, setpoints: Mapping[str, FloatVector]) -> Turn:
-        nothing = {name: np.full(self._seats[name].player.actuators.size, np.nan) for name in turn.acting}
+        nothing = {
+            name: np.full(self._controlled[name].player.actuators.size, np.nan) for name in turn.acting
+        }
         return self.session.step({**nothing, **setpoints})
 
     def _asked(self, turn: Turn) -> list[str]:
@@ -191,13 +193,13 @@ class RunGame:
     def _see(self, turn: Turn) -> None:
         """Take over what agents see; also those that are not asked, as far as that is known."""
         for name in self.agents:
-            seat = self._seats[name]
-            body = seat.player.body
+            controlled = self._controlled[name]
+            body = controlled.player.body
             if name in turn.readings:
-                seat.readings = turn.readings[name]
+                controlled.readings = turn.readings[name]
             elif body.filters is None:
                 # what a filter would make of it is only known when it is the agent's turn
-                seat.readings = body.channels.readings()
+                controlled.readings = body.channels.readings()
 
 
 def _joined(before: Turn, after: Turn) -> Turn:
@@ -251,12 +253,12 @@ class RunParallelEnv(RunGame, ParallelEnv[str, Any, Any], EzPickle):
         if not there:
             raise ContractError("the episode is over, or was never begun: reset first")
         for name in actions:
-            self._seat(name)
+            self._find(name)
         missing = [name for name in there if name not in actions]
         if missing:
             raise ContractError(f"there is no action for {', '.join(missing)}")
         # all of them are checked before one has an effect
-        vectors = {name: self._seats[name].set.vector(actions[name]) for name in there}
+        vectors = {name: self._controlled[name].set.vector(actions[name]) for name in there}
         mine = {name: vectors[name] for name in self._asked(self._turn)}
         turn = self._turn = self._go(self._turn, mine)
         ends = {name: turn.terminated.get(name, False) for name in there}
@@ -266,11 +268,11 @@ class RunParallelEnv(RunGame, ParallelEnv[str, Any, Any], EzPickle):
         return self._observations(there), rewards, ends, cuts, self._infos(turn, there)
 
     def _observations(self, there: Sequence[str]) -> dict[str, Any]:
-        return {name: self._seats[name].observation for name in there}
+        return {name: self._controlled[name].observation for name in there}
 
     def _infos(self, turn: Turn, there: Sequence[str]) -> dict[str, dict[str, Any]]:
         return {
-            name: self._seats[name].info(
+            name: self._controlled[name].info(
                 {"acts": name in turn.acting, **turn.infos.get(name, {"time": turn.time})}
             )
             for name in there
@@ -313,10 +315,10 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
             return
         if self.session.over:
             raise ContractError("the episode is over, for something in it has failed: reset first")
-        seat = self._seats[name]
-        vector = seat.set.vector(action)
+        controlled = self._controlled[name]
+        vector = controlled.set.vector(action)
         # where all act at once, it is only set with the action of the last one
-        seat.set.check(vector)
+        controlled.set.check(vector)
         self._chosen[name] = vector
         self._waiting.remove(name)
         self._cumulative_rewards[name] = 0.0
@@ -330,7 +332,7 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
 
     def observe(self, agent: str) -> Any:
         """Return what an agent sees, or saw at the end of its episode."""
-        return self._seat(agent).observation
+        return self._find(agent).observation
 
     def _take(self, turn: Turn) -> None:
         """Take over what has happened, and whose turn it is."""
@@ -343,7 +345,7 @@ class RunAECEnv(RunGame, AECEnv[str, Any, Any], EzPickle):
             self.terminations[name] = turn.terminated.get(name, False)
             self.truncations[name] = turn.truncated.get(name, False)
             # what was told stays; the mask is that of what the agent sees now
-            self.infos[name] = self._seats[name].info(turn.infos.get(name, self.infos[name]))
+            self.infos[name] = self._controlled[name].info(turn.infos.get(name, self.infos[name]))
         self.agent_selection = self._waiting[0] if self._waiting else self.agents[0]
         self._deads_step_first()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -202,7 +202,9 @@ class Session:
         options: Options | None = None,
     ):
         self.document = read_document(document)
-        self._seed = self.document.seed if seed is None else checked_seed(seed)
+        options = Options() if options is None else options
+        if seed is not None:
+            options = replace(options, seed=seed)
         found = find_phase(self.document, phase)
         names = [spec.name for spec in found.agents]
         own = names if learners is None else [choose(names, name, "agent") for name in learners]
@@ -217,7 +219,6 @@ class Session:
         except BaseException:
             self.close()
             raise
-        self._episode = -1
         self._turn = Turn(0, True)
 
     @property
@@ -239,21 +240,15 @@ class Session:
 
         Raises :class:`ContractError` where one of the players has ended before it could act.
         """
-        if seed is None:
-            self._episode += 1
-        else:
-            self._seed, self._episode = checked_seed(seed), 0
-        self._driver.end()
-        if seed is not None:
-            self._driver.forget()
+        seed = None if seed is None else checked_seed(seed)
         for player in self.players.values():
             player.begin()
-        self._driver.begin(self._episode, self._seed)
+        self._driver.reset(seed)
         turn = self._next()
         if turn.terminated:
             self._driver.end()
             raise ContractError(
-                f"episode {self._episode} of {', '.join(turn.terminated)} was over with its first state, before there "
+                f"episode {self._driver.episode} of {', '.join(turn.terminated)} was over with its first state, before there "
                 "was anything to decide"
             )
         return turn
@@ -279,7 +274,7 @@ class Session:
 
     def state(self) -> FloatVector:
         """Return the newest readings of all sensors of all environments, one after the other."""
-        if self._episode < 0:
+        if self._driver.episode < 0:
             raise ContractError("there is no state before the first reset")
         parts = [
             handle.vector[..., : handle.n_readings].reshape(-1) for handle in self._driver.coordinator.handles

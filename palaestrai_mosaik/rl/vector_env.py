@@ -148,13 +148,12 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         if not flatten or render_mode is not None:
             raise NoBatch("observations are not flat, or are to be shown")
         found = read_document(document)
-        self._seed = found.seed if seed is None else checked_seed(seed)
         one = find_phase(found, phase)
         own = only_agent(one.agents, agent).name
         found, many = batched(found, one, own, Sizes(num_envs, first, max_episode_steps))
         muscle = ClassSpec(f"{__name__}:{ExternalBatchMuscle.__name__}")
         with open_store(store) as opened:
-            self._driver = Driver(found, many, {own: muscle}, Options(others_learn, opened))
+            self._driver = Driver(found, many, {own: muscle}, Options(others_learn, opened, seed))
         self._driver.close_with(self)
         try:
             self._bodies = [one for one in self._driver.worker.bodies if isinstance(one, BatchBody)]
@@ -177,7 +176,6 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         self._shape = self.action_space.shape or ()
         #: when the episode of each copy began
         self._began = np.zeros(num_envs, dtype=np.int64)
-        self._episode = -1
 
     def __reduce__(self) -> tuple[Any, ...]:
         check_copy(not self._driver.over)
@@ -194,13 +192,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         super().reset(seed=seed)
         if options:
             raise ContractError(f"there are no options of a reset, but {', '.join(options)} is given")
-        self._driver.end()
-        if seed is None:
-            self._episode += 1
-        else:
-            self._seed, self._episode = seed, 0
-            self._driver.forget()
-        self._driver.begin(self._episode, self._seed)
+        self._driver.reset(seed)
         self._began[:] = 0
         return self._observed(), self._timed()
 

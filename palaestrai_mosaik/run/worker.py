@@ -155,7 +155,7 @@ class Worker:
     def turns(self, task: EpisodeTask, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         """Run one episode, as :meth:`run_episode` does, and stop wherever somebody outside is asked.
 
-        See :attr:`EpisodeCoordinator.outside`. Closing the iterator ends the episode.
+        See :attr:`EpisodeCoordinator.external_control`. Closing the iterator ends the episode.
         """
         with self.running(task) as running:
             yield from running.episode.turns(loop)

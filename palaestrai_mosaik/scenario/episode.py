@@ -15,8 +15,8 @@ from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import BridgeSimulator, guarded
 from palaestrai_mosaik.simulation.connections import MosaikConnection
 from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
+from palaestrai_mosaik.simulation.mosaik_internals import new_sid
 from palaestrai_mosaik.simulation.scheduler.versions import runners
-from palaestrai_mosaik.simulation.sim_config import new_sid
 
 from .environment import Scenario
 
@@ -52,7 +52,7 @@ class ScenarioWorldBuilder(WorldBuilder):
         self.world.sim_config = config
         await self._build_agents(links, watching)
         if self.scenario.can_end:
-            internals.keep_in_step(self.world, self.lead, self.agents)
+            internals.keep_in_step(self.world, self.coordinator_sid, self.agents)
 
     def _own_sid(self, name: str) -> str:
         # the user may have given this name to a simulator

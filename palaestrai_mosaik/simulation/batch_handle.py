@@ -1,4 +1,4 @@
-"""A batched environment of one worker, as its world sees it, and one incarnation of it."""
+"""Handles of a batched environment, and of one of its incarnations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BatchHandle(EnvironmentHandle):
 
     domain: BatchEnvironment
     alone = False
-    parts: Sequence[SubEnvironmentHandle] = ()
+    sub_environments: Sequence[SubEnvironmentHandle] = ()
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class BatchHandle(EnvironmentHandle):
             raise ContractError(
                 f"environment {domain.uid!r} is batched: a state_transformer has no state of one environment to change"
             )
-        self._seats: dict[int, SubEnvironmentHandle] = {}
+        self._sub_environments: dict[int, SubEnvironmentHandle] = {}
         self._local: dict[str, tuple[str, ...]] = {}
         super().__init__(domain, reward)
         self._names = tuple(f"{self.uid}.{k}" for k in range(self.batch))
@@ -98,22 +98,22 @@ class BatchHandle(EnvironmentHandle):
         number, _, rest = name[len(start) :].partition(".") if name.startswith(start) else ("", "", "")
         return number, rest
 
-    def seat_of(self, uid: str) -> EnvironmentHandle | None:
+    def handle_of(self, uid: str) -> EnvironmentHandle | None:
         number, rest = self._parted(uid)
         if not number.isdecimal() or int(number) >= self.batch:
             return None
         known = rest in self._local["sensors"] or rest in self._local["actuators"]
-        return self.seat(int(number)) if known else None
+        return self.sub_environment(int(number)) if known else None
 
-    def seat(self, number: int) -> SubEnvironmentHandle:
-        """Return incarnation ``number``, for a body to sit in."""
-        if number not in self._seats:
-            self._seats[number] = SubEnvironmentHandle(self, number)
-        return self._seats[number]
+    def sub_environment(self, number: int) -> SubEnvironmentHandle:
+        """Return the handle of incarnation ``number``, for a body of its own."""
+        if number not in self._sub_environments:
+            self._sub_environments[number] = SubEnvironmentHandle(self, number)
+        return self._sub_environments[number]
 
-    def admit(self, seat: SubEnvironmentHandle) -> None:
-        """Let ``seat`` be an entity of its own, which sees every state: a body sits there."""
-        self.parts = sorted({*self.parts, seat}, key=lambda part: part.number)
+    def add_sub_environment(self, handle: SubEnvironmentHandle) -> None:
+        """Make ``handle`` an entity of its own, which gets every state, because it has a body of its own."""
+        self.sub_environments = sorted({*self.sub_environments, handle}, key=lambda one: one.number)
 
     def begin(self) -> None:
         width = self.n_readings + self.n_rewards + 2
@@ -127,8 +127,8 @@ class BatchHandle(EnvironmentHandle):
         self.dones = np.zeros(self.batch, dtype=bool)
         self.ended_now = self.begun_now = self.dones
         self.counts = np.zeros(self.batch, dtype=np.int32)
-        for seat in self._seats.values():
-            seat.begin()
+        for sub in self._sub_environments.values():
+            sub.begin()
 
     def initial_setpoints(self) -> FloatVector:
         return np.tile(super().initial_setpoints(), (self.batch, 1))
@@ -176,8 +176,8 @@ class BatchHandle(EnvironmentHandle):
             # nothing is over, nor was before
             self.ended_now = self.begun_now = before
             changed = _NOBODY
-        for seat in self.parts:
-            seat.see(vector, flags)
+        for sub in self.sub_environments:
+            sub.see(vector, flags)
         names = self._names
         return {names[k]: (bool(flags[k, 0]), bool(flags[k, 1])) for k in changed.tolist()}
 
@@ -202,7 +202,7 @@ class BatchHandle(EnvironmentHandle):
 
 
 class SubEnvironmentHandle(EnvironmentHandle):
-    """One incarnation of a batched environment, for a body that sits in it alone."""
+    """One incarnation of a batched environment, for a body of its own."""
 
     def __init__(self, handle: BatchHandle, number: int):
         # all that an environment has of its own belongs to the batch
@@ -229,8 +229,8 @@ class SubEnvironmentHandle(EnvironmentHandle):
     def replays(self) -> bool:
         return self._root.replays
 
-    def occupy(self) -> None:
-        self._root.admit(self)
+    def attach_body(self) -> None:
+        self._root.add_sub_environment(self)
 
     def see(self, matrix: FloatMatrix, flags: npt.NDArray[np.bool_]) -> None:
         """Take over the newest state of this incarnation."""
@@ -245,7 +245,7 @@ class SubEnvironmentHandle(EnvironmentHandle):
 def open_handle(
     domain: World, reward: Reward | None = None, transformer: EnvironmentStateTransformer | None = None
 ) -> EnvironmentHandle:
-    """Set ``domain`` up, and return it as a world sees it."""
+    """Set ``domain`` up; return its handle."""
     if isinstance(domain, BatchEnvironment):
         return BatchHandle(domain, reward, transformer)
     return EnvironmentHandle(domain, reward, transformer)

@@ -270,7 +270,7 @@ class Body(BaseBody[Row]):
         self.channels = channels
         self.watched = channels.watched
         for handle in self.handles:
-            handle.occupy()
+            handle.attach_body()
         self.sensors, self.actuators = channels.sensors, channels.actuators
         #: what the muscle sees of them
         self.muscle_sensors = self.sensors if filters is None else filters.sensors

@@ -243,7 +243,7 @@ class _Placing:
         )
 
     def _one_environment(self, names: Names, number: int) -> None:
-        uids = list(dict.fromkeys(self._seats([*names[0], *names[1]])))
+        uids = list(dict.fromkeys(self._handles_of([*names[0], *names[1]])))
         if len(uids) > 1:
             self.faults.append(
                 (
@@ -254,12 +254,12 @@ class _Placing:
                 )
             )
 
-    def _seats(self, names: Sequence[str]) -> Iterator[str]:
+    def _handles_of(self, names: Sequence[str]) -> Iterator[str]:
         for name in names:
             for handle in self.handles:
-                seat = handle.seat_of(name)
-                if seat is not None:
-                    yield seat.uid
+                found = handle.handle_of(name)
+                if found is not None:
+                    yield found.uid
                     break
 
     def _unknown(self, kind: str, name: str) -> str:

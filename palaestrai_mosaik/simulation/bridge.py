@@ -47,7 +47,7 @@ _MISLEADING = (SystemExit, GeneratorExit, StopIteration, asyncio.CancelledError)
 
 
 class Stopped(Exception):
-    """Raised into mosaik in the stead of what users' code raised."""
+    """Raised into mosaik instead of what users' code raised."""
 
 
 def ordinary(error: BaseException, where: str) -> BaseException:
@@ -195,7 +195,7 @@ class BatchSimulator(BridgeSimulator):
         self.coordinator = coordinator
         self.begin()
         #: the incarnations that are entities of their own, by entity id
-        self.seats = {f"{handle.uid}.{seat.number}": seat.number for seat in handle.parts}
+        self._numbers = {f"{handle.uid}.{sub.number}": sub.number for sub in handle.sub_environments}
 
     def begin(self) -> None:
         super().begin()
@@ -205,7 +205,7 @@ class BatchSimulator(BridgeSimulator):
 
     def create(self, num: int, model: str, **params: Any) -> Any:
         (entity,) = super().create(num, model, **params)
-        children = [{"eid": eid, "type": "Incarnation"} for eid in self.seats]
+        children = [{"eid": eid, "type": "Incarnation"} for eid in self._numbers]
         return [{**entity, "children": children}]
 
     def step(self, time: int, inputs: Inputs, max_advance: int) -> int | None:
@@ -252,8 +252,8 @@ class BatchSimulator(BridgeSimulator):
 
     def _places(self, eid: str, put: Any) -> Any:
         """Return where the values belong in the matrix of all set-points."""
-        if eid in self.seats:
-            return self.seats[eid], put
+        if eid in self._numbers:
+            return self._numbers[eid], put
         rows, columns = put
         return (
             np.ix_(rows, columns) if isinstance(rows, np.ndarray) and isinstance(columns, np.ndarray) else put
@@ -307,11 +307,11 @@ class ExternalControlSimulator(CoordinatorSimulator):
     def step(  # type: ignore[override]  # generators are run, and what they yield is awaited
         self, time: int, inputs: Mapping[str, Mapping[str, Mapping[str, Any]]], max_advance: int
     ) -> Generator[Any, Any, int | None]:
-        coordinator, outside = self.coordinator, self.coordinator.outside
-        assert outside is not None
+        coordinator, control = self.coordinator, self.coordinator.external_control
+        assert control is not None
         following = super().step(time, inputs, max_advance)
-        if not coordinator.over and outside.concerned(self.acting, coordinator.some_done):
-            yield outside.ask()
+        if not coordinator.over and control.concerned(self.acting, coordinator.some_done):
+            yield control.ask()
         return following
 
 

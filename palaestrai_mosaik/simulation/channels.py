@@ -57,9 +57,9 @@ class Channels:
     @staticmethod
     def _handle_of(handles: Sequence[EnvironmentHandle], uid: str) -> EnvironmentHandle:
         for handle in handles:
-            seat = handle.seat_of(uid)
-            if seat is not None:
-                return seat
+            found = handle.handle_of(uid)
+            if found is not None:
+                return found
         raise ContractError(f"no environment offers {uid!r}")
 
     def _select(self, handles: Sequence[EnvironmentHandle], kind: str, uids: Sequence[str]) -> Layout:

@@ -74,8 +74,8 @@ class EpisodeCoordinator:
         self.interrupt = interrupt
         #: called after every step with the number of environment steps done (progress)
         self.on_step = on_step
-        #: the bodies that somebody outside of the world decides for
-        self.outside: ExternalControl | None = None
+        #: the bodies that an external controller decides for
+        self.external_control: ExternalControl | None = None
         self.worker = self.episode = self.steps = -1
         self.time = 0
         self.over = self.interrupted = False
@@ -98,9 +98,9 @@ class EpisodeCoordinator:
         for order, body in enumerate(self.bodies):
             body.order = order
             self.agents.setdefault(body.agent, []).append(body)
-        for mates in self.agents.values():
-            if len(mates) > 1:
-                self._share(mates)
+        for same_agent in self.agents.values():
+            if len(same_agent) > 1:
+                self._share(same_agent)
 
     def begin(self, worker: int, episode: int, wires: Sequence[Sequence[InputWire]]) -> None:
         """Start an episode. ``wires``: for each environment, those to the coordinator."""
@@ -191,7 +191,7 @@ class EpisodeCoordinator:
         # many, perhaps: who looks whether one is there must not look through all
         found = set(self.fresh)
         for handle, vector in eventful:
-            found.update(handle.parts)
+            found.update(handle.sub_environments)
             begun = self._changed(handle, handle.take(vector)) or begun
         if begun:
             for body in self.bodies:
@@ -239,23 +239,23 @@ class EpisodeCoordinator:
                 begun = True
         return begun
 
-    def _share(self, mates: Sequence[AnyBody]) -> None:
+    def _share(self, bodies: Sequence[AnyBody]) -> None:
         """Let an agent's bodies have what is learned from any of them, if it is for all."""
-        learner = mates[0].learner
-        if learner is not None and any(body.filters is not None for body in mates):
-            self._filtered.append(mates)
-            for body in mates:
+        learner = bodies[0].learner
+        if learner is not None and any(body.filters is not None for body in bodies):
+            self._filtered.append(bodies)
+            for body in bodies:
                 body.shares_filters = True
         if learner is not None and learner.shared_updates:
-            for body in mates:
+            for body in bodies:
                 body.on_update = partial(self._news.__setitem__, body.agent)
 
     def _distribute_updates(self) -> None:
         """Give the newest update of every brain, and what filters have learned, to all bodies of its agent."""
-        for mates in self._filtered:
-            learner = mates[0].learner
-            if mates[0].learns and learner is not None:
-                learner.exchange([body.filters for body in mates if body.filters is not None])
+        for bodies in self._filtered:
+            learner = bodies[0].learner
+            if bodies[0].learns and learner is not None:
+                learner.exchange([body.filters for body in bodies if body.filters is not None])
         for agent, update in self._news.items():
             for body in self.agents[agent]:
                 body.muscle.update(update)
@@ -364,9 +364,9 @@ class EpisodeCoordinator:
         self.stepped.clear()
         names = list(self.agents)
         for _ in names:
-            mates = self.agents[names[self.turn % len(names)]]
+            bodies = self.agents[names[self.turn % len(names)]]
             self.turn += 1
-            acting = [body for body in mates if not body.out]
+            acting = [body for body in bodies if not body.out]
             if acting:
                 return acting
         return ()

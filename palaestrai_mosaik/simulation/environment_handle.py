@@ -1,4 +1,4 @@
-"""How environments and agents are plugged into a world: vectors and where their parts lie."""
+"""Handles of environments, and the protocol of the streams that record rows."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class EnvironmentHandle:
     entity = ""
     #: its place among the parts of the environment
     number = 0
-    #: the parts of it in which a body sits alone
-    parts: Sequence[EnvironmentHandle] = ()
+    #: its incarnations that have a body of their own
+    sub_environments: Sequence[EnvironmentHandle] = ()
     #: it is one environment, not a batch of them
     alone = True
-    #: what a body in this environment did in truth, where it replays
+    #: the recorded set-points of the last step, where it replays
     recorded: FloatVector | None = None
 
     def __init__(
@@ -111,12 +111,12 @@ class EnvironmentHandle:
             return [name]
         return matching(offered.uids, name)
 
-    def seat_of(self, uid: str) -> EnvironmentHandle | None:
-        """Return where a body sits that reads or sets the channel ``uid`` (a full id), if it is here."""
+    def handle_of(self, uid: str) -> EnvironmentHandle | None:
+        """Return the handle for a body that reads or sets the channel ``uid`` (a full id), if the channel is here."""
         return self if uid in self.sensors.index or uid in self.actuators.index else None
 
-    def occupy(self) -> None:
-        """Take note that a body sits here."""
+    def attach_body(self) -> None:
+        """Note that a body reads or acts here."""
 
     def _layout(self, channels: Sequence[Any], kind: str) -> Layout:
         layout = Layout([f"{self.uid}.{c.uid}" for c in channels], [c.space for c in channels])

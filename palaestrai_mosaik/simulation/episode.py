@@ -63,8 +63,8 @@ from .coordinator import EpisodeCoordinator
 from .event_loop import complete
 from .external_control import turns
 from .foreign_world import adopt, chain, conversion, setpoints_of
+from .mosaik_internals import LEAST_START, new_sid, starter
 from .scheduler import GeneralSchedule, Runner, Schedule, schedule
-from .sim_config import LEAST_START, new_sid, starter
 
 _OURS = "ours"
 
@@ -94,16 +94,16 @@ class WorldBuilder:
         #: (environment index, entity uid) -> mosaik entity; "" is the environment itself
         self.entities: dict[tuple[int, str], Any] = {}
         self.connections: list[tuple[str, str, str, str, bool]] = []
-        #: mosaik's factories of all simulators by id, the id of the coordinator's, and those of agents of their own
+        #: mosaik's factories of all simulators by id; the ids of the coordinator and of the agents
         self.factories: dict[str, Any] = {}
-        self.lead = ""
+        self.coordinator_sid = ""
         self.agents: list[str] = []
         #: whether some simulator has to be kept from running ahead
         self.lazy = False
         #: for each environment, the inputs of the coordinator
-        self.watched: list[Sequence[InputWire]] = []
+        self.coordinator_inputs: list[Sequence[InputWire]] = []
         #: our own simulators
-        self.shells: list[BridgeSimulator] = []
+        self.own_simulators: list[BridgeSimulator] = []
         #: by mosaik's id, the simulators of co-simulations that can be replaced by new ones for another episode
         self.replaceable: dict[str, Runner] = {}
         #: whether that was tried and did not work out
@@ -139,9 +139,9 @@ class WorldBuilder:
         await self._build_agents(links, watching)
         distant = bool(self.timeouts)
         if distant or self.episode.scheduler == "mosaik":
-            self.lazy = internals.keep_in_step(self.world, self.lead, self.agents)
+            self.lazy = internals.keep_in_step(self.world, self.coordinator_sid, self.agents)
         if self.episode.scheduler == "mosaik":
-            internals.wait_for_agents(self.world, self.lead, self.agents)
+            internals.wait_for_agents(self.world, self.coordinator_sid, self.agents)
         else:
             internals.compile_world(self.world)
             self.schedule = schedule(self.world, internals.FOREVER, lazy_stepping=self.lazy)
@@ -155,7 +155,7 @@ class WorldBuilder:
         """Whether the world can be used for another episode: all of its simulators are our own, or can be replaced."""
         if not isinstance(self.schedule, Schedule):
             return False
-        return len(self.shells) + len(self.replaceable) == len(self.schedule.runners)
+        return len(self.own_simulators) + len(self.replaceable) == len(self.schedule.runners)
 
     def _find_replaceable(self) -> dict[str, Runner]:
         if not isinstance(self.schedule, Schedule) or self.schedule.asks or self.differs:
@@ -201,8 +201,8 @@ class WorldBuilder:
             builder = WorldBuilder(episode, plans)
             builder.differs = True
             return builder
-        for shell in self.shells:
-            shell.begin()
+        for simulator in self.own_simulators:
+            simulator.begin()
         self.schedule.until = internals.FOREVER
         self.schedule.rewind()
         return self
@@ -256,7 +256,7 @@ class WorldBuilder:
             raise ContractError(problem[1])
         sockets = EnvironmentPlans(self.handles, self.plans)
         links = [body.wire(sockets) for body in coordinator.bodies]
-        self.watched, watching = self._coordinator_wires()
+        self.coordinator_inputs, watching = self._coordinator_wires()
         self._begin_agents()
         for e, plan in enumerate(self.plans):
             for uid in [""] if plan is None else [spec.uid for spec in plan.simulators]:
@@ -283,7 +283,7 @@ class WorldBuilder:
         for body in episode.coordinator.bodies:
             rng = partial(episode.generator, "agent", body.agent)
             body.begin(episode.worker, episode.number, rng)
-        episode.coordinator.begin(episode.worker, episode.number, self.watched)
+        episode.coordinator.begin(episode.worker, episode.number, self.coordinator_inputs)
 
     def _coordinator_wires(self) -> tuple[list[Sequence[InputWire]], list[MosaikConnection]]:
         wires: list[Sequence[InputWire]] = []
@@ -306,11 +306,11 @@ class WorldBuilder:
         """Return mosaik's id for a simulator of agents, or the coordinator."""
         return name
 
-    async def _start_ours(self, sid: str, shell: BridgeSimulator) -> Any:
+    async def _start_ours(self, sid: str, simulator: BridgeSimulator) -> Any:
         """Start one of our own simulators; return mosaik's factory."""
-        shell.failures = self.failures
-        self.shells.append(shell)
-        internals.hand_over(shell)
+        simulator.failures = self.failures
+        self.own_simulators.append(simulator)
+        internals.hand_over(simulator)
         factory = self.factories[sid] = await self.world.start(_OURS, sim_id=sid)
         return factory
 
@@ -353,12 +353,12 @@ class WorldBuilder:
         if isinstance(handle, BatchHandle):
             factory = await self._start_ours(self.sids[e, ""], BatchSimulator(handle, coordinator))
             whole = self.entities[e, ""] = await factory.Batch(eid=handle.uid)
-            for seat, child in zip(handle.parts, whole.children, strict=True):
-                self.entities[e, seat.entity] = child
+            for sub, child in zip(handle.sub_environments, whole.children, strict=True):
+                self.entities[e, sub.entity] = child
             return
         assert isinstance(handle.domain, Environment)
-        shell = EnvironmentSimulator(handle, handle.domain, coordinator)
-        factory = await self._start_ours(self.sids[e, ""], shell)
+        simulator = EnvironmentSimulator(handle, handle.domain, coordinator)
+        factory = await self._start_ours(self.sids[e, ""], simulator)
         self.entities[e, ""] = await factory.Environment(eid=handle.uid)
 
     async def _build_cosimulation(self, e: int, plan: CoSimulationPlan) -> None:
@@ -401,10 +401,10 @@ class WorldBuilder:
         beside = [other.uid for other, p in zip(self.handles, self.plans, strict=True) if p and p.simulators]
         taken = self.sids.values()
         wants_end = self.episode.wants_end
-        guests, entities = await adopt(self.world, handle, plan, taken, self.children, beside, wants_end)
-        self.sids |= {(e, uid): sid for uid, sid in guests.sids.items()}
-        self.factories |= guests.factories
-        self.timeouts |= dict.fromkeys(guests.remote, plan.timeout)
+        imported, entities = await adopt(self.world, handle, plan, taken, self.children, beside, wants_end)
+        self.sids |= {(e, uid): sid for uid, sid in imported.sids.items()}
+        self.factories |= imported.factories
+        self.timeouts |= dict.fromkeys(imported.remote, plan.timeout)
         self.entities |= {(e, uid): entity for uid, entity in entities.items()}
 
     async def _build_agents(
@@ -416,10 +416,10 @@ class WorldBuilder:
         targets = sorted({link.target for link in watching})
         sources = sorted({link.source for outward in links for link in outward})
 
-        kind = CoordinatorSimulator if coordinator.outside is None else ExternalControlSimulator
-        self.lead = self._own_sid("coordinator")
-        shell = kind(coordinator, self._stop, targets)
-        factory = await self._start_ours(self.lead, shell)
+        kind = CoordinatorSimulator if coordinator.external_control is None else ExternalControlSimulator
+        self.coordinator_sid = self._own_sid("coordinator")
+        simulator = kind(coordinator, self._stop, targets)
+        factory = await self._start_ours(self.coordinator_sid, simulator)
         lead = await factory.EpisodeCoordinator(eid=COORDINATOR)
         for i, (name, bodies) in enumerate(coordinator.agents.items()):
             sid = self._own_sid(f"agent-{i}")
@@ -432,7 +432,7 @@ class WorldBuilder:
             self._plug(link, lead)
         for e, plan in enumerate(self.plans):
             for name, attribute in plan.clocks if plan is not None else ():
-                shell.clocked = True
+                simulator.clocked = True
                 self._connect(lead, self.entities[e, name], (CLOCK, attribute), 1, -1)
         for (body, entity), outward in zip(agents, links, strict=True):
             self._connect(lead, entity, (body.name, STATES), 0)
@@ -530,7 +530,7 @@ class Episode:
             raise AssertionError("somebody outside was asked, and there is nobody")
 
     def turns(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Run the episode, and stop wherever somebody outside is asked (:attr:`EpisodeCoordinator.outside`).
+        """Run the episode, and stop wherever somebody outside is asked (:attr:`EpisodeCoordinator.external_control`).
 
         Who goes on has decided. Closing the iterator ends the episode, with all that it has begun.
         """
@@ -550,7 +550,7 @@ class Episode:
             if isinstance(builder.schedule, Schedule):
                 yield from _directly(self, builder, builder.schedule)
             else:
-                yield from turns(loop, _in_loop(self, builder), self.coordinator.outside)
+                yield from turns(loop, _in_loop(self, builder), self.coordinator.external_control)
         except GeneratorExit:
             # nobody has failed: the next episode may begin in the same world
             self.world = builder if builder.rewinds else None
@@ -571,8 +571,8 @@ class Episode:
 def _directly(episode: Episode, builder: WorldBuilder, schedule: Schedule) -> Iterator[None]:
     """Run a world whose simulators are all in this process."""
     coordinator = episode.coordinator
-    if coordinator.outside is not None:
-        coordinator.outside.begin()
+    if coordinator.external_control is not None:
+        coordinator.external_control.begin()
     try:
         while True:
             try:

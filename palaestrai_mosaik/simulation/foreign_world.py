@@ -1,7 +1,7 @@
-"""Takes a mosaik world that somebody else has built into the world of an episode; tested on 3.5, 3.6 and 3.7.
+"""Imports a mosaik world that a function of the user has built into the world of an episode.
 
-mosaik knows no worlds of several parts. What this does leans on undocumented parts of it, as
-:mod:`.mosaik_internals` does.
+mosaik has no worlds of several parts, so this relies on undocumented parts of it, like
+:mod:`.mosaik_internals`; tested with 3.5, 3.6 and 3.7.
 
 A :class:`~palaestrai_mosaik.environment.cosimulation.WorldPlan` says how such a world is made.
 Its simulators are then scheduled by the same run of mosaik as agents and other environments, and agents are
@@ -42,8 +42,7 @@ from .bridge import ordinary
 from .connections import MosaikConnection
 from .environment_handle import EnvironmentHandle
 from .event_loop import in_thread
-from .mosaik_internals import base_proxy
-from .sim_config import new_sid
+from .mosaik_internals import base_proxy, new_sid
 
 
 @dataclass
@@ -114,58 +113,58 @@ def remote_sids(world: AsyncWorld) -> list[str]:
     return [sid for sid, (proxy, _) in _simulators(world).items() if hasattr(base_proxy(proxy), "_channel")]
 
 
-def merge(host: AsyncWorld, guest: AsyncWorld, name: Callable[[str], str]) -> ImportedSimulators:
-    """Make all of ``guest`` a part of ``host``, which has not been run yet.
+def merge(host: AsyncWorld, foreign: AsyncWorld, name: Callable[[str], str]) -> ImportedSimulators:
+    """Make all of ``foreign`` a part of ``host``, which has not been run yet.
 
     ``name`` gives the id that a simulator shall have in ``host``. Entities and factories stay the
     same objects. Simulators know themselves and each other by the ids that they were started with, and see of
-    the entities those of ``guest`` and who is connected to them. ``guest`` keeps the attributes
+    the entities those of ``foreign`` and who is connected to them. ``foreign`` keeps the attributes
     that mosaik does not know; all others are those of ``host`` from now on.
     """
-    guests = ImportedSimulators(remote=remote_sids(guest))
-    simulators = _simulators(guest)
-    guests.sids = {sid: name(sid) for sid in simulators}
-    guests.remote = [guests.sids[sid] for sid in guests.remote]
-    renamed = {sid: new for sid, new in guests.sids.items() if sid != new}
+    imported = ImportedSimulators(remote=remote_sids(foreign))
+    simulators = _simulators(foreign)
+    imported.sids = {sid: name(sid) for sid in simulators}
+    imported.remote = [imported.sids[sid] for sid in imported.remote]
+    renamed = {sid: new for sid, new in imported.sids.items() if sid != new}
     ids = {
         entity.full_id: f"{renamed[sid]}.{entity.eid}"
         for sid in renamed
         for entity in simulators[sid][1].entities.values()
     }
-    names = _Names(host, guests.sids)
+    names = _Names(host, imported.sids)
     for sid, (proxy, factory) in simulators.items():
-        new = guests.sids[sid]
-        guests.factories[new] = factory
+        new = imported.sids[sid]
+        imported.factories[new] = factory
         factory._sid = new
         for entity in factory.entities.values():
             entity.sid = new
         base = base_proxy(proxy)
         # what the simulator asks mosaik through
-        remote = _ImportedRemote(guest, new, names)
+        remote = _ImportedRemote(foreign, new, names)
         if hasattr(base, "sim"):
             base.sim.mosaik = remote
         else:
             base._mosaik_remote = remote
-    graph = networkx.relabel_nodes(guest.entity_graph, ids)
+    graph = networkx.relabel_nodes(foreign.entity_graph, ids)
     for new in renamed.values():
-        for entity in guests.factories[new].entities.values():
+        for entity in imported.factories[new].entities.values():
             graph.nodes[entity.full_id]["sid"] = new
     host.entity_graph.update(graph)
-    host.max_loop_iterations = max(host.max_loop_iterations, guest.max_loop_iterations)
-    if hasattr(guest, "_proxies"):
-        _move_pending(host, guest, guests.sids)
-        for sid, new in guests.sids.items() if renamed else ():
+    host.max_loop_iterations = max(host.max_loop_iterations, foreign.max_loop_iterations)
+    if hasattr(foreign, "_proxies"):
+        _move_pending(host, foreign, imported.sids)
+        for sid, new in imported.sids.items() if renamed else ():
             host._proxies[new] = _Renaming(simulators[sid][0], names)
     else:
-        _move_runners(host, guest, guests.sids, ids)
-        for sid, new in guests.sids.items() if renamed else ():
+        _move_runners(host, foreign, imported.sids, ids)
+        for sid, new in imported.sids.items() if renamed else ():
             host.sims[new]._proxy = _Renaming(simulators[sid][0], names)
-    _make_part(host, guest)
-    return guests
+    _make_part(host, foreign)
+    return imported
 
 
 class _Names:
-    """What the simulators of a guest call each other (``sids``: the id then -> now), and what they see."""
+    """The names that the simulators of a foreign world use for each other (``sids``: old id -> id now), and the entities that they see."""
 
     def __init__(self, host: AsyncWorld, sids: Mapping[str, str]):
         self._host, self._now = host, sids
@@ -173,17 +172,17 @@ class _Names:
         self._size: tuple[int, int] | None = None
 
     def inward(self, full_id: str) -> str:
-        """Return the id in the world of an entity that a simulator of the guest has named."""
+        """Return the id in the world of an entity that a simulator of the foreign world has named."""
         sid, dot, eid = full_id.partition(".")
         return self._now.get(sid, sid) + dot + eid
 
     def outward(self, full_id: str) -> str:
-        """Return what the simulators of the guest call an entity."""
+        """Return the name that the simulators of the foreign world use for an entity."""
         sid, dot, eid = full_id.partition(".")
         return self._then.get(sid, sid) + dot + eid
 
     def graph(self) -> networkx.Graph[str]:
-        """Return the guest's entities, and those of others that are connected to them."""
+        """Return the entities of the foreign world, and those of others that are connected to them."""
         whole = self._host.entity_graph
         size = (whole.number_of_nodes(), whole.number_of_edges())
         if size != self._size:
@@ -201,10 +200,10 @@ class _Names:
 
 
 class _ImportedRemote(MosaikRemote):
-    """Answers the requests of a guest's simulator, in the names that it knows."""
+    """Answers the requests of a foreign world's simulator, in the names that it knows."""
 
-    def __init__(self, guest: AsyncWorld, sid: str, names: _Names):
-        super().__init__(guest, sid)
+    def __init__(self, foreign: AsyncWorld, sid: str, names: _Names):
+        super().__init__(foreign, sid)
         self._names = names
 
     async def get_related_entities(self, entities: Any = None) -> Any:
@@ -223,7 +222,7 @@ class _ImportedRemote(MosaikRemote):
 
 
 class _Renaming(Adapter):
-    """Tells a simulator by the names that it knows whom its inputs are from."""
+    """Passes a simulator its inputs under the names of their sources that it knows."""
 
     def __init__(self, out: Proxy, names: _Names):
         super().__init__(out)
@@ -258,12 +257,12 @@ class _Part:
             super().__setattr__(name, value)
 
 
-def _make_part(host: AsyncWorld, guest: AsyncWorld) -> None:
-    for name in vars(host).keys() & vars(guest).keys():
-        delattr(guest, name)
+def _make_part(host: AsyncWorld, foreign: AsyncWorld) -> None:
+    for name in vars(host).keys() & vars(foreign).keys():
+        delattr(foreign, name)
     # it ends with the whole
-    vars(guest).update(_whole=host, _shutdown_performed=True)
-    guest.__class__ = type(type(guest).__name__, (_Part, type(guest)), {})
+    vars(foreign).update(_whole=host, _shutdown_performed=True)
+    foreign.__class__ = type(type(foreign).__name__, (_Part, type(foreign)), {})
 
 
 def _simulators(world: AsyncWorld) -> dict[str, tuple[Any, Any]]:
@@ -274,26 +273,26 @@ def _simulators(world: AsyncWorld) -> dict[str, tuple[Any, Any]]:
     return {sid: (r._proxy, r.check_outputs.__self__) for sid, r in world.sims.items()}  # type: ignore[attr-defined]
 
 
-def _move_pending(host: Any, guest: Any, sids: dict[str, str]) -> None:
+def _move_pending(host: Any, foreign: Any, sids: dict[str, str]) -> None:
     """Move what 3.6 keeps until it makes the runners."""
     for sid, new in sids.items():
-        host._proxies[new] = guest._proxies[sid]
-        host._factories[new] = guest._factories[sid]
-    for connection in guest._pending_connections:
+        host._proxies[new] = foreign._proxies[sid]
+        host._factories[new] = foreign._factories[sid]
+    for connection in foreign._pending_connections:
         # the cache is that of the whole world
         connection.is_pulled = host.use_cache and connection.src_entity.is_persistent(connection.src_attr)
-    asynchronous = [(sids[source], sids[target]) for source, target in guest._pending_async_requests]
-    host._pending_connections += guest._pending_connections
+    asynchronous = [(sids[source], sids[target]) for source, target in foreign._pending_async_requests]
+    host._pending_connections += foreign._pending_connections
     host._pending_async_requests += asynchronous
-    for sid, time in guest._pending_initial_events.items():
+    for sid, time in foreign._pending_initial_events.items():
         host._pending_initial_events[sids[sid]] = time
     host._sims_cache = None
 
 
-def _move_runners(host: Any, guest: Any, sids: dict[str, str], ids: dict[str, str]) -> None:
+def _move_runners(host: Any, foreign: Any, sids: dict[str, str], ids: dict[str, str]) -> None:
     """Move the runners, which 3.5 makes at once."""
     for sid, new in sids.items():
-        runner = host.sims[new] = guest.sims[sid]
+        runner = host.sims[new] = foreign.sims[sid]
         runner.sid = new
         if runner.outputs is None and host.use_cache:
             runner.outputs = {}
@@ -302,13 +301,13 @@ def _move_runners(host: Any, guest: Any, sids: dict[str, str], ids: dict[str, st
                 attributes[attribute] = {ids.get(source, source): value for source, value in sources.items()}
 
 
-def check_resolution(host: AsyncWorld, guest: AsyncWorld, who: str, beside: Collection[str]) -> None:
-    """Let ``host`` have the resolution of its first guest; raise :class:`ContractError` if another differs.
+def check_resolution(host: AsyncWorld, foreign: AsyncWorld, who: str, beside: Collection[str]) -> None:
+    """Let ``host`` have the resolution of its first foreign world; raise :class:`ContractError` if another differs.
 
-    ``who``: the guest, for the message; ``beside``: environments with simulators of their own, for which
+    ``who``: the foreign world, for the message; ``beside``: environments with simulators of their own, for which
     one tick is one second.
     """
-    seconds = guest.time_resolution
+    seconds = foreign.time_resolution
     found = f"{who} has a world with a time_resolution of {seconds:g} s"
     shared = "the environments of a phase share their ticks"
     if beside and seconds != 1:
@@ -341,7 +340,7 @@ async def adopt(
 
     Raises what the user's function raises, :class:`ContractError` where it does not return what it
     should, :class:`SimulatorError` where a simulator in another process does not answer in time, and
-    ``EndWanted``. All worlds that the function has made are then shut down.
+    ``StopRequested``. All worlds that the function has made are then shut down.
     """
     who = f"environment {handle.uid!r}"
     before = internals.children_of_this_process()
@@ -350,17 +349,17 @@ async def adopt(
     try:
         with noting_worlds() as made:
             found, threaded = await _watched(plan, who, made, wants_end)
-        guest, entities = _read(found, who)
-        if guest not in made:
-            made.append(guest)
-        distant = remote_sids(guest)
+        foreign, entities = _read(found, who)
+        if foreign not in made:
+            made.append(foreign)
+        distant = remote_sids(foreign)
         if threaded and distant:
             raise ContractError(
                 f"simulator {distant[0]!r} of {who} is connected to an event loop of its own; make the instance "
                 "function asynchronous, with a mosaik.AsyncWorld"
             )
-        _check_entities(plan, guest, entities, who)
-        check_resolution(host, guest, who, beside)
+        _check_entities(plan, foreign, entities, who)
+        check_resolution(host, foreign, who, beside)
     except BaseException as error:
         await _discard(made, error)
         raise
@@ -368,25 +367,25 @@ async def adopt(
         # a world that is told to configure logging replaces it for good
         warnings.showwarning = shown
         children |= internals.children_of_this_process() - before
-    return merge(host, guest, partial(_name, handle.uid, taken)), entities
+    return merge(host, foreign, partial(_name, handle.uid, taken)), entities
 
 
 def _read(found: Any, who: str) -> tuple[AsyncWorld, Mapping[str, Any]]:
     """Return world and entities of what the instance function has returned."""
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Mapping):
         raise ContractError(f"the instance function of {who} must return (world, entities), found {found!r}")
-    guest = world_of(found[0])
-    if guest is None:
+    foreign = world_of(found[0])
+    if foreign is None:
         raise ContractError(
             f"the instance function of {who} must return a mosaik.AsyncWorld, found {type(found[0]).__name__}"
         )
-    if has_run(guest):
+    if has_run(foreign):
         raise ContractError(
             f"the instance function of {who} has run its world; agents could not act any more"
         )
-    if was_shut_down(guest):
+    if was_shut_down(foreign):
         raise ContractError(f"the instance function of {who} has returned a world that was shut down")
-    return guest, found[1]
+    return foreign, found[1]
 
 
 async def _discard(made: Iterable[AsyncWorld], error: BaseException) -> None:
@@ -487,7 +486,7 @@ def _name(uid: str, taken: Collection[str], sid: str) -> str:
     return new_sid(uid, sid, taken)
 
 
-def _check_entities(plan: WorldPlan, guest: AsyncWorld, entities: Mapping[str, Any], who: str) -> None:
+def _check_entities(plan: WorldPlan, foreign: AsyncWorld, entities: Mapping[str, Any], who: str) -> None:
     """Look whether what agents shall see and set is there."""
     for kind, ports, names in (
         ("sensor", plan.sensors, "output_attrs"),
@@ -502,7 +501,7 @@ def _check_entities(plan: WorldPlan, guest: AsyncWorld, entities: Mapping[str, A
                     f"{kind} {uid!r} of {who}: the instance function has given no entity {one.entity!r}"
                     f"{did_you_mean(one.entity, known)}"
                 )
-            if not isinstance(entity, Entity) or entity.model_mock._world is not guest:
+            if not isinstance(entity, Entity) or entity.model_mock._world is not foreign:
                 raise ContractError(
                     f"{kind} {uid!r} of {who}: what the instance function has given as {one.entity!r} is no entity "
                     f"of its world: {entity!r}"

@@ -1,13 +1,16 @@
-"""What leans on undocumented parts of mosaik, beside the schedule (:mod:`.scheduler`); tested on 3.5, 3.6 and 3.7.
+"""All that relies on undocumented parts of mosaik, except the schedule (:mod:`.scheduler`); tested with 3.5 to 3.7.
 
-mosaik has no way to end a run early, swallows the exception of a remote simulator, has
-no time-out for a simulator that hangs, may leave child processes behind, and takes whoever
-connects for the simulator that it has started. The functions here mend that.
+mosaik cannot end a run early, swallows the exception of a remote simulator, has
+no time-out for a simulator that hangs, may leave child processes behind, and accepts any
+process that connects as the simulator that it has started. The functions here correct that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
+import re
 import traceback
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +26,7 @@ import psutil
 from mosaik import exceptions as mosaiks
 from mosaik.async_scenario import AsyncWorld
 
+from palaestrai_mosaik.environment.cosimulation import SimulatorSpec
 from palaestrai_mosaik.errors import SimulationError, SimulatorError
 
 from . import peer_check
@@ -628,3 +632,35 @@ def describe_start_failure(sid: str, error: BaseException) -> SimulatorError:
     mended = SimulatorError(f"simulator {sid!r} could not be started: {text}")
     mended.__cause__ = error
     return mended
+
+
+#: seconds that a process may take to start, however short the time-out of its answers is
+LEAST_START = 10.0
+
+
+def starter(sid: str, spec: SimulatorSpec) -> dict[str, Any]:
+    """Return the entry of mosaik's ``sim_config`` for the simulator ``sid``."""
+    if spec.factory is not None:
+        return dict(HANDED_OVER)
+    if spec.python is not None:
+        return {"python": spec.python}
+    if spec.connect is not None:
+        return {"connect": spec.connect}
+    if spec.cmd is None:
+        raise SimulatorError(f"simulator {sid!r}: none of python, cmd, connect and factory is given")
+    # said out loud, because the default of 3.6 is the wrong way round
+    starter: dict[str, Any] = {"cmd": spec.cmd, "posix": os.name != "nt"}
+    if spec.cwd is not None:
+        starter["cwd"] = spec.cwd
+    if spec.env:
+        starter["env"] = dict(spec.env)
+    return starter
+
+
+def new_sid(environment: str, simulator: str, taken: Collection[str]) -> str:
+    """Return mosaik's id for a simulator of an environment (``""``: its only one) that is not ``taken``."""
+    # mosaik separates simulator and entity by the first dot
+    parts = [environment, *([simulator] if simulator else [])]
+    name = "-".join(re.sub(r"[.\s]", "_", part) for part in parts)
+    numbered = (f"{name}-{i}" for i in itertools.count(2))
+    return next(sid for sid in itertools.chain([name], numbered) if sid not in taken)

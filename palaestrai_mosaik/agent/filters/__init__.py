@@ -1,11 +1,14 @@
-"""Filters that ship with the package, one per file."""
+"""Filters that ship with the package."""
 
-from .action_change_penalty import ActionChangePenaltyFilter
-from .action_time_shift import ActionTimeShiftFilter
-from .delta import DeltaActionFilter, DeltaObsFilter, DeltaStepFilter
-from .deviation import AbsoluteDeviationFilter, QuadraticPenaltyFilter
-from .merge_steps import MergeStepsFilter
+from .history import (
+    ActionTimeShiftFilter,
+    DeltaActionFilter,
+    DeltaObsFilter,
+    DeltaStepFilter,
+    MergeStepsFilter,
+)
 from .norm import NormFilter
+from .penalties import AbsoluteDeviationFilter, ActionChangePenaltyFilter, QuadraticPenaltyFilter
 from .scale import ScaleFilter
 
 __all__ = [

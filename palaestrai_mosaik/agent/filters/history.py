@@ -1,4 +1,4 @@
-"""Changes instead of values: of readings, and of set-points."""
+"""Filters that remember earlier steps: last actions, merged steps, and differences instead of values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,97 @@ from palaestrai_mosaik.types import Space
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
-from .channels import chosen_sensors, flag, nearest_to_zero, need_boxes, number, places_of, real_box
+from .channels import (
+    chosen_sensors,
+    flag,
+    nearest_to_zero,
+    need_boxes,
+    number,
+    places_of,
+    real_box,
+    whole_number,
+)
+
+
+class ActionTimeShiftFilter(Filter):
+    """Shows the muscle the set-points of its last ``steps`` actions as further sensors.
+
+    After all sensors come the actuators' set-points of 1 step ago (``LAST-1-<uid>``), then
+    those of 2 steps ago, and so on, in the actuators' spaces. They are the set-points as this
+    filter passes them on, and of these the ones in force: where an action gave none (NaN), the
+    one before holds. Before the first action of an episode they are 0, or the bound that is
+    nearest to 0. Set-points pass unchanged. Any kind of space.
+    """
+
+    def __init__(self, steps: int = 1):
+        self.steps = whole_number(self, "steps", steps)
+
+    def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
+        uids, spaces = [*sensors.uids], [*sensors.spaces]
+        for lag in range(1, self.steps + 1):
+            uids += [f"LAST-{lag}-{uid}" for uid in actuators.uids]
+            spaces += actuators.spaces
+        self._start = np.tile(nearest_to_zero(actuators), self.steps)
+        self._size = actuators.size
+        self.reset()
+        return Layout(uids, spaces), actuators
+
+    def reset(self) -> None:
+        #: the set-points in force, newest action first; never changed in place
+        self._past = self._start
+
+    def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
+        return np.concatenate([readings, self._past])
+
+    def muscle_post_process(self, setpoints: FloatVector) -> FloatVector:
+        silent = np.isnan(setpoints)
+        newest = np.where(silent, self._past[: self._size], setpoints) if silent.any() else setpoints
+        self._past = np.concatenate([newest, self._past[: -self._size]]) if self.steps > 1 else newest.copy()
+        return setpoints
+
+    def muscle_inverse(self, setpoints: FloatVector) -> FloatVector:
+        return setpoints
+
+
+class MergeStepsFilter(Filter):
+    """Shows the readings of the last ``steps`` steps, the present one included.
+
+    Every sensor is followed by what it read 1, 2, ... steps ago (``LAST-1-<uid>``,
+    ``LAST-2-<uid>``, ...), in the same space. Before the first step of an episode, all was as
+    it is in the first step. Set-points pass unchanged. Any kind of space. ``merge_actuators``
+    has no effect, as in palaestrAI, whose documents give it.
+    """
+
+    def __init__(self, steps: int = 3, merge_actuators: bool = False):
+        flag(self, "merge_actuators", merge_actuators)
+        self.steps = whole_number(self, "steps", steps)
+
+    def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
+        uids: list[str] = []
+        spaces: list[Space] = []
+        order: list[int] = []
+        for uid, space, part in zip(sensors.uids, sensors.spaces, sensors.slices, strict=True):
+            for lag in range(self.steps):
+                uids.append(f"LAST-{lag}-{uid}" if lag else uid)
+                spaces.append(space)
+                order += range(lag * sensors.size + part.start, lag * sensors.size + part.stop)
+        self._order = np.array(order, dtype=np.intp)
+        #: (steps, readings), newest first
+        self._past = np.zeros((self.steps, sensors.size))
+        self.reset()
+        return Layout(uids, spaces), actuators
+
+    def reset(self) -> None:
+        self._begins = True
+
+    def muscle_pre_process(self, readings: FloatVector) -> FloatVector:
+        if self._begins:
+            self._past[:] = readings
+            self._begins = False
+        else:
+            self._past[1:] = self._past[:-1]
+            self._past[0] = readings
+        return self._past.take(self._order)
 
 
 class DeltaObsFilter(Filter):
