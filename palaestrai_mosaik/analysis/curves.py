@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .series import Curve, FloatVector
+from palaestrai_mosaik.types.arrays import FloatVector
+
+from .series import Curve
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
+
+from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 Drops = Literal["run", "row", "block", "nothing"]
 
 #: where so much is lost, or more, what is left is no sample of the design any more
@@ -43,13 +41,13 @@ class UsedRuns:
     ``y`` is NaN where a row has no run left. ``notes`` tell what is lost; ``refused`` why all is.
     """
 
-    runs: BoolArray
+    runs: BoolVector
     y: FloatArray
     notes: tuple[str, ...] = ()
     refused: str = ""
 
     @property
-    def rows(self) -> BoolArray:
+    def rows(self) -> BoolVector:
         """Which rows are used, (rows,)."""
         return np.asarray(self.runs.any(axis=1))
 
@@ -100,7 +98,7 @@ def keep(y: FloatArray, block: IntArray, drops: Drops, common: bool = False) -> 
     return UsedRuns(runs, means, tuple(told))
 
 
-def _whole(finite: BoolArray, block: IntArray) -> BoolArray:
+def _whole(finite: BoolVector, block: IntArray) -> BoolVector:
     """Return, for each row and repetition, whether all rows of the block have this repetition."""
     numbers, place = np.unique(block, return_inverse=True)
     whole = np.ones((len(numbers), finite.shape[1]), dtype=bool)
@@ -108,7 +106,7 @@ def _whole(finite: BoolArray, block: IntArray) -> BoolArray:
     return np.asarray(whole[place])
 
 
-def _means(y: FloatArray, runs: BoolArray, common: bool) -> tuple[FloatArray, bool]:
+def _means(y: FloatArray, runs: BoolVector, common: bool) -> tuple[FloatArray, bool]:
     """Return the mean of each row's ``runs``, and whether it is adjusted for which ones these are."""
     count = runs.sum(axis=1)
     rows = count > 0
@@ -125,7 +123,7 @@ def _means(y: FloatArray, runs: BoolArray, common: bool) -> tuple[FloatArray, bo
     return means, True
 
 
-def _too_few(finite: BoolArray, together: bool) -> str:
+def _too_few(finite: BoolVector, together: bool) -> str:
     if together:
         return (
             f"{_runs(finite)}: the method needs all rows, and no repetition, whose seed they share, is finite "
@@ -136,11 +134,11 @@ def _too_few(finite: BoolArray, together: bool) -> str:
 
 
 def _describe_missing(
-    finite: BoolArray, runs: BoolArray, empty: int, drops: Drops, together: bool
+    finite: BoolVector, runs: BoolVector, empty: int, drops: Drops, together: bool
 ) -> list[str]:
     """Return what is lost: runs (where rows have several), then rows."""
     told = list(_describe_missing_runs(finite, runs, drops, together)) if finite.shape[1] > 1 else []
-    gone: BoolArray = ~np.asarray(runs.any(axis=1))
+    gone: BoolVector = ~np.asarray(runs.any(axis=1))
     if not gone.any():
         return told
     why = f"{_rows(empty)} without a finite outcome"
@@ -152,7 +150,9 @@ def _describe_missing(
     return [*told, f"{share}: {why}"]
 
 
-def _describe_missing_runs(finite: BoolArray, runs: BoolArray, drops: Drops, together: bool) -> Iterator[str]:
+def _describe_missing_runs(
+    finite: BoolVector, runs: BoolVector, drops: Drops, together: bool
+) -> Iterator[str]:
     told = _runs(finite)
     if together:
         unused = int((finite & ~runs).sum())
@@ -165,7 +165,7 @@ def _describe_missing_runs(finite: BoolArray, runs: BoolArray, drops: Drops, tog
     yield told
 
 
-def _runs(finite: BoolArray) -> str:
+def _runs(finite: BoolVector) -> str:
     return f"{int((~finite).sum())} of {finite.size} runs without a finite outcome"
 
 

@@ -14,13 +14,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.store.parts import columns_of, read_parts, whole_parts
 from palaestrai_mosaik.store.query.trajectories import NUMBERS, RowRange
 from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.types.arrays import Array, FloatArray, FloatVector
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
     from palaestrai_mosaik.store.query.many_runs import StreamFolder
 
-FloatVector = npt.NDArray[np.float64]
 
 #: what ``of`` may begin with, and what stands behind the dot
 SOURCES = {"reward": "NAME", "reading": "ID", "setpoint": "ID", "statistic": "NAME"}
@@ -47,7 +46,7 @@ _MOST_NAMES = 20
 _KEYS = ("worker", "episode", "step")
 
 # (episode, worker) -> values, shape (steps, channels)
-_Episodes = dict[tuple[int, int], npt.NDArray[np.float64]]
+_Episodes = dict[tuple[int, int], FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +294,7 @@ class _Steps:
         told = [self._step_fold([rows[episode] for rows in found if episode in rows]) for episode in episodes]
         return fold(np.array(told), self._outcome.episode)
 
-    def _step_fold(self, blocks: Sequence[npt.NDArray[np.float64]]) -> float:
+    def _step_fold(self, blocks: Sequence[FloatArray]) -> float:
         """Fold all values of an episode. The first and the last are those of all channels and bodies, on average."""
         kept = [outside(block, self._outcome.outside) for block in blocks]
         if self._outcome.step in ("first", "last"):
@@ -342,11 +341,11 @@ class _Steps:
         return name == self._name or name.startswith(f"{self._name}[") or fnmatchcase(name, self._name)
 
 
-def _reported(values: npt.NDArray[np.float64]) -> FloatVector:
+def _reported(values: FloatArray) -> FloatVector:
     return values[~np.isnan(values)]
 
 
-def _by_episode(keys: npt.NDArray[Any], block: npt.NDArray[np.float64]) -> _Episodes:
+def _by_episode(keys: Array, block: FloatArray) -> _Episodes:
     """Return the rows of ``block`` by episode; ``keys``: (rows, 3), worker, episode and step of each."""
     worker, episode, step = keys.T
     order = np.lexsort((step, worker, episode))  # stable: what is told twice in a step keeps its order

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.design.methods import METHODS, Index, Method, Refused, Repetitions, Study
 from palaestrai_mosaik.design.rules import check_sampler, default_methods
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.seeding import integer_seed
+from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, IndexVector, IntArray
 
 from .missing_runs import UsedRuns, keep
 from .results import Results, labels
@@ -200,7 +200,7 @@ def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedS
     return _PreparedStudy(study, replace(kept, notes=notes), len(np.unique(run[wanted][kept.runs])))
 
 
-def _by_repetition(results: Results, outcome: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+def _by_repetition(results: Results, outcome: str) -> tuple[FloatArray, IntArray]:
     """Return the outcome by row and repetition, not finite where there is none, and the number of the executed run."""
     import pandas as pd
 
@@ -213,7 +213,7 @@ def _by_repetition(results: Results, outcome: str) -> tuple[npt.NDArray[np.float
     return y, run
 
 
-def _numbered(run: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+def _numbered(run: IntArray) -> IntArray | None:
     """Return the numbers in the order in which they first occur; ``None`` where all differ."""
     import pandas as pd
 
@@ -228,7 +228,7 @@ def _identical(runs: int, size: int) -> str:
     )
 
 
-def _shared(run: npt.NDArray[np.int64], block: npt.NDArray[np.int64]) -> Iterator[str]:
+def _shared(run: IntArray, block: IntArray) -> Iterator[str]:
     """Tell where rows of several blocks share a run, so that blocks are not independent of its chance."""
     pairs = np.unique(np.column_stack([run, block]), axis=0)[:, 0]
     if len(np.unique(pairs)) < len(pairs):
@@ -238,7 +238,7 @@ def _shared(run: npt.NDArray[np.int64], block: npt.NDArray[np.int64]) -> Iterato
         )
 
 
-def _levels(results: Results, run: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _levels(results: Results, run: IntArray) -> IntArray:
     """Return the number of each row's level of each axis, -1 where it is inactive; ``run``: of each row.
 
     An axis is inactive by its ``when``, or because rows that differ in it have identical documents.
@@ -256,9 +256,7 @@ def _levels(results: Results, run: npt.NDArray[np.int64]) -> npt.NDArray[np.int6
     return levels
 
 
-def _missing_levels(
-    results: Results, method: Method, wanted: npt.NDArray[np.bool_], left: npt.NDArray[np.intp]
-) -> Iterator[str]:
+def _missing_levels(results: Results, method: Method, wanted: BoolVector, left: IndexVector) -> Iterator[str]:
     """Tell which levels no row is left of; for tests of single runs (ANOVA), all that a factor takes are its levels."""
     unit = results.folder.sample.unit
     for number, axis in enumerate(results.spec.axes):

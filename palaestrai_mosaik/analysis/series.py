@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import only_modules, resolve
 from palaestrai_mosaik.experiment.classes import named_modules
 from palaestrai_mosaik.store import BodyChoice
 from palaestrai_mosaik.store.query.trajectories import NUMBERS
+from palaestrai_mosaik.types.arrays import FloatVector
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,8 +127,6 @@ def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: 
     columns = ["agent", "phase", "worker", "episode", "evaluation", "after", "sum", "mean"]
     return frame[columns].astype({"after": int})
 
-
-FloatVector = npt.NDArray[np.float64]
 
 #: units that names of the power-system field end with
 UNITS = {

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
-from palaestrai_mosaik.design.folder import JOBS, DesignFolder
-from palaestrai_mosaik.design.lock import execution_lock
+from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.model import Factor
-from palaestrai_mosaik.design.schema import design_schema
+from palaestrai_mosaik.design.vocabulary import design_schema
 from palaestrai_mosaik.errors import FINISHED, DocumentError, ExecutionError
 from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from palaestrai_mosaik.design.estimate import Experience, experience
+from palaestrai_mosaik.design.design import Experience, experience
 from palaestrai_mosaik.design.folder import RESULTS, SCRIPT, STORES, DesignFolder
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, ExecutionError, SchedulerError
 from palaestrai_mosaik.execution import (

@@ -7,7 +7,7 @@ from .design import Design
 from .folder import DesignFolder, PlannedRun
 from .load import from_mapping, load, loads
 from .model import DesignSpec
-from .schema import design_schema
+from .vocabulary import design_schema
 
 __all__ = [
     "Design",

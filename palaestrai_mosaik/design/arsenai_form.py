@@ -21,11 +21,19 @@ from palaestrai_mosaik.experiment import vocabulary as run
 from palaestrai_mosaik.experiment.bodies import has_bodies
 from palaestrai_mosaik.experiment.cascade import phases_of
 from palaestrai_mosaik.experiment.fields import CLASS_NAME, TEXT, class_spec, items_of, optional_class
-from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
 
-from .model import Topic
+from .model import DesignSpec, Topic
 from .vocabulary import AGENT, AGENT_WITH_BODIES, DEFINITIONS, PHASE, TOPICS
 
+_REQUEST = re.compile(r"\$req\s*\((?P<arguments>[^()]*)\)?\s*")
+#: topics whose alternative is one name
+_SINGLE = ("simulation", "phase_config")
+#: topics that are given for each agent
+BY_AGENT: tuple[Topic, Topic] = ("sensors", "actuators")
+
+#: (index of the phase, topic, key of the agent among the definitions)
+SlotKey = tuple[int, Topic, str | None]
 #: environment uid -> local ids
 IdSet = dict[str, list[str]]
 
@@ -54,6 +62,9 @@ class Definitions:
         """Return the full ids of the sets ``names`` in the environments ``uids``, each once."""
         sets = [getattr(self, topic)[name] for name in names]
         return list(dict.fromkeys(f"{uid}.{one}" for uid in uids for ids in sets for one in ids.get(uid, ())))
+
+
+# --- definitions ----------------------------------------------------------------------------
 
 
 def read_definitions(found: Findings, at: Located, phases: Sequence[str]) -> Definitions:
@@ -244,14 +255,7 @@ def _phase_config(found: Findings, at: Located) -> dict[str, Any] | None:
     return None if parts is None else dict(at.value)
 
 
-_REQUEST = re.compile(r"\$req\s*\((?P<arguments>[^()]*)\)?\s*")
-#: topics whose alternative is one name
-_SINGLE = ("simulation", "phase_config")
-#: topics that are given for each agent
-BY_AGENT: tuple[Topic, Topic] = ("sensors", "actuators")
-
-#: (index of the phase, topic, key of the agent among the definitions)
-SlotKey = tuple[int, Topic, str | None]
+# --- the schedule ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +287,7 @@ class Phase:
     slots: dict[tuple[Topic, str | None], Slot] = field(default_factory=dict)
 
 
-class Reader:
+class ScheduleReader:
     """Reads the schedule at ``at``, which chooses from ``definitions``."""
 
     def __init__(self, found: Findings, definitions: Definitions):
@@ -527,3 +531,107 @@ def chosen_names(phases: Sequence[Phase], slot: Slot, chosen: Mapping[SlotKey, i
         requested = chosen_names(phases, source, chosen)
         names += requested if entry.index is None else (requested[entry.index],)
     return tuple(names)
+
+
+# --- from the schedule to run documents -----------------------------------------------------
+
+
+class Schedule:
+    """The run documents that arsenAI's form of a design stands for, one for each combination."""
+
+    def __init__(self, definitions: Definitions, phases: Sequence[Phase], version: str):
+        self.definitions = definitions
+        self.phases = tuple(phases)
+        self._version = version
+        self._ids: dict[Any, list[str]] = {}
+
+    def document(self, chosen: Mapping[SlotKey, int]) -> dict[str, Any]:
+        """Return the run document where every slot has the alternative ``chosen`` (else the first)."""
+        schedule = [{phase.name: self._phase(phase, chosen)} for phase in self.phases]
+        _write_out([next(iter(phase.values())) for phase in schedule])
+        return {"version": self._version, "schedule": schedule, "run_config": self.definitions.run_config}
+
+    def _phase(self, phase: Phase, chosen: Mapping[SlotKey, int]) -> dict[str, Any]:
+        names = {
+            topic: chosen_names(self.phases, slot, chosen)
+            for (topic, agent), slot in phase.slots.items()
+            if agent is None
+        }
+        defined = self.definitions
+        environments = [defined.environments[name] for name in names["environments"]]
+        uids = tuple(str(entry["environment"]["uid"]) for entry in environments)
+        result: dict[str, Any] = {
+            "environments": environments,
+            "agents": [self._agent(phase, name, uids, chosen) for name in names["agents"]],
+            "simulation": dict(defined.simulation[names["simulation"][0]]),
+        }
+        if "phase_config" in names:
+            result["phase_config"] = dict(defined.phase_config[names["phase_config"][0]])
+        return result
+
+    def _agent(
+        self, phase: Phase, key: str, uids: tuple[str, ...], chosen: Mapping[SlotKey, int]
+    ) -> dict[str, Any]:
+        agent = dict(self.definitions.agents[key])
+        load = self.definitions.loads.get(key, {}).get(phase.name)
+        if load is not None:
+            agent["load"] = load
+        for topic in BY_AGENT:
+            slot = phase.slots.get((topic, key))
+            if slot is not None:
+                sets = chosen_names(self.phases, slot, chosen)
+                made = (topic, sets, uids)
+                if made not in self._ids:
+                    self._ids[made] = self.definitions.ids(topic, sets, uids)
+                agent[topic] = self._ids[made]
+        return agent
+
+
+def _write_out(phases: Sequence[dict[str, Any]]) -> None:
+    """Write into phases what keeps the cascade of run documents from adding to them.
+
+    Every phase of a design is complete by itself. Where a phase lacks environments or agents of the
+    phase before, or has them in another order, it is told not to inherit; else null is written
+    for what its own agents, simulation and phase configuration do not give and would inherit.
+    """
+    seen: dict[Any, dict[str, None]] = {}
+    before: list[list[str]] = [[], []]
+    for phase in phases:
+        names = [
+            [str(one["environment"]["uid"]) for one in phase["environments"]],
+            [one["name"] for one in phase["agents"]],
+        ]
+        if any(list(dict.fromkeys((*old, *new))) != new for old, new in zip(before, names, strict=True)):
+            phase["inherit"] = False
+            seen.clear()
+        before = names
+        parts = [(("agents", agent["name"]), agent) for agent in phase["agents"]]
+        parts += [((topic, ""), phase[topic]) for topic in ("simulation", "phase_config") if topic in phase]
+        for which, part in parts:
+            words = [run.PHASE_CONFIG.spellings.get(key, key) for key in part]
+            kept = seen.setdefault(which, {})
+            for key in kept:
+                if key not in words:
+                    part[key] = None
+            kept |= dict.fromkeys(words)
+
+
+def read_schedule(found: Findings, definitions: Located, schedule: Located, version: str) -> Schedule:
+    """Return the schedule of a design in arsenAI's form; what is wrong goes to ``found``."""
+    defined = read_definitions(found, definitions, _phase_names(schedule.value))
+    phases = ScheduleReader(found, defined).phases(schedule)
+    return Schedule(defined, phases, version)
+
+
+def _phase_names(schedule: Any) -> list[str]:
+    if isinstance(schedule, dict):
+        return [str(name) for name in schedule]
+    items = schedule if isinstance(schedule, list) else []
+    return [str(next(iter(item))) for item in items if isinstance(item, dict) and item]
+
+
+def schedule_of(spec: DesignSpec) -> Schedule:
+    """Return the schedule of a sound design in arsenAI's form."""
+    found = Findings(spec.source, Lines())
+    schedule = Located(list(spec.schedule), ("schedule",))
+    return read_schedule(found, Located(spec.definitions, ("definitions",)), schedule, spec.version)

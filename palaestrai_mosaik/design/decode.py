@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray
+
 from . import distributions
 from .expressions import Expression
 from .model import INACTIVE, Axis, DesignSpec, Factor
-from .sample import FloatArray
 
 #: Digits that are kept of a number, counted from the factor's largest value.
 _DIGITS = 15

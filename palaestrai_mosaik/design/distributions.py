@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from .model import Axis, Factor
-from .sample import FloatArray
 
 #: A coordinate this near below the edge of a level's share counts as being on the edge, so that
 #: 1/3 + 1/3 and 2/3 give the same level.
@@ -41,7 +41,7 @@ def values(factor: Factor, unit: FloatArray) -> FloatArray:
     return np.clip(_quantile(factor, unit), low, high)
 
 
-def levels(edges: FloatArray, unit: FloatArray) -> npt.NDArray[np.int64]:
+def levels(edges: FloatArray, unit: FloatArray) -> IntArray:
     """Return the indices of the levels at ``unit``; ``edges`` are the cumulative shares (`shares`)."""
     return np.minimum(np.searchsorted(edges, unit + EDGE, side="right"), len(edges) - 1)
 

@@ -5,25 +5,30 @@ the cascade hands it on as it is. Documents that differ in such values only have
 *structure*: it is built and checked once, with holes for these values, for the uid and the
 seed. Its YAML and its canonical JSON are then filled in for every run. All other values
 (an agent, a list of sensors, the number of episodes) belong to the structure.
+
+The placeholders are the same in the data of a document, its YAML and its canonical JSON, which write
+them unchanged.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import RunDocument, canonical_json, dumps, from_mapping
 from palaestrai_mosaik.seeding import integer_seed
 
-from .documents import DocumentBuilder
-from .model import INACTIVE, DesignSpec
+from .arsenai_form import SlotKey, schedule_of
+from .model import INACTIVE, DesignSpec, Factor
+from .paths import Changes, Keys, Path
 from .run_names import run_file, run_uid
-from .templates import Template, is_scalar, json_scalar, yaml_scalar, yaml_text
 
 #: characters of structures that are kept at a time
 _KEPT = 2**22
@@ -289,3 +294,181 @@ def _closed(document: RunDocument) -> bool:
         or any(replay.experiment_run is not None for replay in agent.replay)
         for agent in agents
     )
+
+
+class DocumentBuilder:
+    """Makes the run documents of ``spec``."""
+
+    def __init__(self, spec: DesignSpec):
+        self._spec = spec
+        self._schedule = None if spec.base is not None else schedule_of(spec)
+        self._base = dict(spec.base) if spec.base is not None else {}
+        self._base.setdefault("version", spec.version)
+        self._choices = [factor for factor in spec.factors if factor.choice is not None]
+        self._paths = [
+            (factor, Path.parse(factor.path)) for factor in spec.factors if factor.path is not None
+        ]
+        self._keys: dict[str, Keys] = {}
+        if self._schedule is None:
+            self._keys = {factor.name: self._found(factor, path, self._base) for factor, path in self._paths}
+
+    def build(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the run document for ``values``, without ``uid``, ``seed`` and ``experiment_uid``.
+
+        ``values`` has for every factor its value (of a factor of the schedule the label, of
+        other levels the level), or ``INACTIVE``, which leaves the document as it is there. The
+        document is plain data, fresh where it is changed; the rest is shared with other
+        documents, so nobody may write to it. Raises
+        :class:`~palaestrai_mosaik.errors.DocumentError` where a path leads nowhere in the
+        document of these values.
+        """
+        document = self._base if self._schedule is None else self._generated(values)
+        changes = Changes()
+        for factor, path in self._paths:
+            value = values[factor.name]
+            if value is not INACTIVE:
+                keys = self._keys.get(factor.name) or self._found(factor, path, document, values)
+                changes.set(keys, value)
+        built: dict[str, Any] = changes.applied(document)
+        return built
+
+    def _generated(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        chosen: dict[SlotKey, int] = {}
+        for factor in self._choices:
+            choice, label = factor.choice, values[factor.name]
+            if choice is not None and label is not INACTIVE:
+                chosen[choice.phase, choice.topic, choice.agent] = factor.labels.index(label)
+        assert self._schedule is not None
+        return self._schedule.document(chosen)
+
+    def _found(
+        self, factor: Factor, path: Path, document: Any, values: Mapping[str, Any] | None = None
+    ) -> Keys:
+        found = path.find(document, factor.create)
+        if found.fault is None:
+            return found.keys
+        row = ""
+        if values is not None:
+            row = " in the document of " + ", ".join(
+                f"{one.name}={values[one.name]}" for one in self._choices
+            )
+            row += "; exclude such rows with 'when'"
+        message = f"the path of factor {factor.name!r} ({path.text}) leads nowhere{row}: {found.fault}"
+        raise DocumentError([self._spec.problem(message, "factors", factor.name)])
+
+
+# --- templates, and YAML written quickly --------------------------------------------------
+
+#: characters of a key that needs no mark before it (YAML 1.2, 7.4.2: 1024; PyYAML: 128)
+_LONGEST_KEY = 100
+
+
+class Template:
+    """A text with numbered holes, each any number of times."""
+
+    def __init__(self, text: str, hole: re.Pattern[str]):
+        """``hole`` matches a hole and has its number as its only group."""
+        parts = hole.split(text)
+        self._fixed = parts[::2]
+        self._numbers = [int(number) for number in parts[1::2]]
+        self.size = len(text)
+
+    def fill(self, values: Sequence[str]) -> str:
+        """Return the text with ``values`` by number in its holes."""
+        fixed = self._fixed
+        parts = [fixed[0]]
+        for number, after in zip(self._numbers, fixed[1:], strict=True):
+            parts += (values[number], after)
+        return "".join(parts)
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether ``value`` is text, a number, a boolean or nothing."""
+    return value is None or type(value) in (str, float, int, bool)
+
+
+def yaml_scalar(value: Any) -> str | None:
+    """Return a scalar as it stands in YAML, ``None`` where it takes more than one line.
+
+    It is written as :func:`~palaestrai_mosaik.experiment.dumps` writes it.
+    """
+    if type(value) is float:
+        text = repr(value)
+        if "e" in text and "." not in text:
+            return text.replace("e", ".0e")
+        return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(text, text)
+    if type(value) is int:
+        return str(value)
+    if type(value) is str:
+        return _yaml_text(value)
+    return {None: "null", True: "true", False: "false"}[value]
+
+
+def json_scalar(value: Any) -> str:
+    """Return a scalar as it stands in canonical JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+@lru_cache(maxsize=2**14)
+def _yaml_text(text: str) -> str | None:
+    written = dumps([text]).removeprefix("- ").removesuffix("\n")
+    return None if "\n" in written else written
+
+
+class _Unusual(Exception):
+    """Something takes more than one line."""
+
+
+def yaml_text(data: Any) -> str:
+    """Return a mapping of plain data as YAML text which reads back as the same data.
+
+    As :func:`~palaestrai_mosaik.experiment.dumps`, to which it leaves texts of several lines, but
+    in a third of the time: thousands of documents are mostly the same words.
+    """
+    lines: list[str] = []
+    try:
+        _write(data, "", "", lines.append)
+    except _Unusual:
+        return dumps(data)
+    return "".join(lines)
+
+
+def _write(value: Any, first: str, rest: str, add: Callable[[str], object]) -> None:
+    """Add the lines of a collection that is not empty, with what stands before its first line and the rest."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            name = _word(key)
+            if not item or not isinstance(item, (dict, list)):
+                add(f"{first}{name}: {_word(item)}\n")
+            else:
+                add(f"{first}{name}:\n")
+                inside = f"{rest}  " if isinstance(item, dict) else rest
+                _write(item, inside, inside, add)
+            first = rest
+        return
+    for item in value:
+        if not item or not isinstance(item, (dict, list)):
+            add(f"{first}- {_word(item)}\n")
+        else:
+            _write(item, f"{first}- ", f"{rest}  ", add)
+        first = rest
+
+
+def _word(value: Any) -> str:
+    if type(value) is str:
+        return _text_word(value)
+    if isinstance(value, (dict, list)):
+        return "{}" if isinstance(value, dict) else "[]"
+    return _one_line(yaml_scalar(value))
+
+
+@lru_cache(maxsize=2**14)
+def _text_word(text: str) -> str:
+    return _one_line(_yaml_text(text))
+
+
+def _one_line(word: str | None) -> str:
+    # a longer key must be marked as one
+    if word is None or len(word) > _LONGEST_KEY:
+        raise _Unusual
+    return word

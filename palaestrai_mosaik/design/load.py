@@ -16,15 +16,13 @@ from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.experiment.vocabulary import TOP
 
-from .axes import read_axes
-from .documents import Schedule, read_schedule
+from .arsenai_form import Schedule, read_schedule
 from .execution import read_execution
 from .factor_targets import Documents, Targets, check_conditions, read_expression
-from .factors import choices, read_factors
+from .factors import choices, read_axes, read_factors
 from .merge import Draft, MergedFindings, draft, read_file, read_text
-from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SeedPolicy
+from .model import AnalysisSpec, DesignSpec, Factor, SamplerSpec, SeedPolicy, identity, resolved
 from .outcomes import read_analysis, read_outcomes
-from .resolved import identity, resolved
 from .vocabulary import DEFAULT_SAMPLER, DESIGN, IDENTITY, SEEDS
 
 _BASE = replace(TOP, title="the base", required=("schedule",))

@@ -11,11 +11,12 @@ from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.types.arrays import FloatArray
 
 from .decode import decode, keep
 from .expansion import Expansion, Row, RowName, Values
 from .model import INACTIVE, DesignSpec
-from .sample import FloatArray, Sample
+from .sample import Sample
 from .samplers import sample
 
 #: points that are decoded at a time, so that memory does not grow with their number

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
+
+__all__ = ["FloatArray", "IntArray", "Sample", "pack", "unpack"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,9 @@ class Sample:
     """
 
     unit: FloatArray
-    block: npt.NDArray[np.int64]
+    block: IntArray
     arguments: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-
-IntArray = npt.NDArray[np.int64]
 
 
 def pack(block: IntArray) -> int | list[int]:

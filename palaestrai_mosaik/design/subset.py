@@ -18,15 +18,14 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.seeding import generator
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from .decode import decode, keep
 from .model import INACTIVE, DesignSpec
-from .sample import FloatArray, Sample
+from .sample import Sample
 
-Codes = npt.NDArray[np.int64]
 #: Whether there is a row with these levels.
 Allowed = Callable[[tuple[int, ...]], bool]
 
@@ -86,12 +85,12 @@ def _warning(arguments: Mapping[str, Any], taken: int, candidates: int, size: in
 
 
 def subset(
-    codes: Codes,
+    codes: IntArray,
     nominal: Sequence[bool],
     size: int,
     random: np.random.Generator,
     allowed: Allowed | None = None,
-) -> Codes:
+) -> IntArray:
     """Return ``size`` rows of ``codes``, rising, or all if there are not more.
 
     ``codes`` (rows, axes): ranks of levels from 0, no row twice; ``nominal``: which axes have no
@@ -113,17 +112,17 @@ def subset(
     return np.array(sorted(rows), dtype=np.int64)
 
 
-def _is_balanced(codes: Codes) -> bool:
+def _is_balanced(codes: IntArray) -> bool:
     return all(len(np.unique(np.unique(column, return_counts=True)[1])) == 1 for column in codes.T)
 
 
-def _coded(unit: FloatArray) -> tuple[list[FloatArray], Codes]:
+def _coded(unit: FloatArray) -> tuple[list[FloatArray], IntArray]:
     """Return the coordinates of every axis, and the rows as ranks among them."""
     found = [np.unique(column, return_inverse=True) for column in unit.T]
     return [levels for levels, _ in found], np.stack([ranks for _, ranks in found], axis=1)
 
 
-def _candidates(spec: DesignSpec, unit: FloatArray, codes: Codes) -> Codes:
+def _candidates(spec: DesignSpec, unit: FloatArray, codes: IntArray) -> IntArray:
     """Return the rows that the constraints allow; equal but for inactive factors once."""
     if not spec.constraints and not any(factor.when for factor in spec.factors):
         return codes
@@ -144,11 +143,11 @@ def _candidates(spec: DesignSpec, unit: FloatArray, codes: Codes) -> Codes:
 class _Distance:
     """Gower's distance between rows of ranks."""
 
-    def __init__(self, counts: Codes, nominal: Sequence[bool]):
+    def __init__(self, counts: IntArray, nominal: Sequence[bool]):
         self._nominal = np.array(nominal, dtype=bool)
         self._ends = np.maximum(counts - 1, 1)
 
-    def crowding(self, rows: Codes, row: Codes) -> FloatArray:
+    def crowding(self, rows: IntArray, row: IntArray) -> FloatArray:
         """Return how near to ``row`` each of ``rows`` (rows, axes) is, large for near."""
         gaps = np.abs(rows - row) / self._ends
         gaps[:, self._nominal] = gaps[:, self._nominal] > 0
@@ -159,7 +158,7 @@ class _Distance:
 class _Greedy:
     """Takes rows one after the other, and knows how often each level and pair was taken."""
 
-    def __init__(self, codes: Codes, nominal: Sequence[bool], random: np.random.Generator):
+    def __init__(self, codes: IntArray, nominal: Sequence[bool], random: np.random.Generator):
         self._codes = codes
         self._columns = [np.ascontiguousarray(column) for column in codes.T]
         self._counts = codes.max(axis=0) + 1
@@ -174,7 +173,7 @@ class _Greedy:
         self._tie = random.random(len(codes))
         self._taken = np.zeros(len(codes), dtype=bool)
 
-    def take(self, size: int) -> npt.NDArray[np.int64]:
+    def take(self, size: int) -> IntArray:
         """Take ``size`` rows; return their indices."""
         for _ in range(size):
             row = self._best()
@@ -205,7 +204,7 @@ class _Greedy:
 class _Improved:
     """Rows that are changed level by level; ``known``: all of them as tuples."""
 
-    def __init__(self, rows: Codes, counts: Codes, nominal: Sequence[bool], allowed: Allowed):
+    def __init__(self, rows: IntArray, counts: IntArray, nominal: Sequence[bool], allowed: Allowed):
         self._rows = rows.copy()
         self._counts = counts
         self._allowed = allowed
@@ -213,7 +212,7 @@ class _Improved:
         self.known = {tuple(row) for row in rows.tolist()}
         self._pair_use = {(i, j): self._uses(i, j) for i, j in combinations(range(len(counts)), 2)}
 
-    def _uses(self, i: int, j: int) -> npt.NDArray[np.int64]:
+    def _uses(self, i: int, j: int) -> IntArray:
         keys = self._rows[:, i] * self._counts[j] + self._rows[:, j]
         uses = np.bincount(keys, minlength=self._counts[i] * self._counts[j])
         return uses.reshape(self._counts[i], self._counts[j])
@@ -224,7 +223,7 @@ class _Improved:
             while self._replace(axis, np.bincount(self._rows[:, axis], minlength=count), random):
                 pass
 
-    def _replace(self, axis: int, use: npt.NDArray[np.int64], random: np.random.Generator) -> bool:
+    def _replace(self, axis: int, use: IntArray, random: np.random.Generator) -> bool:
         """Replace one level of ``axis`` that comes twice more often than another, or more."""
         for often in np.argsort(-use, kind="stable"):
             for rarely in np.argsort(use, kind="stable"):
@@ -258,7 +257,7 @@ class _Improved:
                 continue
             self._put(pair, rows)
 
-    def _unevenness(self, axis: int, one: Codes, other: Codes) -> int:
+    def _unevenness(self, axis: int, one: IntArray, other: IntArray) -> int:
         """Return by how much the sum of squares of the uses of pairs grows if the rows exchange a level."""
         grown = 0
         a, b = one[axis], other[axis]
@@ -270,7 +269,7 @@ class _Improved:
             grown += 2 * int(uses[a, d] + uses[b, c] - uses[a, c] - uses[b, d]) + 4
         return grown
 
-    def _wider(self, pair: list[int], new: Codes) -> bool:
+    def _wider(self, pair: list[int], new: IntArray) -> bool:
         """Whether ``new`` in place of the two rows lie further from the others."""
         others = np.delete(self._rows, pair, axis=0)
         before, after = (
@@ -279,7 +278,7 @@ class _Improved:
         )
         return after < before
 
-    def _put(self, indices: list[int], new: Codes) -> bool:
+    def _put(self, indices: list[int], new: IntArray) -> bool:
         """Put ``new`` in place of the rows at ``indices`` if that is allowed; tell whether it was."""
         rows = [tuple(row) for row in new.tolist()]
         if any(row in self.known or not self._allowed(row) for row in rows):

@@ -1,4 +1,4 @@
-"""The keys and words of a design document, and what each may hold: one table for checks and schema."""
+"""The keys and words of a design document, and what each may hold: one table for checks and JSON Schema."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import get_args
 
+from palaestrai_mosaik.experiment import json_schema
 from palaestrai_mosaik.experiment import vocabulary as run
 from palaestrai_mosaik.experiment.fields import FLAG, MAYBE_TEXT, TEXT, integer, maybe, ref, word
 from palaestrai_mosaik.experiment.located import Field, Schema, Section
@@ -122,7 +123,7 @@ def _named(schema: Schema) -> Field:
     return Field({"type": "object", "additionalProperties": schema})
 
 
-def _environment() -> Schema:
+def _environment_schema() -> Schema:
     entry = run.ENVIRONMENT_ENTRY.schema(run.ENVIRONMENT_ENTRY.required)
     properties = {
         key: {"anyOf": [schema, _NAMELESS]} if key != "environment" else schema
@@ -131,7 +132,7 @@ def _environment() -> Schema:
     return {**entry, "properties": properties}
 
 
-def _agent() -> Schema:
+def _agent_schema() -> Schema:
     agent = run.AGENT.schema(("name",))
     load = agent["properties"]["load"]
     by_phase = {"type": "object", "additionalProperties": load}
@@ -141,8 +142,8 @@ def _agent() -> Schema:
 DEFINITIONS = Section(
     "definitions",
     {
-        "environments": _named(_environment()),
-        "agents": _named(_agent()),
+        "environments": _named(_environment_schema()),
+        "agents": _named(_agent_schema()),
         "sensors": _named(_IDS),
         "actuators": _named(_IDS),
         "simulation": _named(ref("simulation")),
@@ -257,3 +258,40 @@ DESIGN = Section(
     required=("uid", "seed"),
     spellings={"id": "uid"},
 )
+
+
+# --- JSON Schema --------------------------------------------------------------------------
+
+
+def design_schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of design documents as plain data.
+
+    It checks keys, words and which keys go together. It cannot read other files or resolve names, so
+    loading checks more.
+    """
+    run = json_schema()
+    # A design that extends another need not repeat what that one gives, in none of its parts.
+    top = DESIGN.schema() | {"anyOf": [{"required": ["extends"]}, {"required": ["seed"]}]}
+    return {
+        "$schema": run["$schema"],
+        "title": "palaestrai_mosaik design document",
+        **top,
+        "$defs": {
+            **run["$defs"],
+            # a run document, without what is set for each run
+            "base": {"type": "object", "properties": run["properties"], "additionalProperties": False},
+            "definitions": DEFINITIONS.schema(),
+            "design_phase": PHASE.schema(),
+            "factor": _factor_schema(),
+            "outcome": {"anyOf": [OF, OUTCOME.schema(OUTCOME.required)]},
+        },
+    }
+
+
+def _factor_schema() -> Schema:
+    has_levels = {"properties": {"levels": {"type": ["array", "object"]}}, "required": ["levels"]}
+    return FACTOR.schema() | {
+        "if": has_levels,
+        "then": {"properties": {word: {"type": "null"} for word in CONTINUOUS}},
+        "else": {"properties": {word: {"type": "null"} for word in DISCRETE}},
+    }

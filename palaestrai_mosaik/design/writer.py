@@ -34,14 +34,15 @@ from .folder import (
     GENERATED,
     REPLACED,
     REPLACING,
+    FileLock,
     PlannedRun,
+    execution_lock,
     manifest,
     manifest_text,
     read_checksums,
     read_manifest,
     refuse,
 )
-from .lock import FileLock, execution_lock
 from .model import INACTIVE, DesignSpec, Factor
 from .rows import ExpandedRow, SampledRows, draw_rows, expand
 from .run_names import run_file, run_uid

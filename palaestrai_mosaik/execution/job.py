@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.design.lock import FileLock
+from palaestrai_mosaik.design.folder import FileLock
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation

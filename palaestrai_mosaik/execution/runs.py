@@ -14,8 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
-from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
-from palaestrai_mosaik.design.lock import execution_lock
+from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
 from palaestrai_mosaik.errors import DocumentError, ExecutionError, SchedulerError, StoreError
 from palaestrai_mosaik.run import Interrupt
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS

@@ -9,14 +9,13 @@ from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 import palaestrai.agent
 import pandas as pd
 from palaestrai.agent.memory import MemoryShard, _MuscleMemory
 
 from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.simulation.channels import Channels
-from palaestrai_mosaik.types.arrays import FloatVector
+from palaestrai_mosaik.types.arrays import Array, FloatArray, FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from .base import is_known
@@ -114,19 +113,19 @@ class LazyMemoryShard(MemoryShard):
         return _frame([row.rewards for row in self._rows])
 
     @cached_property
-    def dones(self) -> npt.NDArray[Any]:
+    def dones(self) -> Array:
         return np.concatenate([np.array([row.dones]) for row in self._rows])
 
     @cached_property
-    def observations(self) -> npt.NDArray[Any]:
+    def observations(self) -> Array:
         return _stacked([row.observations for row in self._rows])
 
     @cached_property
-    def actions(self) -> npt.NDArray[Any]:
+    def actions(self) -> Array:
         return _stacked([row.actions for row in self._rows])
 
     @cached_property
-    def objective(self) -> npt.NDArray[Any]:
+    def objective(self) -> Array:
         return np.concatenate([np.array(row.objective) for row in self._rows])
 
     @cached_property
@@ -134,23 +133,23 @@ class LazyMemoryShard(MemoryShard):
         return list(chain.from_iterable(row.additional_data for row in self._rows))
 
     @cached_property
-    def terminated(self) -> npt.NDArray[Any] | None:
+    def terminated(self) -> Array | None:
         return _optional([row.terminated for row in self._rows])
 
     @cached_property
-    def truncated(self) -> npt.NDArray[Any] | None:
+    def truncated(self) -> Array | None:
         return _optional([row.truncated for row in self._rows])
 
     @cached_property
-    def decision_indices(self) -> npt.NDArray[Any] | None:
+    def decision_indices(self) -> Array | None:
         return _optional([row.decision_indices for row in self._rows])
 
 
-def _optional(values: Sequence[Any]) -> npt.NDArray[Any] | None:
+def _optional(values: Sequence[Any]) -> Array | None:
     return None if any(value is None for value in values) else np.array(values)
 
 
-def _stacked(values: Sequence[Any]) -> npt.NDArray[Any]:
+def _stacked(values: Sequence[Any]) -> Array:
     arrays = [np.array([value]) for value in values]
     width = max(array.shape[1] for array in arrays)
     return np.vstack([np.resize(array, width) for array in arrays])
@@ -172,7 +171,7 @@ def _frame(rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
     return pd.DataFrame({uid: column.astype(kind) for uid, kind, column in columns})
 
 
-def _numbers(rows: Sequence[Sequence[Any]]) -> npt.NDArray[np.float64] | None:
+def _numbers(rows: Sequence[Sequence[Any]]) -> FloatArray | None:
     """Return the values of the rows, if all are of the same channels, single numbers, and as they were."""
     first = rows[0]
     if not isinstance(first, PalaestraiInfos) or not first.channels.kinds:
@@ -271,7 +270,7 @@ class MirroredMemory(Memory):
         sensors: PalaestraiInfos,
         setpoints: FloatVector,
         rewards: FloatVector,
-        objective: npt.NDArray[Any] | None,
+        objective: Array | None,
     ) -> None:
         decision = self._decisions.get(tag, 0)
         self._decisions[tag] = decision + 1

@@ -36,7 +36,6 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik import importing
 from palaestrai_mosaik.environment.cosimulation import (
@@ -49,7 +48,7 @@ from palaestrai_mosaik.environment.environment import EnvironmentBaseline, Envir
 from palaestrai_mosaik.errors import ActionError, ContractError, SpaceError, did_you_mean
 from palaestrai_mosaik.text import shorten
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation, Space, Tuple
-from palaestrai_mosaik.types.arrays import FloatVector
+from palaestrai_mosaik.types.arrays import Array, FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 #: what a sensor's (an actuator's) dictionary may be called by: uid, space and value
@@ -233,7 +232,7 @@ def readable(space: Space, uid: str) -> Callable[[Any], Any]:
     return reading
 
 
-def _whole(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _whole(array: Array, dtype: np.dtype[Any]) -> Array:
     """Return ``array`` without fractions; as floating-point numbers where some are missing (NaN)."""
     if array.dtype.kind not in "iuf":
         array = array.astype(np.float64)
@@ -242,7 +241,7 @@ def _whole(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     # numbers of 64 bits have no limit of their own as floating-point numbers, the next one is exact
     if not (np.isnan(cut) | ((cut >= limits.min) & (cut < limits.max + 1))).all():
         raise ValueError(f"{dtype} holds numbers from {limits.min} to {limits.max}")
-    found: npt.NDArray[Any] = cut if np.isnan(cut).any() else cut.astype(dtype)
+    found: Array = cut if np.isnan(cut).any() else cut.astype(dtype)
     return found
 
 

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik.agent import FileBrainDumper, Memory
 from palaestrai_mosaik.environment.environment import Reward
@@ -32,6 +31,7 @@ from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.simulation.scheduler import run_method
 from palaestrai_mosaik.store.records import BodyRecord, EnvironmentRecord, channel_columns
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
 
 from .agent import Agent, Sensors
@@ -385,9 +385,6 @@ def _loaded_from(load: Mapping[str, str] | None) -> list[FileBrainDumper]:
         return []
     where = (load[key] for key in ("experiment_run", "phase", "agent", "snapshot"))
     return [FileBrainDumper(Path(load["base"]).absolute(), *where)]
-
-
-FloatVector = npt.NDArray[np.float64]
 
 
 class Table:

@@ -8,14 +8,13 @@ from io import BytesIO
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import BodyInformation, Brain, BrainDumper, Memory, Muscle, Objective
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchObjective, BatchReadings, BatchRows
 from palaestrai_mosaik.errors import BrainDumpError
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
-from palaestrai_mosaik.types.arrays import FloatVector
+from palaestrai_mosaik.types.arrays import FloatArray, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
 from .findings import Findings, build, build_another, check_channels, layout_of, same, sample_flat
@@ -453,7 +452,7 @@ def check_batch_objective(
 
 
 def _restart_bodies(
-    findings: Findings, whole: BatchMuscle, singles: Sequence[Muscle], places: npt.NDArray[np.intp]
+    findings: Findings, whole: BatchMuscle, singles: Sequence[Muscle], places: IndexVector
 ) -> None:
     if len(places):
         with findings.calling("reset_bodies"):
@@ -466,11 +465,11 @@ def _restart_bodies(
 def _proposed(
     findings: Findings,
     muscle: BatchMuscle,
-    readings: npt.NDArray[np.float64],
-    places: npt.NDArray[np.intp],
+    readings: FloatArray,
+    places: IndexVector,
     layouts: tuple[Layout, Layout],
     when: str,
-) -> tuple[npt.NDArray[np.float64], Any]:
+) -> tuple[FloatArray, Any]:
     given = readings.copy()
     with findings.calling(when):
         answer = muscle.propose_batch(BatchReadings(given, places, *layouts))

@@ -8,6 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+#: of any number of axes
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
 BoolVector = npt.NDArray[np.bool_]

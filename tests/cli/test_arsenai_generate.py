@@ -10,7 +10,7 @@ import yaml
 from support.documents import VANILLA_RUN, named, phase
 
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.estimate import EMPTY_DATABASE
+from palaestrai_mosaik.design.design import EMPTY_DATABASE
 from palaestrai_mosaik.design.folder import DesignFolder
 
 BASE = {

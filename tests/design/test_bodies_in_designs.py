@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN, agent, environment, named, phase
 
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.documents import DocumentBuilder
-from palaestrai_mosaik.design.expansion import Expansion
+from palaestrai_mosaik.design.expansion import DocumentBuilder, Expansion
 from palaestrai_mosaik.design.load import from_mapping as design_from_mapping
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import from_mapping, loads

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.documents import DUMMY, ENVIRONMENT_ENDS, VANILLA_RUN
 
-from palaestrai_mosaik.design.documents import DocumentBuilder
+from palaestrai_mosaik.design.expansion import DocumentBuilder
 from palaestrai_mosaik.design.load import from_mapping, load, loads
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import dumps

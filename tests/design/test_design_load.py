@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents import agent, environment, named, phase
 
-from palaestrai_mosaik.design.documents import DocumentBuilder
+from palaestrai_mosaik.design.expansion import DocumentBuilder
 from palaestrai_mosaik.design.load import from_mapping, load, loads
 from palaestrai_mosaik.design.model import INACTIVE, AnalysisSpec, DesignSpec, OutcomeSpec, SamplerSpec
 from palaestrai_mosaik.errors import DocumentError

@@ -19,8 +19,7 @@ from support.documents import VANILLA_RUN, named, phase
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design import sample
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.folder import DesignFolder
-from palaestrai_mosaik.design.lock import execution_lock
+from palaestrai_mosaik.design.folder import DesignFolder, execution_lock
 from palaestrai_mosaik.design.run_names import slug
 from palaestrai_mosaik.errors import DocumentError
 

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from support.documents import VANILLA_RUN, agent, environment, named, phase
 
 from palaestrai_mosaik.design.design import Design
-from palaestrai_mosaik.design.expansion import Expansion
+from palaestrai_mosaik.design.expansion import Expansion, yaml_text
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE
-from palaestrai_mosaik.design.templates import yaml_text
 from palaestrai_mosaik.errors import DocumentError
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping, load, loads
 from palaestrai_mosaik.experiment.yaml_text import read

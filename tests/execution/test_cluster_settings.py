@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from execution.folders import make_folder
 
-from palaestrai_mosaik.design.estimate import EMPTY_DATABASE, Experience, estimate, experience
+from palaestrai_mosaik.design.design import EMPTY_DATABASE, Experience, estimate, experience
 from palaestrai_mosaik.design.execution import PARSL, SLURM
 from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.execution import Settings, run_folder

@@ -13,8 +13,7 @@ import pytest
 from execution.folders import make_folder
 
 from palaestrai_mosaik.cli.arsenai import main
-from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
-from palaestrai_mosaik.design.lock import execution_lock
+from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
 from palaestrai_mosaik.errors import SchedulerError
 from palaestrai_mosaik.execution import Settings, StoreLocation, run_folder, states_of
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState

@@ -3,8 +3,7 @@
 ``compare`` works on a table of runs; ``compare_design`` on a generated folder and its results.
 """
 
-from .compare import Comparison, compare
-from .options import ComparisonOptions, Normalise
-from .study import compare_design
+from .compare import Comparison, compare, compare_design
+from .runs import ComparisonOptions, Normalise
 
 __all__ = ["Comparison", "ComparisonOptions", "Normalise", "compare", "compare_design"]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from palaestrai_mosaik.types.arrays import FloatArray, IndexVector
+
 #: strata -> number; arrays of any shape, the runs along ``axis``
 Statistic = Callable[..., Any]
 
@@ -47,7 +47,7 @@ def median(*strata: FloatArray, axis: int = -1) -> Any:
     return np.mean([np.take_along_axis(values, i[..., None], -1)[..., 0] for i in _halves(end)], axis=0)
 
 
-def _halves(end: FloatArray) -> list[npt.NDArray[np.intp]]:
+def _halves(end: FloatArray) -> list[IndexVector]:
     """Return between which two places half of the weight ends; it may end exactly between two runs."""
     return [np.argmax(end >= 0.5 + rounding, axis=-1) for rounding in (-1e-9, 1e-9)]
 

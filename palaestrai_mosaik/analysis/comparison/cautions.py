@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from palaestrai_mosaik.text import count, listed
+from palaestrai_mosaik.types.arrays import FloatArray
 
-from .aggregates import FloatArray, spread
+from .aggregates import spread
 from .hypothesis_tests import ONE_PAIR, ONE_ROW, ONE_SEED, holm
-from .options import ComparisonOptions
 from .resampling import distinct
-from .runs import Runs
+from .runs import ComparisonOptions, Runs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 import numpy as np
-import numpy.typing as npt
 
-from .aggregates import FloatArray
+from palaestrai_mosaik.types.arrays import FloatArray, IndexVector
+
 from .hypothesis_tests import EXACT, rank_sum_distribution
 from .resampling import NOTHING, Sample, ends, tail
 
@@ -93,20 +93,20 @@ def improvement_interval(
     return ends(np.concatenate(found), outside, 1.0)
 
 
-def _joined(a: Sample, b: Sample) -> list[npt.NDArray[np.intp]]:
+def _joined(a: Sample, b: Sample) -> list[IndexVector]:
     """Return the blocks of two samples that are drawn each on its own; a side left with one seed draws rows only."""
     nothing = np.empty(0, dtype=np.intp)
     both = zip_longest(a.blocks, b.blocks, fillvalue=nothing)
     return [np.concatenate([x, y + x.max(initial=-1) + 1]) for x, y in both]
 
 
-def _sorted(sample: Sample, stratum: int) -> npt.NDArray[np.intp]:
+def _sorted(sample: Sample, stratum: int) -> IndexVector:
     """Return the places of the stratum's values in ascending order of these."""
     own = np.flatnonzero(sample.strata == stratum)
     return own[np.argsort(sample.values[own], kind="stable")]
 
 
-def _places(x: FloatArray, y: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _places(x: FloatArray, y: FloatArray) -> tuple[IndexVector, IndexVector]:
     """Return for each of ``x`` how many of the sorted ``y`` are less, and how many at most as much."""
     return np.searchsorted(y, x, side="left"), np.searchsorted(y, x, side="right")
 
@@ -144,9 +144,9 @@ def _kth_average(values: FloatArray, rank: int) -> float:
     """
     places = np.arange(len(values))
 
-    def partners(x: float) -> npt.NDArray[np.intp]:
+    def partners(x: float) -> IndexVector:
         """Return, for each value, how many values give an average of at most ``x`` with it."""
-        found: npt.NDArray[np.intp] = np.searchsorted(values, 2 * x - values, side="right")
+        found: IndexVector = np.searchsorted(values, 2 * x - values, side="right")
         return found
 
     low, high = float(values[0]), float(values[-1])

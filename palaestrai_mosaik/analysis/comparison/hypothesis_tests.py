@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from .aggregates import FloatArray
+from palaestrai_mosaik.types.arrays import FloatArray, IndexVector
+
 from .resampling import ROUNDING, UnpairedRuns
 
 #: draws of a permutation test
@@ -178,7 +178,7 @@ def holm(p: Sequence[float] | FloatArray) -> FloatArray:
     """
     values = np.asarray(p, dtype=float)
     corrected = np.full(len(values), np.nan)
-    known: npt.NDArray[np.intp] = np.flatnonzero(~np.isnan(values))
+    known: IndexVector = np.flatnonzero(~np.isnan(values))
     order = known[np.argsort(values[known], kind="stable")]
     raised = values[order] * np.arange(len(order), 0, -1)
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(raised))

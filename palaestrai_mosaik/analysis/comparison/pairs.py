@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.types.arrays import FloatArray, IndexVector
 
 from . import effects
-from .aggregates import FloatArray, mean, weighted_mean
+from .aggregates import mean, weighted_mean
 from .hypothesis_tests import holm, rank_sum, signed_rank, smallest_rank_sum, smallest_signed_rank, two_way
-from .options import ComparisonOptions
-from .resampling import ROUNDING, IntArray, Sample, UnpairedRuns, coded, distinct, intervals, levelled
-from .runs import Runs
+from .resampling import ROUNDING, Sample, UnpairedRuns, coded, distinct, intervals, levelled
+from .runs import ComparisonOptions, Runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ class Sides:
     a: list[FloatArray]
     b: list[FloatArray]
     lost: int
-    seeds: list[IntArray] | None = None
+    seeds: list[IndexVector] | None = None
     rows: tuple[UnpairedRuns, UnpairedRuns] | None = None
 
     @property
@@ -131,7 +131,7 @@ class _Paired:
         return Sides(a, b, len(planned) - len(whole), of)
 
 
-def by_seed(differences: Sequence[FloatArray], seeds: Sequence[IntArray]) -> FloatArray:
+def by_seed(differences: Sequence[FloatArray], seeds: Sequence[IndexVector]) -> FloatArray:
     """Return what each seed contributes to the mean over settings of their mean differences.
 
     The mean of the contributions is that mean; a seed that has all settings contributes its own. A seed is

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from .aggregates import FloatArray
+from palaestrai_mosaik.types.arrays import Array, FloatArray, IndexVector
 
-IntArray = npt.NDArray[np.intp]
 #: (values in ascending order, the weights of each resample) -> the number of each resample
 Weighted = Callable[[FloatArray, FloatArray], FloatArray]
 #: numbers that differ by less than this, relative to the largest, differ by rounding only
@@ -44,9 +43,9 @@ class Sample:
     """
 
     values: FloatArray
-    strata: IntArray
-    units: tuple[IntArray, ...]
-    blocks: tuple[IntArray, ...]
+    strata: IndexVector
+    units: tuple[IndexVector, ...]
+    blocks: tuple[IndexVector, ...]
 
     @classmethod
     def of(
@@ -96,14 +95,14 @@ class Sample:
 
     def draws(
         self, resamples: int, generator: np.random.Generator, more: int = 0
-    ) -> Iterator[tuple[IntArray, ...]]:
+    ) -> Iterator[tuple[IndexVector, ...]]:
         """Yield how often each unit is drawn: (some resamples, units). ``more``: of what is held beside."""
         batch = max(1, _HELD // (len(self.values) + more))
         for first in range(0, resamples, batch):
             rows = min(batch, resamples - first)
             yield tuple(_drawn(blocks, rows, generator) for blocks in self.blocks)
 
-    def weights(self, counts: Sequence[IntArray] | None = None) -> FloatArray:
+    def weights(self, counts: Sequence[IndexVector] | None = None) -> FloatArray:
         """Return the weight of each value in each resample, which has its units as often as ``counts`` says.
 
         (resamples, values); nothing given: each unit once.
@@ -124,8 +123,8 @@ class UnpairedRuns:
     """
 
     values: FloatArray
-    rows: IntArray
-    seeds: IntArray | None
+    rows: IndexVector
+    seeds: IndexVector | None
 
     @classmethod
     def of(cls, values: FloatArray, rows: npt.ArrayLike, seeds: npt.ArrayLike | None) -> UnpairedRuns:
@@ -138,12 +137,12 @@ class UnpairedRuns:
         return np.asarray(np.bincount(self.rows, self.values) / np.bincount(self.rows))
 
 
-def coded(names: npt.NDArray[Any]) -> IntArray:
+def coded(names: Array) -> IndexVector:
     """Return a number for each name: 0, 1, ..."""
     return np.asarray(np.unique(names, return_inverse=True)[1], dtype=np.intp).reshape(-1)
 
 
-def _drawn(blocks: IntArray, resamples: int, generator: np.random.Generator) -> IntArray:
+def _drawn(blocks: IndexVector, resamples: int, generator: np.random.Generator) -> IndexVector:
     counts = np.empty((resamples, len(blocks)), dtype=np.intp)
     for block, size in enumerate(np.bincount(blocks)):
         counts[:, blocks == block] = generator.multinomial(size, np.full(size, 1 / size), size=resamples)
@@ -183,7 +182,7 @@ def ends(drawn: FloatArray, outside: float, scale: float) -> tuple[float, float]
     return (float(low), float(high)) if high - low > ROUNDING * scale else NOTHING
 
 
-def tail(blocks: Sequence[IntArray], confidence: float) -> float:
+def tail(blocks: Sequence[IndexVector], confidence: float) -> float:
     """Return the share of the draws that lie outside on either side: the smallest that one of ``blocks`` asks for."""
     from scipy.stats import norm, t
 

@@ -21,7 +21,9 @@ from math import prod
 
 import numpy as np
 
-from .method import FloatArray, Index, Indices, IntArray, Method, MethodDisplay, Refused, Study
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
+
+from .method import Index, Indices, Method, MethodDisplay, Refused, Study
 
 #: names of what is no factor
 ERROR, HIGHER, REPETITION = "(error)", "(higher interactions)", "(repetition)"

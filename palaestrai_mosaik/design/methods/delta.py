@@ -13,11 +13,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
+
 from .method import (
     NEEDS_INDEPENDENT_ROWS,
-    FloatArray,
     Indices,
-    IntArray,
     Method,
     MethodDisplay,
     Refused,

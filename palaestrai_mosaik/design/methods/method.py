@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
+
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from ..distributions import whole_numbers
 from ..model import DesignSpec, Factor
@@ -16,8 +17,6 @@ from ..model import DesignSpec, Factor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: eFAST and RBD-FAST lose what lies beyond their harmonics. Measured on an additive model: with
 #: two whole numbers first-order indices are 10 % too low, with ten 1 %.

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .method import FloatArray, Index, Indices, Method, MethodDisplay, Refused, Study, above_zero
+from palaestrai_mosaik.types.arrays import FloatArray
+
+from .method import Index, Indices, Method, MethodDisplay, Refused, Study, above_zero
 
 #: levels of the grid where the sampler was not told
 LEVELS = 4

@@ -12,19 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .method import (
-    NEEDS_INDEPENDENT_ROWS,
-    FloatArray,
-    Index,
-    Indices,
-    IntArray,
-    Method,
-    MethodDisplay,
-    Refused,
-    Study,
-    few,
-    ranks,
-)
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
+
+from .method import NEEDS_INDEPENDENT_ROWS, Index, Indices, Method, MethodDisplay, Refused, Study, few, ranks
 
 #: slices of a factor, fewest points in one
 SLICES, FEWEST = 10, 10

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from palaestrai_mosaik.types.arrays import FloatArray, IntArray
+
 from .method import (
     NEEDS_INDEPENDENT_ROWS,
     NEEDS_SMOOTH_FACTORS,
-    FloatArray,
     Indices,
-    IntArray,
     Method,
     MethodDisplay,
     Refused,

@@ -19,15 +19,15 @@ more where no interaction is of more than 4 (3) of them. They add up to 1 in any
 from __future__ import annotations
 
 from math import comb
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from palaestrai_mosaik.types.arrays import Array, FloatArray
 
 from ..model import DesignSpec
 from ..samplers import units
 from ..samplers.sobol import SOBOL as SALTELLI
-from .method import NEEDS_SALTELLI, FloatArray, Index, Indices, Method, MethodDisplay, Study
+from .method import NEEDS_SALTELLI, Index, Indices, Method, MethodDisplay, Study
 from .sobol import blocks, outputs
 
 #: Shapley effects follow from a Saltelli sample with second order up to this number of axes: the
@@ -87,7 +87,7 @@ class _Products:
         self._moments = np.column_stack([(a + b) / 2, (a**2 + b**2) / 2])
         self._parts = parts
 
-    def effects(self, weights: npt.NDArray[Any]) -> FloatArray:
+    def effects(self, weights: Array) -> FloatArray:
         """Return the effects, shape (resamples, players), of ``weights``, shape (resamples, blocks)."""
         size = self._size
         if size == 1:

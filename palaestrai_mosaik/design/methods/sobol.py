@@ -10,18 +10,9 @@ from itertools import combinations
 
 import numpy as np
 
-from .method import (
-    NEEDS_SALTELLI,
-    FloatArray,
-    Index,
-    Indices,
-    Method,
-    MethodDisplay,
-    Refused,
-    Study,
-    above_zero,
-    around,
-)
+from palaestrai_mosaik.types.arrays import FloatArray
+
+from .method import NEEDS_SALTELLI, Index, Indices, Method, MethodDisplay, Refused, Study, above_zero, around
 
 #: an interval of a total index wider than this to either side tells little
 _WIDE = 0.1

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder
-from palaestrai_mosaik.design.lock import FileLock
+from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, FileLock
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store import Store

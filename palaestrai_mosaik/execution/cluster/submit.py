@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from palaestrai_mosaik import files
-from palaestrai_mosaik.design.estimate import EMPTY_DATABASE, Experience, experience
+from palaestrai_mosaik.design.design import EMPTY_DATABASE, Experience, experience
 from palaestrai_mosaik.design.folder import SCRIPT, DesignFolder
 from palaestrai_mosaik.design.run_names import slug
 from palaestrai_mosaik.errors import SchedulerError

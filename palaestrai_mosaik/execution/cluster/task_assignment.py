@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from palaestrai_mosaik.design.lock import execution_lock
+from palaestrai_mosaik.design.folder import execution_lock
 from palaestrai_mosaik.errors import SchedulerError
 
 from .scheduler import Scheduler, TaskState

@@ -1,36 +1,48 @@
 """Imports the instances of one database of palaestrAI into a store.
 
-Each instance is first recorded in a store of its own, beside the results, and then put in place
-(:mod:`.replacement`): whole, or not at all. It has the same uid every time, so importing a database
-again brings only what is new or has changed. An imported run has the uid of its run document, but the
-hash of another: no run of ours is taken for it, or it for one of ours.
+Each instance is first recorded in a temporary store beside the results, then moved into the store:
+completely, or not at all. An instance keeps its uid, so importing a database again adds only what is new
+or has changed. An imported run has the uid of its run document but a different hash, so it is never
+mistaken for a run of ours.
+
+Rows and files cannot be replaced in one step, and the process may be killed at any moment. One
+transaction therefore replaces the rows, sets the old files aside and puts the new ones in their place; the
+old files are deleted after the commit. If an import was killed in between, the next import keeps the files
+that match the rows in the database.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 from sqlalchemy import bindparam, select, update
+from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping
-from palaestrai_mosaik.store.models import Base, Episode, Instance, Phase, to_json
+from palaestrai_mosaik.store.merge import StoreReader, copy_rows, lock, remove_rows
+from palaestrai_mosaik.store.models import Base, Episode, Instance, Phase, Stream, to_json
 from palaestrai_mosaik.store.parts import write_text
-from palaestrai_mosaik.store.recorder import InstanceRecorder, Status
+from palaestrai_mosaik.store.phase_recorder import digests_of
+from palaestrai_mosaik.store.query.lookup import INSTANCES
+from palaestrai_mosaik.store.recorder import InstanceRecorder, Status, read_marker
 from palaestrai_mosaik.store.store import Store, document_id, experiment_id
 
 from .database import PalaestraiDatabase
 from .jsonpickle import as_int, mapping
 from .phase import Layout, NewChannel, PhaseImport, as_date, zone_of
-from .replacement import finish_interrupted_imports, replace_instance, staging
 
 #: the file that an imported instance's directory holds: where it is from, and how much was there
 ORIGIN = "origin.json"
@@ -392,3 +404,102 @@ def _controllers(document: Mapping[str, Any]) -> list[str]:
             raise StoreError("the run document cannot be read: a phase of its schedule is no mapping")
         found.append(str(simulation.get("name", "")))
     return found
+
+
+_STAGING = ".import-"
+#: suffix of the old files while they are set aside
+_BEFORE = ".before"
+
+
+@contextmanager
+def staging(store: Store) -> Iterator[Path]:
+    """Give a folder beside the files of instances, so that they can be moved; it is removed afterwards."""
+    folder = store.directory / INSTANCES
+    prefix = f"{_STAGING}{socket.gethostname()}-{os.getpid()}-"
+    try:
+        files.make_folder(folder, parents=True)
+        path = files.make_hidden(folder, prefix, "")
+    except OSError as error:
+        raise StoreError(f"cannot write to {folder}: {error}") from error
+    try:
+        yield path
+    finally:
+        files.discard_tree(path)
+
+
+def replace_instance(staged: Store, store: Store, uid: str) -> None:
+    """Move the instance ``uid`` from ``staged`` to ``store``, in place of what is there of it.
+
+    Raises :class:`StoreError` where that cannot be; then all is as it was.
+    """
+    source, target = staged.instance_directory(uid), store.instance_directory(uid)
+    before = _before(target)
+    reader = StoreReader()
+    try:
+        with reader.reading(staged.directory) as own, store.database.writing() as session:
+            lock(session)
+            _keep_matching_files(session, before)
+            remove_rows(session, uid)
+            copy_rows(own, source, session, uid)
+            if os.path.lexists(target):
+                files.move(target, before)
+            files.move(source, target)
+    except BaseException as error:
+        with suppress(StoreError):  # (else the next import does)
+            finish_interrupted_imports(store)
+        if isinstance(error, OSError):
+            raise StoreError(f"cannot write to {target.parent}: {error}") from error
+        raise
+    finally:
+        reader.close()
+    files.discard_tree(before)
+
+
+def finish_interrupted_imports(store: Store) -> None:
+    """Bring to an end what imports have left that were killed on this host, or have failed.
+
+    Raises :class:`StoreError` where files cannot be moved.
+    """
+    folder = store.directory / INSTANCES
+    begin = f"{_STAGING}{socket.gethostname()}-"
+    for left in folder.glob(f"{_STAGING}*"):
+        pid = left.name.removeprefix(begin).partition("-")[0]
+        if left.name.startswith(begin) and pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            files.discard_tree(left)
+    for before in folder.glob(f".*{_BEFORE}"):
+        with store.database.writing() as session:
+            lock(session)
+            try:
+                _keep_matching_files(session, before)
+            except OSError as error:
+                raise StoreError(f"cannot put {before} in its place: {error}") from error
+
+
+def _before(target: Path) -> Path:
+    return target.with_name(f".{target.name}{_BEFORE}")
+
+
+def _keep_matching_files(session: Session, before: Path) -> None:
+    """Take ``before`` back where its files are those of the rows, else remove it."""
+    if not os.path.lexists(before):
+        return
+    target = before.with_name(before.name[1 : -len(_BEFORE)])
+    if not target.exists() or _are_of(session, target.name, before):
+        files.discard_tree(target)
+        files.move(before, target)
+    else:
+        files.discard_tree(before)
+
+
+def _are_of(session: Session, uid: str, directory: Path) -> bool:
+    """Whether the files in ``directory`` are those of the rows of the instance ``uid``."""
+    status = session.scalar(select(Instance.status).where(Instance.uid == uid))
+    question = select(Stream.folder, Stream.rows, Stream.digest).join(Phase, Phase.id == Stream.phase_id)
+    question = question.join(Instance, Instance.id == Phase.instance_id).where(Instance.uid == uid)
+    streams = {row.folder: {"rows": row.rows, "digest": row.digest} for row in session.execute(question)}
+    try:
+        marker = json.loads(read_marker(directory))
+        found: tuple[str, dict[str, str]] = (marker["status"], marker["digests"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return found == (status, digests_of(streams))
