@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from dataclasses import replace as with_changes
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -41,6 +40,28 @@ class SessionReplay(BatchEnvironment):
     replays: ClassVar[bool] = True
     flat_observations: ClassVar[bool] = True
     flat_actions: ClassVar[bool] = True
+
+    _pool: SessionPool
+
+    @property
+    def pool(self) -> SessionPool:
+        """The sessions that can be replayed."""
+        return self._pool
+
+    @property
+    def observations(self) -> list[Array]:
+        """[session, tick, *shape] of each observation."""
+        return self.pool.observations
+
+    @property
+    def actions(self) -> list[Array]:
+        """[session, tick, *shape] of each action."""
+        return self.pool.actions
+
+    @property
+    def rewards(self) -> Array:
+        """[session, tick]: faster than to step through them; see :attr:`.pool.SessionPool.rewards`."""
+        return self.pool.rewards
 
     @abstractmethod
     def _begin(self, incarnations: IndexVector) -> Sessions:
@@ -194,23 +215,8 @@ class SessionBatchEnvironment(SessionReplay):
 
     def _hold(self, pool: SessionPool) -> None:
         super().__init__(batch=len(pool))
-        self.pool = pool
+        self._pool = pool
         self._describe(pool.signature)
-
-    @property
-    def observations(self) -> list[Array]:
-        """[session, tick, *shape] of each observation."""
-        return self.pool.observations
-
-    @property
-    def actions(self) -> list[Array]:
-        """[session, tick, *shape] of each action."""
-        return self.pool.actions
-
-    @property
-    def rewards(self) -> Array:
-        """[session, tick]: faster than to step through them; see :attr:`.pool.SessionPool.rewards`."""
-        return self.pool.rewards
 
     @property
     def is_alive(self) -> npt.NDArray[np.bool_]:
@@ -225,7 +231,7 @@ class SessionBatchEnvironment(SessionReplay):
     def _begin(self, incarnations: IndexVector) -> Sessions:
         if self._draw is not None and len(incarnations) == self.batch:
             if self._begun:
-                self.pool, self.selector = self._draw()
+                self._pool, self.selector = self._draw()
             self._begun = True
         return self.pool.sessions
 
@@ -325,7 +331,7 @@ class SessionPoolEnvironment(SessionReplay):
             else:
                 memories = self._pool.signature.memories
                 if memories is not None:
-                    declared = with_changes(found.signature, memories=memories)
+                    declared = replace(found.signature, memories=memories)
                     found = SessionPool.of(declared, recast(found.sessions, found.signature, declared))
                 self._describe(found.signature)
             self._pool, self._unread = found, None
@@ -435,21 +441,6 @@ class SessionPoolEnvironment(SessionReplay):
             return self.pool.select(places), places
 
         return SessionBatchEnvironment.drawn(draw)
-
-    @property
-    def observations(self) -> list[Array]:
-        """[session, tick, *shape] of each observation of the pool."""
-        return self.pool.observations
-
-    @property
-    def actions(self) -> list[Array]:
-        """[session, tick, *shape] of each action of the pool."""
-        return self.pool.actions
-
-    @property
-    def rewards(self) -> Array:
-        """All rewards of the pool, [session, tick]: faster than to step through them."""
-        return self.pool.rewards
 
     @property
     def replayed(self) -> IndexVector:
