@@ -429,8 +429,8 @@ class ScheduleReader:
         slot = self._phases[phase].slots.get(which)
         if slot is None and not self._faulty:
             topic, agent = which
-            whose = f" for agent {agent!r}" if agent is not None else ""
-            self._found.error(at.place, f"phase {phase} has no {topic}{whose} that could be requested")
+            for_agent = f" for agent {agent!r}" if agent is not None else ""
+            self._found.error(at.place, f"phase {phase} has no {topic}{for_agent} that could be requested")
         return slot
 
     def _source(self, text: str) -> int | None:
@@ -580,10 +580,10 @@ class Schedule:
             slot = phase.slots.get((topic, key))
             if slot is not None:
                 sets = chosen_names(self.phases, slot, chosen)
-                made = (topic, sets, uids)
-                if made not in self._ids:
-                    self._ids[made] = self.definitions.ids(topic, sets, uids)
-                agent[topic] = self._ids[made]
+                key_of_ids = (topic, sets, uids)
+                if key_of_ids not in self._ids:
+                    self._ids[key_of_ids] = self.definitions.ids(topic, sets, uids)
+                agent[topic] = self._ids[key_of_ids]
         return agent
 
 

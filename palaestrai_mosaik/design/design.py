@@ -182,43 +182,6 @@ class Plan:
         return self.rows * self.repetitions
 
 
-def make_plan(
-    spec: DesignSpec,
-    folder: Path,
-    seconds_per_run: float | None = None,
-    progress: Progress | None = None,
-) -> Plan:
-    """Return the plan of ``spec``; ``folder`` is asked for what earlier runs of it took.
-
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where a document is not sound.
-    """
-    expansion, rows = Expansion(spec), draw_rows(spec)
-    own = size = 0
-    for row in expand(rows, expansion):
-        if row.first == row.number:
-            own += 1
-            text, _ = row.documents.document(run_uid(spec.uid, row.number, 0), expansion.seed(row.name, 0))
-            size += len(text.encode("utf-8"))
-        if progress is not None:
-            progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
-    jobs = (spec.resolved.get("execution") or {}).get("jobs")
-    documents = own * spec.repetitions
-    return Plan(
-        spec,
-        rows.drawn,
-        rows.count,
-        documents,
-        size * spec.repetitions,
-        estimate(
-            documents,
-            jobs if isinstance(jobs, int) and jobs > 0 else cores(),
-            seconds_per_run,
-            experience(folder),
-        ),
-        merge_warnings(spec.warnings, rows.sample.warnings, expansion.warnings),
-    )
-
-
 def merge_warnings(
     design: tuple[Problem, ...], sample: tuple[str, ...], documents: tuple[Problem, ...]
 ) -> tuple[str, ...]:
@@ -278,8 +241,28 @@ class Design:
         Without ``seconds_per_run``, it is that of earlier runs in the folder, if there are any.
         Raises :class:`~palaestrai_mosaik.errors.DocumentError` where a run document is not sound.
         """
-        return make_plan(
-            self.spec, self.folder if folder is None else Path(folder), seconds_per_run, progress
+        spec, expansion, rows = self.spec, Expansion(self.spec), draw_rows(self.spec)
+        unique = size = 0
+        for row in expand(rows, expansion):
+            if row.first == row.number:
+                unique += 1
+                uid = run_uid(spec.uid, row.number, 0)
+                text, _ = row.documents.document(uid, expansion.seed(row.name, 0))
+                size += len(text.encode("utf-8"))
+            if progress is not None:
+                progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
+        jobs = (spec.resolved.get("execution") or {}).get("jobs")
+        jobs = jobs if isinstance(jobs, int) and jobs > 0 else cores()
+        documents = unique * spec.repetitions
+        known = experience(self.folder if folder is None else Path(folder))
+        return Plan(
+            spec,
+            rows.drawn,
+            rows.count,
+            documents,
+            size * spec.repetitions,
+            estimate(documents, jobs, seconds_per_run, known),
+            merge_warnings(spec.warnings, rows.sample.warnings, expansion.warnings),
         )
 
     def generate(

@@ -475,9 +475,9 @@ class FileLock:
     def _write_holder(self) -> None:
         assert self._file is not None
         since = datetime.now(UTC).isoformat(timespec="milliseconds")
-        told = {"host": socket.gethostname(), "pid": os.getpid(), "since": since, "used": self._used}
+        holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": since, "used": self._used}
         self._file.truncate(0)
-        json.dump(told, self._file)
+        json.dump(holder, self._file)
         self._file.flush()
 
     def holder(self) -> Holder | None:
@@ -486,15 +486,15 @@ class FileLock:
         Nothing is tried: its process may be gone.
         """
         with suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads(files.read_text(self.path))
-            return Holder(str(told["host"]), int(told["pid"]), str(told["since"]), str(told["used"]))
+            entry = json.loads(files.read_text(self.path))
+            return Holder(str(entry["host"]), int(entry["pid"]), str(entry["since"]), str(entry["used"]))
         return None
 
     def _holder(self) -> str:
-        told = self.holder()
-        if told is None:
+        holder = self.holder()
+        if holder is None:
             return "is in use by another process"
-        return f"{told.used} process {told.pid} on host {told.host} since {told.since}"
+        return f"{holder.used} process {holder.pid} on host {holder.host} since {holder.since}"
 
 
 def execution_lock(folder: Path, used: str = "is being executed by") -> FileLock:

@@ -229,12 +229,12 @@ def _methods(spec: DesignSpec, sampler: Sampler | None) -> Iterator[Found]:
 
 def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str]:
     if not fits(method, sampler):
-        theirs = dict.fromkeys(
+        samplers = dict.fromkeys(
             [*method.samplers, *(one.name for one in SAMPLERS.values() if fits(method, one))]
         )
         fitting = [one.name for one in METHODS.values() if fits(one, sampler)]
         yield (
-            f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(theirs)}); "
+            f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(samplers)}); "
             f"methods that fit {sampler.name}: {', '.join(fitting)}"
         )
         return

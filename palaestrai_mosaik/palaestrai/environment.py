@@ -92,9 +92,9 @@ class PalaestraiStates:
     """
 
     def __init__(self, baseline: EnvironmentBaseline):
-        self.layout = Layout([s.uid for s in baseline.sensors], [s.space for s in baseline.sensors])
+        self.layout = Layout.of(baseline.sensors)
         self._sensors = PalaestraiChannels(self.layout, palaestrai.agent.SensorInformation, gaps=True)
-        rewards = Layout([r.uid for r in baseline.rewards], [r.space for r in baseline.rewards])
+        rewards = Layout.of(baseline.rewards)
         self._rewards = PalaestraiChannels(rewards, palaestrai.agent.RewardInformation, gaps=True)
 
     def __call__(self, state: EnvironmentState) -> Any:
@@ -309,9 +309,9 @@ class AdaptedEnvironment(Environment):
     def _lay_out(
         self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation]
     ) -> None:
-        layout = Layout([s.uid for s in sensors], [s.space for s in sensors])
+        layout = Layout.of(sensors)
         self._sensors = PalaestraiReadings(layout, self.uid)
-        self._actuators = Layout([a.uid for a in actuators], [a.space for a in actuators])
+        self._actuators = Layout.of(actuators)
         self._channels = PalaestraiChannels(self._actuators, palaestrai.agent.ActuatorInformation, gaps=True)
 
     def _drawn(self, actuators: Sequence[ActuatorInformation]) -> FloatVector:

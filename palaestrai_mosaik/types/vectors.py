@@ -47,6 +47,11 @@ class Layout:
         self.low = np.concatenate([s.flat_low for s in self.spaces] or [np.empty(0)])
         self.high = np.concatenate([s.flat_high for s in self.spaces] or [np.empty(0)])
 
+    @classmethod
+    def of(cls, channels: Sequence[Any]) -> Layout:
+        """Return the layout of these sensors, actuators or rewards."""
+        return cls([channel.uid for channel in channels], [channel.space for channel in channels])
+
     def renamed(self, uids: Sequence[str]) -> Layout:
         """Return the same layout under other ids."""
         layout = copy(self)

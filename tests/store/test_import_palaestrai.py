@@ -316,7 +316,7 @@ import os, signal, sys
 from palaestrai_mosaik import files
 from palaestrai_mosaik.run.brains import keep_brain
 from palaestrai_mosaik.palaestrai import results
-from palaestrai_mosaik.palaestrai.results import replacement
+from palaestrai_mosaik.palaestrai.results import importer
 from palaestrai_mosaik.store import Store
 
 def dying(owner, name, calls, after):
@@ -331,7 +331,7 @@ def dying(owner, name, calls, after):
 
 peer, folder = sys.argv[1:]
 for step, how in enumerate([
-    (replacement, "remove_rows", 1, True),  # nothing is committed
+    (importer, "remove_rows", 1, True),  # nothing is committed
     (files, "move", 1, False),  # the files are as they were
     (files, "move", 1, True),  # the old ones are set aside
     (files, "move", 2, True),  # the new ones are in their place
