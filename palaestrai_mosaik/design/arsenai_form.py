@@ -591,8 +591,8 @@ def _write_out(phases: Sequence[dict[str, Any]]) -> None:
     """Write into phases what keeps the cascade of run documents from adding to them.
 
     Every phase of a design is complete by itself. Where a phase lacks environments or agents of the
-    phase before, or has them in another order, it is told not to inherit; else null is written
-    for what its own agents, simulation and phase configuration do not give and would inherit.
+    phase before, or orders them differently, it gets ``inherit: false``; otherwise null is written
+    for every key that its agents, simulation and phase configuration would inherit but do not give.
     """
     seen: dict[Any, dict[str, None]] = {}
     before: list[list[str]] = [[], []]

@@ -117,7 +117,7 @@ class Targets:
 
 
 def cascaded(document: Mapping[str, Any]) -> list[CascadedPhase]:
-    """Return the phases of a run document; what is wrong with it is told where it is checked."""
+    """Return the phases of a run document, ignoring errors: the check of the document reports them."""
     ignored = Findings("", Lines())
     given = document.get("definitions")
     definitions = RunDefinitions(ignored, None if given is None else Located(given, ("definitions",)))

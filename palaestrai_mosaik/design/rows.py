@@ -143,7 +143,7 @@ class _Faults:
             self._rows[key] = self._rows.get(key, 0) + 1
 
     def problems(self) -> list[Problem]:
-        """Return every fault once, told of the first row that has it."""
+        """Return every fault once, with the first row that has it."""
         problems = []
         for key, (number, values, problem) in list(self._first.items())[:_FAULTS]:
             others = self._rows[key] - 1

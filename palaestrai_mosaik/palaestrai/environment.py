@@ -30,7 +30,7 @@ from palaestrai_mosaik.environment.environment import (
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
-from palaestrai_mosaik.types.vectors import Layout
+from palaestrai_mosaik.types.vectors import Layout, initial_values
 
 from .base import GlobalGenerators
 from .translate import (
@@ -402,12 +402,7 @@ class AdaptedReward(Reward):
     def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
         self._states = PalaestraiStates(baseline)
         # which rewards there are, nobody knows before the first call
-        parts = [
-            np.full(s.space.size, np.nan) if s.value is None else s.space.flatten(s.value)
-            for s in baseline.sensors
-        ]
-        readings = np.concatenate(parts) if parts else np.empty(0)
-        first = EnvironmentState(readings, [0.0 for _ in baseline.rewards])
+        first = EnvironmentState(initial_values(baseline.sensors), [0.0 for _ in baseline.rewards])
         return self._declare(self.ask(self._states(first)))
 
     def __call__(self, state: EnvironmentState) -> FloatVector:

@@ -23,6 +23,12 @@ from .spaces import Space
 T = TypeVar("T")
 
 
+def initial_values(channels: Sequence[Any]) -> FloatVector:
+    """Return the values of sensors or actuators as one vector, NaN where a channel has none."""
+    parts = [np.full(c.space.size, np.nan) if c.value is None else c.space.flatten(c.value) for c in channels]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
 class Layout:
     """Where each of several channels (sensors or actuators) lies in a flat vector.
 
