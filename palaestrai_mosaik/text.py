@@ -20,6 +20,11 @@ def listed(names: Sequence[object], most: int) -> str:
     return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
 
 
+def joined(names: Sequence[str]) -> str:
+    """Return ``"a"``, ``"a and b"``, ``"a, b and c"``."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def shorten(text: str, width: int) -> str:
     """Return ``text``, cut to ``width`` characters, the last three of which are dots then."""
     return text if len(text) <= width else text[: width - 3].rstrip() + "..."

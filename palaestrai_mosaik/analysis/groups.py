@@ -59,10 +59,10 @@ def find_groups(store: Store, runs: Sequence[str]) -> list[Group]:
 
 def learning_title(groups: Sequence[Group]) -> str:
     """Return what the runs are, and how many of each: ``6 runs: ppo (3), cem (3)``."""
-    told = [(group.label, len(group.runs)) for group in groups]
-    if len(told) == 1:
-        return f"{told[0][1]} runs of {told[0][0]}"
-    return f"{sum(n for _, n in told)} runs: " + ", ".join(f"{label} ({n})" for label, n in told)
+    sizes = [(group.label, len(group.runs)) for group in groups]
+    if len(sizes) == 1:
+        return f"{sizes[0][1]} runs of {sizes[0][0]}"
+    return f"{sum(n for _, n in sizes)} runs: " + ", ".join(f"{label} ({n})" for label, n in sizes)
 
 
 def _newest(runs: Sequence[str], seeds: Mapping[str, int]) -> set[str]:
@@ -74,14 +74,14 @@ def _comparable(document: Mapping[str, Any]) -> Any:
 
     One that loads brains of its own by its uid means the same as one that names no run.
     """
-    own = document.get("uid")
+    uid = document.get("uid")
 
     def without(value: Any) -> Any:
         if isinstance(value, dict):
             return {
                 key: without(item)
                 for key, item in value.items()
-                if key != "experiment_run" or item not in (None, own)
+                if key != "experiment_run" or item not in (None, uid)
             }
         return [without(item) for item in value] if isinstance(value, list) else value
 
@@ -122,19 +122,19 @@ def _differences(documents: Sequence[Any]) -> list[str]:
     """Return ``key=value`` of what differs; nothing if it differs in too many places."""
     leaves = [dict(_leaves(document)) for document in documents]
     differing: dict[tuple[_Path, tuple[str, ...]], None] = {}
-    for path in dict.fromkeys(path for own in leaves for path in own):
-        values = tuple(own.get(path, "none") for own in leaves)
+    for path in dict.fromkeys(path for flat in leaves for path in flat):
+        values = tuple(flat.get(path, "none") for flat in leaves)
         if len(set(values)) > 1:
             # what later phases inherit differs there once more
             differing[path[3:] if path[0] == "schedule" else path, values] = None
     if len(differing) > _MOST_DIFFERENCES:
         return []
     names = _short_names([path for path, _ in differing])
-    told = [
+    texts = [
         [f"{name}={_end(value)}" for value in values]
         for name, (_, values) in zip(names, differing, strict=True)
     ]
-    return [", ".join(parts) for parts in zip(*told, strict=True)]
+    return [", ".join(parts) for parts in zip(*texts, strict=True)]
 
 
 def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:

@@ -71,40 +71,46 @@ def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -
     drawn = [run for group in groups for run in group.runs]
     objectives = {run: _objectives(store, run, choice) for run in drawn}
     statistics = {run: _statistics(store, run, choice) for run in drawn} if choice.statistics else {}
-    axis = _axis(store, {run: [told[run] for told in (objectives, statistics) if told] for run in drawn})
-    told = _Recorded(groups, axis, objectives, statistics)
+    axis = _axis(
+        store, {run: [recorded[run] for recorded in (objectives, statistics) if recorded] for run in drawn}
+    )
+    recorded = _Recorded(groups, axis, objectives, statistics)
     agents = list(dict.fromkeys(name for frame in objectives.values() for name in frame["agent"]))
     if not agents and not choice.statistics:
         raise StoreError(f"no objective of an agent was recorded in {', '.join(runs)}")
-    panels = [_objective_panel(told, agent, choice.fold) for agent in agents]
-    return panels + [_statistics_panel(told, pattern) for pattern in choice.statistics]
+    panels = [_objective_panel(recorded, agent, choice.fold) for agent in agents]
+    return panels + [_statistics_panel(recorded, pattern) for pattern in choice.statistics]
 
 
-def _objective_panel(told: _Recorded, agent: str, fold: Fold) -> Panel:
+def _objective_panel(recorded: _Recorded, agent: str, fold: Fold) -> Panel:
     curves: list[Curve] = []
-    for colour, group in enumerate(told.groups):
-        frames = {run: told.objectives[run] for run in group.runs}
+    for colour, group in enumerate(recorded.groups):
+        frames = {run: recorded.objectives[run] for run in group.runs}
         frames = {run: frame[frame["agent"] == agent] for run, frame in frames.items()}
-        prefix = f"{group.label}: " if len(told.groups) > 1 else ""
+        prefix = f"{group.label}: " if len(recorded.groups) > 1 else ""
         trained = {run: frame[~frame["evaluation"]] for run, frame in frames.items()}
         tested = {run: frame[frame["evaluation"]] for run, frame in frames.items()}
-        curves += line_curves(_series(trained, told.axis), told.axis, f"{prefix}{told.axis.modes}", colour)
-        curves += point_curves(_series(tested, told.axis), f"{prefix}evaluation", colour)
-    parallel = any(len(group.runs) == 1 and group.runs[0] in told.axis.parallel for group in told.groups)
-    note = _note(told, curves, "the workers" if parallel else "")
+        curves += line_curves(
+            _series(trained, recorded.axis), recorded.axis, f"{prefix}{recorded.axis.modes}", colour
+        )
+        curves += point_curves(_series(tested, recorded.axis), f"{prefix}evaluation", colour)
+    parallel = any(
+        len(group.runs) == 1 and group.runs[0] in recorded.axis.parallel for group in recorded.groups
+    )
+    note = _note(recorded, curves, "the workers" if parallel else "")
     whole = ["phase", "worker", "evaluation", "after"]
-    if any(frame[frame["agent"] == agent].duplicated(whole).any() for frame in told.objectives.values()):
+    if any(frame[frame["agent"] == agent].duplicated(whole).any() for frame in recorded.objectives.values()):
         note = "; ".join(part for part in (note, "mean over the bodies") if part)
     return _panel(
-        f"{fold.capitalize()} of {agent}'s objective in each episode", "objective", curves, told, note
+        f"{fold.capitalize()} of {agent}'s objective in each episode", "objective", curves, recorded, note
     )
 
 
-def _statistics_panel(told: _Recorded, pattern: str) -> Panel:
+def _statistics_panel(recorded: _Recorded, pattern: str) -> Panel:
     """Return the statistics whose keys match ``pattern``, as the mean of each episode."""
     import pandas as pd
 
-    everything = pd.concat(told.statistics.values())
+    everything = pd.concat(recorded.statistics.values())
     keys = sorted(map(str, everything["key"].unique()))
     chosen = [key for key in keys if fnmatchcase(key, pattern)]
     if not chosen:
@@ -113,9 +119,9 @@ def _statistics_panel(told: _Recorded, pattern: str) -> Panel:
             f"there are: {', '.join(keys[:20]) or 'none'}"
         )
     pairs = everything.loc[everything["key"].isin(chosen), ["agent", "key"]].drop_duplicates()
-    lines = len(pairs) * len(told.groups)
+    lines = len(pairs) * len(recorded.groups)
     if lines > MOST_LINES:
-        kinds = f" in {len(told.groups)} different runs" if len(told.groups) > 1 else ""
+        kinds = f" in {len(recorded.groups)} different runs" if len(recorded.groups) > 1 else ""
         raise StoreError(
             f"{pattern!r} means {lines} lines{kinds}, more than can be told apart (at most {MOST_LINES}): "
             f"{', '.join(chosen)}"
@@ -124,14 +130,18 @@ def _statistics_panel(told: _Recorded, pattern: str) -> Panel:
     colour = 0
     for agent, key in pairs.itertuples(index=False):
         name = key if pairs["agent"].nunique() == 1 else f"{agent}: {key}"
-        for group in told.groups:
-            frames = {run: told.statistics[run] for run in group.runs}
-            own = {run: f[(f["agent"] == agent) & (f["key"] == key)] for run, f in frames.items()}
-            label = f"{group.label}: {name}" if len(told.groups) > 1 else name
-            curves += line_curves(_series(own, told.axis, split=False), told.axis, label, colour)
+        for group in recorded.groups:
+            frames = {run: recorded.statistics[run] for run in group.runs}
+            chosen_rows = {run: f[(f["agent"] == agent) & (f["key"] == key)] for run, f in frames.items()}
+            label = f"{group.label}: {name}" if len(recorded.groups) > 1 else name
+            curves += line_curves(
+                _series(chosen_rows, recorded.axis, split=False), recorded.axis, label, colour
+            )
             colour += 1
     title = f"{pattern}, mean of each episode"
-    return _panel(title, chosen[0] if len(chosen) == 1 else "value", curves, told, _note(told, curves, ""))
+    return _panel(
+        title, chosen[0] if len(chosen) == 1 else "value", curves, recorded, _note(recorded, curves, "")
+    )
 
 
 def _series(frames: Mapping[str, pd.DataFrame], axis: Axis, *, split: bool = True) -> list[pd.Series[float]]:
@@ -145,16 +155,16 @@ def _series(frames: Mapping[str, pd.DataFrame], axis: Axis, *, split: bool = Tru
     return result
 
 
-def _panel(title: str, y_label: str, curves: Sequence[Curve], told: _Recorded, note: str) -> Panel:
-    axis = told.axis
+def _panel(title: str, y_label: str, curves: Sequence[Curve], recorded: _Recorded, note: str) -> Panel:
+    axis = recorded.axis
     return Panel(title, axis.label, y_label, tuple(curves), axis.marks, note, axis.shades)
 
 
-def _note(told: _Recorded, curves: Sequence[Curve], of_single_runs: str) -> str:
+def _note(recorded: _Recorded, curves: Sequence[Curve], of_single_runs: str) -> str:
     """Say what the lines and bands are."""
-    window = told.axis.window
+    window = recorded.axis.window
     notes = [f"line: mean of the last {window} episodes"] if window > 1 else []
-    sizes = sorted({len(group.runs) for group in told.groups} - {1})
+    sizes = sorted({len(group.runs) for group in recorded.groups} - {1})
     means = []
     if sizes:
         means.append(f"{sizes[0]} runs" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} runs")
@@ -166,7 +176,7 @@ def _note(told: _Recorded, curves: Sequence[Curve], of_single_runs: str) -> str:
         notes.append("pale: each episode")
     if any(curve.faint for curve in curves):
         notes.append(f"faint: single {'runs' if sizes else 'workers'}, where not all have values")
-    if any(group.left_out for group in told.groups):
+    if any(group.left_out for group in recorded.groups):
         notes.append("of runs with one seed the newest")
     return "; ".join(notes)
 
@@ -184,8 +194,8 @@ def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     frame = store.outcomes(run, choice.phase, bodies.agent, evaluation=None)
     by_body = has_many_bodies(store, run, choice.phase, bodies)
     if by_body:
-        told = body_outcomes(store, run, choice.phase, bodies, evaluation=None)
-        frame = pd.concat([frame[~frame["agent"].isin(by_body)], told[told["agent"].isin(by_body)]])
+        of_bodies = body_outcomes(store, run, choice.phase, bodies, evaluation=None)
+        frame = pd.concat([frame[~frame["agent"].isin(by_body)], of_bodies[of_bodies["agent"].isin(by_body)]])
     frame = frame[frame["kind"] == "objective"]
     again = phases_that_restart(store, run) & set(frame["phase"])
     frame = frame[~frame["phase"].isin(again)]
@@ -196,9 +206,9 @@ def _objectives(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     if None in steps:
         raise StoreError(f"the document of the run {run} does not say after how many episodes it evaluates")
     frame = frame.assign(after=(frame["episode"] + 1) * np.array(steps, dtype=int))
-    own = [own_episodes(store, run, number, bodies, every.get(number)) for number in sorted(again)]
+    restarting = [own_episodes(store, run, number, bodies, every.get(number)) for number in sorted(again)]
     columns = ["agent", "phase", "worker", "episode", "evaluation", "after", choice.fold]
-    frame = pd.concat([one[columns] for one in (frame, *own) if len(one)] or [frame[columns]])
+    frame = pd.concat([one[columns] for one in (frame, *restarting) if len(one)] or [frame[columns]])
     return frame[frame[choice.fold].notna()].rename(columns={choice.fold: "value"}).reset_index(drop=True)
 
 
@@ -212,18 +222,18 @@ def _statistics(store: Store, run: str, choice: LearningChoice) -> pd.DataFrame:
     if choice.phase is not None:
         numbers = store.phases(run).query("phase == @choice.phase or name == @choice.phase")["phase"]
         frame = frame[frame["phase"].isin(numbers)]
-    told = (frame["episode"].astype(int) + 1).groupby(frame["phase"].astype(int)).cummax()
-    return frame.assign(after=told)[["agent", "phase", "worker", "key", "after", "value"]]
+    after = (frame["episode"].astype(int) + 1).groupby(frame["phase"].astype(int)).cummax()
+    return frame.assign(after=after)[["agent", "phase", "worker", "key", "after", "value"]]
 
 
 def _axis(store: Store, frames: Mapping[str, Sequence[pd.DataFrame]]) -> Axis:
     """Lay the phases of all runs one behind the other; phases of one number share their place."""
-    own = any(phases_that_restart(store, run) for run in frames)
+    restarting = any(phases_that_restart(store, run) for run in frames)
     lengths: dict[int, int] = {}
     names: dict[int, tuple[str, str]] = {}
     parallel = set()
-    for run, told in frames.items():
-        for frame in told:
+    for run, recorded in frames.items():
+        for frame in recorded:
             for number, last in frame.groupby("phase")["after"].max().items():
                 lengths[int(str(number))] = max(lengths.get(int(str(number)), 0), int(last))
             if frame["worker"].max() > 0:
@@ -235,4 +245,4 @@ def _axis(store: Store, frames: Mapping[str, Sequence[pd.DataFrame]]) -> Axis:
         spans[number] = Span(start, lengths[number], *names[number])
         start += lengths[number]
     longest = max(lengths.values(), default=0)
-    return Axis(spans, max(1, min(longest // _PART, _LONGEST)), frozenset(parallel), own)
+    return Axis(spans, max(1, min(longest // _PART, _LONGEST)), frozenset(parallel), restarting)

@@ -84,18 +84,18 @@ def keep(y: FloatArray, block: IntArray, drops: Drops, common: bool = False) -> 
     nothing = np.zeros_like(runs)
     if drops == "nothing" and gone:
         return UsedRuns(nothing, np.full(len(y), np.nan), (), _too_few(finite, together))
-    told = _describe_missing(finite, runs, int(empty.sum()), drops, together)
+    notes = _describe_missing(finite, runs, int(empty.sum()), drops, together)
     if gone >= MAX_MISSING_SHARE:
-        reason = f"{'; '.join(told)}; with {MAX_MISSING_SHARE:.0%} or more lost nothing can be said"
+        reason = f"{'; '.join(notes)}; with {MAX_MISSING_SHARE:.0%} or more lost nothing can be said"
         return UsedRuns(nothing, np.full(len(y), np.nan), (), reason)
     means, adjusted = _means(y, runs, common and drops != "run")
     if adjusted:
-        told.append(
+        notes.append(
             "rows have different repetitions left: what repetitions differ by on average is subtracted"
         )
     if runs.size - runs.sum() > _NOTABLE * runs.size:
-        told.append("where runs fail for a reason, what is left is not like the rest of the design")
-    return UsedRuns(runs, means, tuple(told))
+        notes.append("where runs fail for a reason, what is left is not like the rest of the design")
+    return UsedRuns(runs, means, tuple(notes))
 
 
 def _whole(finite: BoolVector, block: IntArray) -> BoolVector:
@@ -137,32 +137,32 @@ def _describe_missing(
     finite: BoolVector, runs: BoolVector, empty: int, drops: Drops, together: bool
 ) -> list[str]:
     """Return what is lost: runs (where rows have several), then rows."""
-    told = list(_describe_missing_runs(finite, runs, drops, together)) if finite.shape[1] > 1 else []
+    notes = list(_describe_missing_runs(finite, runs, drops, together)) if finite.shape[1] > 1 else []
     gone: BoolVector = ~np.asarray(runs.any(axis=1))
     if not gone.any():
-        return told
+        return notes
     why = f"{_rows(empty)} without a finite outcome"
     if together:
         why = f"{_rows(empty)} of blocks that have no repetition in full"
     elif drops == "block":
         why += ", and those that belong to the same blocks"
     share = f"{gone.mean():.1%} of the rows are left out ({int(gone.sum())} of {len(gone)})"
-    return [*told, f"{share}: {why}"]
+    return [*notes, f"{share}: {why}"]
 
 
 def _describe_missing_runs(
     finite: BoolVector, runs: BoolVector, drops: Drops, together: bool
 ) -> Iterator[str]:
-    told = _runs(finite)
+    note = _runs(finite)
     if together:
         unused = int((finite & ~runs).sum())
-        told += (
+        note += (
             "; repetitions share their seeds, so the rows of a block are means of the repetitions that all of "
             f"them have, and {unused} finite runs are not used"
         )
     elif drops != "run":
-        told += ": rows are means of the runs that they have left"
-    yield told
+        note += ": rows are means of the runs that they have left"
+    yield note
 
 
 def _runs(finite: BoolVector) -> str:

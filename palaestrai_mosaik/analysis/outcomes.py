@@ -291,8 +291,10 @@ class _Steps:
             owners = owners[:1]
         found = [rows for bodies in owners for rows in bodies]
         episodes = sorted({episode for rows in found for episode in rows})
-        told = [self._step_fold([rows[episode] for rows in found if episode in rows]) for episode in episodes]
-        return fold(np.array(told), self._outcome.episode)
+        values = [
+            self._step_fold([rows[episode] for rows in found if episode in rows]) for episode in episodes
+        ]
+        return fold(np.array(values), self._outcome.episode)
 
     def _step_fold(self, blocks: Sequence[FloatArray]) -> float:
         """Fold all values of an episode. The first and the last are those of all channels and bodies, on average."""
@@ -333,8 +335,8 @@ class _Steps:
             keys, block = (np.column_stack([table[n].to_numpy() for n in names]) for names in (_KEYS, wanted))
             numbers = table[place[0]].to_numpy() if place else np.zeros(len(keys), dtype=np.int32)
             for number in np.unique(numbers):
-                own = numbers == number
-                yield _by_episode(keys[own], block[own])
+                mask = numbers == number
+                yield _by_episode(keys[mask], block[mask])
 
     def _means(self, name: str) -> bool:
         """Whether ``name`` is what the outcome names: it, one of its floats, or a match of the pattern."""

@@ -141,8 +141,8 @@ class Results:
         left = sum(has_finished(stores / Path(run.file).name.removesuffix(".yml")) for run in others)
         if not left:
             return None
-        told = "1 run has finished and is" if left == 1 else f"{left:,} runs have finished and are"
-        return f"{told} not collected: arsenai collect {self.folder.path}"
+        subject = "1 run has finished and is" if left == 1 else f"{left:,} runs have finished and are"
+        return f"{subject} not collected: arsenai collect {self.folder.path}"
 
     @cached_property
     def _runs(self) -> pd.DataFrame:
@@ -152,7 +152,7 @@ class Results:
         with self.open_store() as store:
             found = store.newest_runs((run.hash for run in planned), self.folder.contents)
         columns = (found[name] for name in ("hash", "run", "status", "duration", "error"))
-        newest = {hashed: told for hashed, *told in zip(*columns, strict=True)}
+        newest = {hashed: values for hashed, *values in zip(*columns, strict=True)}
         rows = []
         for run in planned:
             instance, status, duration, error = newest.get(run.hash, (None, "running", None, None))
@@ -178,8 +178,8 @@ class Results:
         finished = frame["instance"].where(frame["status"] == "finished")
         with self.open_store() as store:
             for outcome in self.outcome_specs:
-                told = take(store, self._finished, outcome)
-                frame[outcome.name] = finished.map(told).astype(float)
+                values = take(store, self._finished, outcome)
+                frame[outcome.name] = finished.map(values).astype(float)
         return frame
 
 

@@ -263,6 +263,8 @@ def _missing_levels(results: Results, method: Method, wanted: BoolVector, left: 
         column = unit[:, number]
         lost = wanted & ~np.isin(column, column[left])
         if lost.any() and (axis.levels is not None or method.shared_runs == "observations"):
-            told = labels(axis.factors, [results.folder.values()[row] for row in np.flatnonzero(lost)])
-            levels = ", ".join(dict.fromkeys(f"{axis.name}={label}" for label in told if label is not None))
+            missing = labels(axis.factors, [results.folder.values()[row] for row in np.flatnonzero(lost)])
+            levels = ", ".join(
+                dict.fromkeys(f"{axis.name}={label}" for label in missing if label is not None)
+            )
             yield f"no run of {levels or axis.name} is left: nothing is said of it"

@@ -217,9 +217,9 @@ def episode_panels(
     outcomes = store.outcomes(run, phase, choice.agent).assign(body=0)
     by_body = has_many_bodies(store, run, phase, choice)
     if by_body:
-        told = body_outcomes(store, run, phase, choice)
+        of_bodies = body_outcomes(store, run, phase, choice)
         kept = outcomes[~outcomes["agent"].isin(by_body)]
-        outcomes = pd.concat([kept, told[told["agent"].isin(by_body)]], ignore_index=True)
+        outcomes = pd.concat([kept, of_bodies[of_bodies["agent"].isin(by_body)]], ignore_index=True)
     if outcomes.empty:
         return []
     phases = store.phases(run).set_index("phase")

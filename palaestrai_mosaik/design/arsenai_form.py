@@ -429,8 +429,8 @@ class ScheduleReader:
         slot = self._phases[phase].slots.get(which)
         if slot is None and not self._faulty:
             topic, agent = which
-            whose = f" for agent {agent!r}" if agent is not None else ""
-            self._found.error(at.place, f"phase {phase} has no {topic}{whose} that could be requested")
+            for_agent = f" for agent {agent!r}" if agent is not None else ""
+            self._found.error(at.place, f"phase {phase} has no {topic}{for_agent} that could be requested")
         return slot
 
     def _source(self, text: str) -> int | None:
@@ -580,10 +580,10 @@ class Schedule:
             slot = phase.slots.get((topic, key))
             if slot is not None:
                 sets = chosen_names(self.phases, slot, chosen)
-                made = (topic, sets, uids)
-                if made not in self._ids:
-                    self._ids[made] = self.definitions.ids(topic, sets, uids)
-                agent[topic] = self._ids[made]
+                key_of_ids = (topic, sets, uids)
+                if key_of_ids not in self._ids:
+                    self._ids[key_of_ids] = self.definitions.ids(topic, sets, uids)
+                agent[topic] = self._ids[key_of_ids]
         return agent
 
 
@@ -591,8 +591,8 @@ def _write_out(phases: Sequence[dict[str, Any]]) -> None:
     """Write into phases what keeps the cascade of run documents from adding to them.
 
     Every phase of a design is complete by itself. Where a phase lacks environments or agents of the
-    phase before, or has them in another order, it is told not to inherit; else null is written
-    for what its own agents, simulation and phase configuration do not give and would inherit.
+    phase before, or orders them differently, it gets ``inherit: false``; otherwise null is written
+    for every key that its agents, simulation and phase configuration would inherit but do not give.
     """
     seen: dict[Any, dict[str, None]] = {}
     before: list[list[str]] = [[], []]

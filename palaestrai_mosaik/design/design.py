@@ -69,7 +69,7 @@ def estimate(runs: int, jobs: int, seconds_per_run: float | None, experience: Ex
     if seconds_per_run is None:
         seconds_per_run = experience.seconds
         source = f"median of {experience.runs} earlier" if seconds_per_run is not None else ""
-    # all runs alike: the last ones of a round begin and end together
+    # runs of equal length start and end in rounds
     seconds = None if seconds_per_run is None else math.ceil(runs / jobs) * seconds_per_run
     size, files, database = (
         None if of_one is None else round(of_one * runs)
@@ -79,11 +79,11 @@ def estimate(runs: int, jobs: int, seconds_per_run: float | None, experience: Ex
 
 
 def experience(folder: Path) -> Experience:
-    """Return what earlier runs in the folder of a design took, of which it keeps records.
+    """Return the time and space that earlier runs took, from the records in the design's folder.
 
-    Of many runs some are looked at. What they need is read from ``results`` or, where there are none yet,
-    from the stores that runs on a cluster have of their own. Those tell nothing of the database: in each,
-    a run finds room in pages that are there without it.
+    Only some of many runs are sampled. Sizes come from ``results`` or, if there are none yet, from the
+    stores of single runs on a cluster. Those do not show the size of the database, because one run fits
+    into the pages of an empty one.
     """
     records = sorted(name for name in _names(folder / JOBS) if name.endswith(".json"))
     every = math.ceil(len(records) / _SAMPLE) or 1
@@ -182,47 +182,10 @@ class Plan:
         return self.rows * self.repetitions
 
 
-def make_plan(
-    spec: DesignSpec,
-    folder: Path,
-    seconds_per_run: float | None = None,
-    progress: Progress | None = None,
-) -> Plan:
-    """Return the plan of ``spec``; ``folder`` is asked for what earlier runs of it took.
-
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where a document is not sound.
-    """
-    expansion, rows = Expansion(spec), draw_rows(spec)
-    own = size = 0
-    for row in expand(rows, expansion):
-        if row.first == row.number:
-            own += 1
-            text, _ = row.documents.document(run_uid(spec.uid, row.number, 0), expansion.seed(row.name, 0))
-            size += len(text.encode("utf-8"))
-        if progress is not None:
-            progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
-    jobs = (spec.resolved.get("execution") or {}).get("jobs")
-    documents = own * spec.repetitions
-    return Plan(
-        spec,
-        rows.drawn,
-        rows.count,
-        documents,
-        size * spec.repetitions,
-        estimate(
-            documents,
-            jobs if isinstance(jobs, int) and jobs > 0 else cores(),
-            seconds_per_run,
-            experience(folder),
-        ),
-        merge_warnings(spec.warnings, rows.sample.warnings, expansion.warnings),
-    )
-
-
 def merge_warnings(
     design: tuple[Problem, ...], sample: tuple[str, ...], documents: tuple[Problem, ...]
 ) -> tuple[str, ...]:
-    """Return warnings as text; what the design is told is not told of its documents again."""
+    """Return all warnings as text, without those of documents that repeat one of the design."""
     known = {problem.message for problem in design}
     new = [problem for problem in documents if problem.message not in known]
     return tuple(dict.fromkeys(map(str, (*design, *sample, *new))))
@@ -278,8 +241,28 @@ class Design:
         Without ``seconds_per_run``, it is that of earlier runs in the folder, if there are any.
         Raises :class:`~palaestrai_mosaik.errors.DocumentError` where a run document is not sound.
         """
-        return make_plan(
-            self.spec, self.folder if folder is None else Path(folder), seconds_per_run, progress
+        spec, expansion, rows = self.spec, Expansion(self.spec), draw_rows(self.spec)
+        unique = size = 0
+        for row in expand(rows, expansion):
+            if row.first == row.number:
+                unique += 1
+                uid = run_uid(spec.uid, row.number, 0)
+                text, _ = row.documents.document(uid, expansion.seed(row.name, 0))
+                size += len(text.encode("utf-8"))
+            if progress is not None:
+                progress((row.number + 1) * spec.repetitions, rows.count * spec.repetitions)
+        jobs = (spec.resolved.get("execution") or {}).get("jobs")
+        jobs = jobs if isinstance(jobs, int) and jobs > 0 else cores()
+        documents = unique * spec.repetitions
+        known = experience(self.folder if folder is None else Path(folder))
+        return Plan(
+            spec,
+            rows.drawn,
+            rows.count,
+            documents,
+            size * spec.repetitions,
+            estimate(documents, jobs, seconds_per_run, known),
+            merge_warnings(spec.warnings, rows.sample.warnings, expansion.warnings),
         )
 
     def generate(

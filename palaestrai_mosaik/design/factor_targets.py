@@ -56,8 +56,8 @@ class Targets:
                     f"{path.text!r} is set by the design for every run; repetitions and 'seeds' vary the seed",
                 )
                 continue
-            there = [(number, self._find(factor, path, made[1])) for number, made in enumerate(self._made)]
-            sound = [(number, keys) for number, (keys, fault) in there if fault is None]
+            found = [path.find(document, factor.create) for _, document in self._made]
+            sound = [(number, one.keys) for number, one in enumerate(found) if one.fault is None]
             if not sound:
                 fault = self._search(factor, path)
                 if fault is not None:
@@ -75,28 +75,24 @@ class Targets:
             for number, keys in sound:
                 taken.setdefault(number, {})[keys] = factor.name
 
-    def _find(self, factor: Factor, path: Path, document: Any) -> tuple[Keys, str | None]:
-        found = path.find(document, factor.create)
-        return found.keys, found.fault
-
     def _search(self, factor: Factor, path: Path) -> str | None:
         """Look for a document in which the path leads somewhere; else return what ends it.
 
         Climbs: from the document in which it leads furthest, every alternative is tried, one at
         a time, as long as it then leads further.
         """
-        reached = [(self._find(factor, path, document), chosen) for chosen, document in self._made]
-        (keys, fault), best = max(reached, key=lambda one: len(one[0][0]))
+        reached = [(path.find(document, factor.create), chosen) for chosen, document in self._made]
+        furthest, best = max(reached, key=lambda one: len(one[0].keys))
         improved = True
-        while improved and fault is not None:
+        while improved and furthest.fault is not None:
             improved = False
             for key, count in self._slots:
                 for index in range(count):
                     chosen = {**best, key: index}
-                    further, why = self._find(factor, path, self._documents(chosen))
-                    if why is None or len(further) > len(keys):
-                        best, keys, fault, improved = chosen, further, why, True
-        return fault
+                    found = path.find(self._documents(chosen), factor.create)
+                    if found.fault is None or len(found.keys) > len(furthest.keys):
+                        best, furthest, improved = chosen, found, True
+        return furthest.fault
 
     def phases(self, factors: Sequence[Factor]) -> tuple[PhaseNames, ...]:
         """Return the phases of the documents, each with every agent that it can have."""
@@ -121,11 +117,11 @@ class Targets:
 
 
 def cascaded(document: Mapping[str, Any]) -> list[CascadedPhase]:
-    """Return the phases of a run document; what is wrong with it is told where it is checked."""
-    unheard = Findings("", Lines())
+    """Return the phases of a run document, ignoring errors: the check of the document reports them."""
+    ignored = Findings("", Lines())
     given = document.get("definitions")
-    definitions = RunDefinitions(unheard, None if given is None else Located(given, ("definitions",)))
-    return cascade(unheard, Located(document.get("schedule"), ("schedule",)), definitions)
+    definitions = RunDefinitions(ignored, None if given is None else Located(given, ("definitions",)))
+    return cascade(ignored, Located(document.get("schedule"), ("schedule",)), definitions)
 
 
 def _overlap(taken: Mapping[Keys, str], keys: Keys) -> str | None:

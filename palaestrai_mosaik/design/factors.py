@@ -127,12 +127,12 @@ class _FactorReader:
         fields: dict[str, Any] = self._levels() if "levels" in parts else self._continuous()
         if found.count > self._errors or path is None:
             return None
-        made = Factor(self.name, path=path, create=create, when=when, **fields)
-        fault = distributions.fault(made) if made.kind != "levels" else None
+        factor = Factor(self.name, path=path, create=create, when=when, **fields)
+        fault = distributions.fault(factor) if factor.kind != "levels" else None
         if fault is not None:
             found.error(self._at.place, fault)
             return None
-        return made
+        return factor
 
     def _path(self) -> str | None:
         text: str | None = self._value("path")
@@ -248,19 +248,19 @@ class _FactorReader:
         if "type" in parts and parts["type"].value not in TYPES:
             return {}
         low, high = self._number("low"), self._number("high")
-        own = PARAMETERS[dist]
+        parameters = PARAMETERS[dist]
         for word in ("mean", "std", "mode"):
-            if word in parts and word not in own:
-                has = ", ".join((*("low", "high"), *own))
+            if word in parts and word not in parameters:
+                has = ", ".join((*("low", "high"), *parameters))
                 self._error(word, f"{word!r} is no parameter of {dist}; its parameters: {has}")
         needed = (() if dist in UNBOUNDED else ("low", "high")) + tuple(
-            word for word in own if word != "mode"
+            word for word in parameters if word != "mode"
         )
         for word in needed:
             if word not in parts:
-                hint = "" if own or len(parts) > 2 else "; or give 'levels'"
+                hint = "" if parameters or len(parts) > 2 else "; or give 'levels'"
                 self._error(word, f"the factor {self.name!r} ({dist}) needs {word!r}{hint}")
-        params = {word: value for word in own if (value := self._number(word)) is not None}
+        params = {word: value for word in parameters if (value := self._number(word)) is not None}
         if found.count == self._errors:
             self._check(dist, kind, (low, high), params)
         if dist == "triangular" and "mode" not in params and low is not None and high is not None:

@@ -299,7 +299,7 @@ def _content(file: Path, hash_: str) -> str | None:
 
 
 def refuse(file: Path, message: str) -> NoReturn:
-    """Raise that there is something wrong with ``file``."""
+    """Raise a :class:`DocumentError` about ``file``."""
     raise DocumentError([Problem(message, file=str(file))])
 
 
@@ -426,17 +426,14 @@ class Holder(NamedTuple):
 
 
 class FileLock:
-    """A lock that is the file ``path``; ``used`` is what its holder lets others be told of it.
+    """A lock on the file ``path``, held by the operating system.
 
-    That begins a sentence which ends with the process: "is being executed by".
+    It is released as soon as its process ends, even if it is killed; the file is left behind only then.
+    The contents of the file are for people. ``used`` begins the sentence that other processes show, which
+    ends with the holder: "is being executed by".
 
-    The operating system holds it: it is free as soon as the process has ended, however that
-    was, and what the file says is for people only. The file is there only while the lock is held,
-    or was when its process was killed.
-
-    Entering it makes the file's folder, not that one's parents. Raises ``BlockingIOError`` where
-    another process holds it (``strerror`` says which), ``OSError`` where the file
-    cannot be written.
+    Entering it creates the file's folder, but no parents. Raises ``BlockingIOError`` if another process
+    holds the lock (``strerror`` says which), ``OSError`` if the file cannot be written.
     """
 
     def __init__(self, path: Path, used: str):
@@ -475,26 +472,23 @@ class FileLock:
     def _write_holder(self) -> None:
         assert self._file is not None
         since = datetime.now(UTC).isoformat(timespec="milliseconds")
-        told = {"host": socket.gethostname(), "pid": os.getpid(), "since": since, "used": self._used}
+        holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": since, "used": self._used}
         self._file.truncate(0)
-        json.dump(told, self._file)
+        json.dump(holder, self._file)
         self._file.flush()
 
     def holder(self) -> Holder | None:
-        """Return who said last to hold it; ``None`` where nobody has the file, or it says nothing.
-
-        Nothing is tried: its process may be gone.
-        """
+        """Return the last holder according to the file, ``None`` without one; its process may have ended."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads(files.read_text(self.path))
-            return Holder(str(told["host"]), int(told["pid"]), str(told["since"]), str(told["used"]))
+            entry = json.loads(files.read_text(self.path))
+            return Holder(str(entry["host"]), int(entry["pid"]), str(entry["since"]), str(entry["used"]))
         return None
 
     def _holder(self) -> str:
-        told = self.holder()
-        if told is None:
+        holder = self.holder()
+        if holder is None:
             return "is in use by another process"
-        return f"{told.used} process {told.pid} on host {told.host} since {told.since}"
+        return f"{holder.used} process {holder.pid} on host {holder.host} since {holder.since}"
 
 
 def execution_lock(folder: Path, used: str = "is being executed by") -> FileLock:

@@ -97,14 +97,17 @@ class _Reader:
         by_path, at = read_factors(found, listed, of_schedule) if listed is not None else ([], [])
         factors = [*of_schedule, *by_path]
         places = {factor.name: one.place for factor, one in zip(by_path, at, strict=True)}
-        document = None if found.count > errors else self._documents(base, schedule)
+        documents: Documents | None = None
+        if found.count == errors:
+            document = {"version": "", **(base or {})}
+            documents = schedule.document if schedule is not None else lambda _: document
         spec = DesignSpec(
             uid=uid,
             seed=seed,
             version=version,
-            repetitions=self._repetitions(),
+            repetitions=int(self._value("repetitions")),
             max_runs=self._max_runs(),
-            output=self._output(),
+            output=self._value("output"),
             base=base,
             definitions=self._parts["definitions"].value if schedule is not None else None,
             schedule=_phase_list(self._parts["schedule"].value) if schedule is not None else (),
@@ -117,10 +120,11 @@ class _Reader:
             resolved={},
             source=found.source,
         )
-        execution = self._execution()
+        at_execution = self._part("execution")
+        execution = None if at_execution is None else read_execution(found, at_execution)
         # What names factors or phases is read once those are understood.
-        if document is not None:
-            spec = self._joined(spec, factors, places, Targets(found, document, of_schedule))
+        if documents is not None:
+            spec = self._joined(spec, factors, places, Targets(found, documents, of_schedule))
         return None if found.errors else self._checked(spec, execution, places)
 
     def _joined(
@@ -199,12 +203,6 @@ class _Reader:
         read = read_schedule(found, definitions, schedule, version)
         return read if found.count == errors else None
 
-    def _documents(self, base: dict[str, Any] | None, schedule: Schedule | None) -> Documents:
-        if schedule is not None:
-            return schedule.document
-        document = {"version": "", **(base or {})}
-        return lambda _: document
-
     # the rest
 
     def _constraints(self, factors: Sequence[Factor]) -> tuple[str, ...]:
@@ -221,18 +219,11 @@ class _Reader:
                 texts.append(text)
         return tuple(texts)
 
-    def _repetitions(self) -> int:
-        return int(self._value("repetitions"))
-
     def _max_runs(self) -> int | None:
         at = self._part("max_runs")
         # -1 is arsenAI's word for no limit
         limit: int | None = None if at is None or at.value == -1 else self._value("max_runs")
         return limit
-
-    def _output(self) -> str | None:
-        folder: str | None = self._value("output")
-        return folder
 
     def _value(self, key: str) -> Any:
         """Return the value of a key that can be read by itself."""
@@ -265,10 +256,6 @@ class _Reader:
         parts = self._found.section(at, SEEDS) or {} if at is not None else {}
         policy: SeedPolicy = SEEDS.values(self._found, parts)["policy"]
         return policy
-
-    def _execution(self) -> dict[str, Any] | None:
-        at = self._part("execution")
-        return None if at is None else read_execution(self._found, at)
 
 
 class _FactorLines(Mapping[str, int]):

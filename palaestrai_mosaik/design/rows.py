@@ -143,17 +143,17 @@ class _Faults:
             self._rows[key] = self._rows.get(key, 0) + 1
 
     def problems(self) -> list[Problem]:
-        """Return every fault once, told of the first row that has it."""
-        told = []
+        """Return every fault once, with the first row that has it."""
+        problems = []
         for key, (number, values, problem) in list(self._first.items())[:_FAULTS]:
             others = self._rows[key] - 1
             rows = f"row {number}" + (f" and {others:,} other{'s' * (others > 1)}" if others else "")
             message = f"{problem.message} (in {rows}, where {_shown(values)})"
-            told.append(Problem(message, problem.path, self._spec.source))
+            problems.append(Problem(message, problem.path, self._spec.source))
         if len(self._first) > _FAULTS:
             message = f"and {len(self._first) - _FAULTS:,} more faults, in {self.count:,} rows in all"
-            told.append(Problem(message, file=self._spec.source))
-        return told
+            problems.append(Problem(message, file=self._spec.source))
+        return problems
 
 
 def _fault(problem: Problem) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
 from palaestrai_mosaik.experiment.located import show
 from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.text import joined
 
 from .distributions import bounded
 from .methods import METHODS, Method
@@ -130,7 +131,7 @@ def _axes(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
     method = METHODS.get(sampler.made_for or "")
     refused = [factor.name for factor in spec.factors if method is not None and method.refuses(factor)]
     if method is not None and refused:
-        yield (("sampler",), f"{sampler.name} does not hold for {_list(refused)}: {_alternatives(method)}")
+        yield (("sampler",), f"{sampler.name} does not hold for {joined(refused)}: {_alternatives(method)}")
 
 
 def _written(factor: Factor) -> Place:
@@ -229,25 +230,21 @@ def _methods(spec: DesignSpec, sampler: Sampler | None) -> Iterator[Found]:
 
 def _misfits(spec: DesignSpec, method: Method, sampler: Sampler) -> Iterator[str]:
     if not fits(method, sampler):
-        theirs = dict.fromkeys(
+        samplers = dict.fromkeys(
             [*method.samplers, *(one.name for one in SAMPLERS.values() if fits(method, one))]
         )
         fitting = [one.name for one in METHODS.values() if fits(one, sampler)]
         yield (
-            f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(theirs)}); "
+            f"{method.name} does not fit the sampler {sampler.name}: {method.why} ({', '.join(samplers)}); "
             f"methods that fit {sampler.name}: {', '.join(fitting)}"
         )
         return
     refused = [factor.name for factor in spec.factors if method.refuses(factor)]
     if refused and sampler.made_for != method.name:
-        yield f"{method.name} does not hold for {_list(refused)}: {method.reason}; pawn and delta do"
+        yield f"{method.name} does not hold for {joined(refused)}: {method.reason}; pawn and delta do"
     if spec.groups and not method.groups:
         able = [one.name for one in METHODS.values() if one.groups and fits(one, sampler)]
         yield f"{method.name} gives no indices of groups; leave the groups out, or choose {', '.join(able)}"
     missing = method.check(spec)
     if missing is not None:
         yield f"{method.name} cannot be computed: {missing}"
-
-
-def _list(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

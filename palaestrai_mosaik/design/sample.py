@@ -1,4 +1,4 @@
-"""What a sampler gives: points of the unit cube, the blocks they form, and how they belong together."""
+"""A sample: points of the unit cube, and the blocks that analyses use together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sample:
     the middle of their share. ``block``: (rows,) whole numbers, non-decreasing: rows that an
     analysis can use together only have the same number (a Saltelli block, a Morris trajectory,
     all of an eFAST curve); where every row stands alone, its own index. ``arguments``: what the
-    sampler was called with, plain data for the manifest; ``warnings``: what the user is told.
+    sampler was called with, plain data for the manifest; ``warnings``: messages for the user.
     """
 
     unit: FloatArray

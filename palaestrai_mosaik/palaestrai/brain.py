@@ -63,7 +63,7 @@ class AdaptedBrain(Adapted, Brain):
 
     def _memory_for(self, channels: Channels, body: BodyInformation) -> BrainMemory:
         """Return what takes the rows of bodies like ``body``, for the one memory of the brain."""
-        seen = Layout([one.uid for one in body.sensors], [one.space for one in body.sensors])
+        seen = Layout.of(body.sensors)
         return BrainMemory(channels, self._their_memory, seen)
 
     @property

@@ -30,7 +30,7 @@ from palaestrai_mosaik.environment.environment import (
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
-from palaestrai_mosaik.types.vectors import Layout
+from palaestrai_mosaik.types.vectors import Layout, initial_values
 
 from .base import GlobalGenerators
 from .translate import (
@@ -92,9 +92,9 @@ class PalaestraiStates:
     """
 
     def __init__(self, baseline: EnvironmentBaseline):
-        self.layout = Layout([s.uid for s in baseline.sensors], [s.space for s in baseline.sensors])
+        self.layout = Layout.of(baseline.sensors)
         self._sensors = PalaestraiChannels(self.layout, palaestrai.agent.SensorInformation, gaps=True)
-        rewards = Layout([r.uid for r in baseline.rewards], [r.space for r in baseline.rewards])
+        rewards = Layout.of(baseline.rewards)
         self._rewards = PalaestraiChannels(rewards, palaestrai.agent.RewardInformation, gaps=True)
 
     def __call__(self, state: EnvironmentState) -> Any:
@@ -309,9 +309,9 @@ class AdaptedEnvironment(Environment):
     def _lay_out(
         self, sensors: Sequence[SensorInformation], actuators: Sequence[ActuatorInformation]
     ) -> None:
-        layout = Layout([s.uid for s in sensors], [s.space for s in sensors])
+        layout = Layout.of(sensors)
         self._sensors = PalaestraiReadings(layout, self.uid)
-        self._actuators = Layout([a.uid for a in actuators], [a.space for a in actuators])
+        self._actuators = Layout.of(actuators)
         self._channels = PalaestraiChannels(self._actuators, palaestrai.agent.ActuatorInformation, gaps=True)
 
     def _drawn(self, actuators: Sequence[ActuatorInformation]) -> FloatVector:
@@ -402,12 +402,7 @@ class AdaptedReward(Reward):
     def setup(self, baseline: EnvironmentBaseline) -> Sequence[RewardInformation]:
         self._states = PalaestraiStates(baseline)
         # which rewards there are, nobody knows before the first call
-        parts = [
-            np.full(s.space.size, np.nan) if s.value is None else s.space.flatten(s.value)
-            for s in baseline.sensors
-        ]
-        readings = np.concatenate(parts) if parts else np.empty(0)
-        first = EnvironmentState(readings, [0.0 for _ in baseline.rewards])
+        first = EnvironmentState(initial_values(baseline.sensors), [0.0 for _ in baseline.rewards])
         return self._declare(self.ask(self._states(first)))
 
     def __call__(self, state: EnvironmentState) -> FloatVector:

@@ -354,5 +354,4 @@ class BrainMemory(MirroredMemory):
 
 def _rewards(channels: Channels) -> Layout:
     """Return the rewards under the names that their environments gave them, as palaestrAI names them."""
-    rewards = [reward for handle in channels.handles for reward in handle.rewards]
-    return Layout([reward.uid for reward in rewards], [reward.space for reward in rewards])
+    return Layout.of([reward for handle in channels.handles for reward in handle.rewards])

@@ -377,10 +377,7 @@ class MosaikEnvironment(CoSimulation):
         _, given, world_state = self._describe(np.random.default_rng(0))
         date = given["meta_params"].get("start_date")
         #: the sensors and actuators in the order of the vectors
-        self.layouts = [
-            Layout([one.uid for one in channels], [one.space for one in channels])
-            for channels in (self._sensors, self._actuators)
-        ]
+        self.layouts = [Layout.of(channels) for channels in (self._sensors, self._actuators)]
         rewards: Sequence[Any] = ()
         if self._reward is not None:
             # nobody knows the first readings, and palaestrAI's objects take members of their space only

@@ -17,7 +17,7 @@ from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatArray, FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints
 
-from .findings import Findings, build, build_another, check_channels, layout_of, same, sample_flat
+from .findings import Findings, build, build_another, check_channels, same, sample_flat
 
 _UID = "agent.0"
 
@@ -216,7 +216,7 @@ class _CheckedMuscle:
         mode: Mode,
     ):
         self.muscle, self.findings = muscle, findings
-        self.sensors, self._actuators = (layout_of(c) for c in channels)
+        self.sensors, self._actuators = (Layout.of(c) for c in channels)
         muscle.uid, muscle.mode = _UID, mode
         muscle._memory = Memory()
         with findings.calling("setup"):
@@ -376,7 +376,7 @@ def check_batch_muscle(
     muscles = [build_another(factory, findings) for _ in range(_BODIES + 1)]
     whole, singles = muscles[0], muscles[1:]
     assert isinstance(whole, BatchMuscle)
-    sensors, actuators = (layout_of(every) for every in channels)
+    sensors, actuators = (Layout.of(every) for every in channels)
     for muscle in muscles:
         muscle.uid, muscle.mode = "agent.0", mode
         muscle._memory = Memory()
@@ -398,20 +398,20 @@ def check_batch_muscle(
             if not len(places):
                 continue
             readings = np.array([sample_flat(channels[0], rng) for _ in places])
-            mine, data = _proposed(findings, whole, readings, places, (sensors, actuators), when)
+            together, data = _proposed(findings, whole, readings, places, (sensors, actuators), when)
             for i, place in enumerate(places.tolist()):
                 with findings.calling(when):
-                    answer, own = singles[place].propose_actions(
+                    answer, alone_data = singles[place].propose_actions(
                         SensorReadings(sensors, readings[i].copy()), ActuatorSetpoints(offered[place])
                     )
                     singles[place].pop_statistics()
                 wanted = collect_setpoints(offered[place], answer)
-                if not _agree(mine[i], wanted, rounding):
+                if not _agree(together[i], wanted, rounding):
                     findings.add(
                         "propose_batch gives a body other set-points than propose_actions",
-                        f"{when}, body {place}: {mine[i].tolist()}, alone {wanted.tolist()}",
+                        f"{when}, body {place}: {together[i].tolist()}, alone {wanted.tolist()}",
                     )
-                elif rounding == 0.0 and not same(None if data is None else data[i], own):
+                elif rounding == 0.0 and not same(None if data is None else data[i], alone_data):
                     findings.add(
                         "propose_batch sends other data to the brain than propose_actions",
                         f"{when}, body {place}",

@@ -22,6 +22,7 @@ from palaestrai_mosaik.environment.environment import (
 )
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
+from palaestrai_mosaik.types.vectors import initial_values
 
 from .findings import Findings, build, build_another, check_channels, check_flat_values, same, sample_flat
 
@@ -192,7 +193,7 @@ def _check_episode(
     """Run one episode, of ``which`` (seed, episode, steps), and return its first state."""
     seed, episode, steps = which
     rng = seeding.generator(seed, "set-points", episode)
-    setpoints = _initial_setpoints(baseline)
+    setpoints = initial_values(baseline.actuators)
     handed_on: list[tuple[EnvironmentState, EnvironmentState]] = []
     handed_in: list[tuple[FloatVector, FloatVector]] = []
     for step in range(steps + 1):
@@ -229,14 +230,6 @@ def _begin(findings: Findings, environment: Environment, seed: int, episode: int
     environment.rng = _generator(seed, episode)
     with findings.calling(f"episode {episode}, reset"):
         return environment.reset()
-
-
-def _initial_setpoints(baseline: EnvironmentBaseline) -> FloatVector:
-    parts = [
-        np.full(a.space.size, np.nan) if a.value is None else a.space.flatten(a.value)
-        for a in baseline.actuators
-    ]
-    return np.concatenate(parts) if parts else np.empty(0)
 
 
 def _next_setpoints(
@@ -416,7 +409,7 @@ class _BatchComparison:
         #: the incarnations that each of them has
         self.members = [np.arange(self.batch)] * 2 + [np.array([k]) for k in range(self.batch)]
         #: the actions of an incarnation in which no agent has acted
-        self.idle = _initial_setpoints(baseline)
+        self.idle = initial_values(baseline.actuators)
         for environment in environments:
             _check_calls_of(environment, findings)
 

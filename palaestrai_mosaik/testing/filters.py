@@ -23,7 +23,6 @@ from .findings import (
     build_another,
     check_channels,
     check_flat_values,
-    layout_of,
     same,
     sample_flat,
 )
@@ -64,7 +63,7 @@ def check_filter(
     check_channels(findings, "sensor", sensors)
     check_channels(findings, "actuator", actuators)
     findings.raise_found()
-    layouts = layout_of(sensors), layout_of(actuators)
+    layouts = Layout.of(sensors), Layout.of(actuators)
     first, second = (_FilterPair(factory, findings, layouts) for _ in range(2))
     shown = [
         (chain.sensors.uids, chain.sensors.spaces, chain.actuators.uids, chain.actuators.spaces)

@@ -13,7 +13,6 @@ import numpy as np
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.types import Space
-from palaestrai_mosaik.types.vectors import Layout
 
 T = TypeVar("T")
 
@@ -141,11 +140,6 @@ def sample_flat(channels: Sequence[Any], rng: np.random.Generator) -> np.ndarray
     """Return a flat vector with a sample of the space of each channel."""
     parts = [channel.space.flatten(channel.space.sample(rng)) for channel in channels]
     return np.concatenate(parts) if parts else np.empty(0)
-
-
-def layout_of(channels: Sequence[Any]) -> Layout:
-    """Return the layout of the vectors of these sensors or actuators."""
-    return Layout([c.uid for c in channels], [c.space for c in channels])
 
 
 def same(a: Any, b: Any) -> bool:

@@ -23,6 +23,12 @@ from .spaces import Space
 T = TypeVar("T")
 
 
+def initial_values(channels: Sequence[Any]) -> FloatVector:
+    """Return the values of sensors or actuators as one vector, NaN where a channel has none."""
+    parts = [np.full(c.space.size, np.nan) if c.value is None else c.space.flatten(c.value) for c in channels]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
 class Layout:
     """Where each of several channels (sensors or actuators) lies in a flat vector.
 
@@ -46,6 +52,11 @@ class Layout:
         self.plain = self.scalar and not self.any_integral
         self.low = np.concatenate([s.flat_low for s in self.spaces] or [np.empty(0)])
         self.high = np.concatenate([s.flat_high for s in self.spaces] or [np.empty(0)])
+
+    @classmethod
+    def of(cls, channels: Sequence[Any]) -> Layout:
+        """Return the layout of these sensors, actuators or rewards."""
+        return cls([channel.uid for channel in channels], [channel.space for channel in channels])
 
     def renamed(self, uids: Sequence[str]) -> Layout:
         """Return the same layout under other ids."""

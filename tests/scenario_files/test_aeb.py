@@ -478,6 +478,12 @@ def is_of_an_environment(event: str) -> bool:
     return any(word in event for word in (" resets", " begins at ", " steps to "))
 
 
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path) as store:
+        yield store
+
+
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize(("name", "phase"), STORIES)
 def test_story(name, phase, scheduler, monkeypatch):
@@ -495,18 +501,17 @@ def test_story(name, phase, scheduler, monkeypatch):
     assert log[position:] == []
 
 
-def test_every_row_has_its_place_among_agents_environments_and_bodies(tmp_path):
+def test_every_row_has_its_place_among_agents_environments_and_bodies(store):
     """By hand, from the trace of ``aeb_full``: time, number of the environment's episode, reward, and flags."""
-    with Store(tmp_path) as store:
-        run = execute(scenario("aeb_full", "vanilla", episodes=1), store=store).instance
-        columns = ["time", "environment_episode", "step", "objective", "terminated", "truncated"]
-        found = {
-            (a, e, b): store.steps(run, agent=a, environment=e, body=b)[columns].to_numpy().tolist()
-            for a, e, bodies in (("walker", "lake", (0, 1)), ("walker", "hall", (2,)),
-                                 ("guide", "lake", (0,)), ("guide", "hall", (1, 2)))
-            for b in bodies
-        }  # fmt: skip
-        in_the_hall = store.steps(run, environment="hall")
+    run = execute(scenario("aeb_full", "vanilla", episodes=1), store=store).instance
+    columns = ["time", "environment_episode", "step", "objective", "terminated", "truncated"]
+    found = {
+        (a, e, b): store.steps(run, agent=a, environment=e, body=b)[columns].to_numpy().tolist()
+        for a, e, bodies in (("walker", "lake", (0, 1)), ("walker", "hall", (2,)),
+                             ("guide", "lake", (0,)), ("guide", "hall", (1, 2)))
+        for b in bodies
+    }  # fmt: skip
+    in_the_hall = store.steps(run, environment="hall")
     to_the_goal = [
         [0, 0, 0, 0.0, False, False], [1, 0, 1, 0.0, False, False], [2, 0, 2, 1.0, True, False],
     ]  # fmt: skip
@@ -524,13 +529,12 @@ def test_every_row_has_its_place_among_agents_environments_and_bodies(tmp_path):
     )
 
 
-def test_one_agent_learns_two_tasks_of_different_sizes(tmp_path):
+def test_one_agent_learns_two_tasks_of_different_sizes(store):
     """Three observations and four, a real number and a choice of two: eight bodies each, and one brain."""
-    with Store(tmp_path) as store:
-        run = execute(scenario("aeb_multi_task", "train"), store=store).instance
-        for environment, readings, bodies in (("pendulum", 3, range(8)), ("cart", 4, range(8, 16))):
-            rows = store.steps(run, agent="learner", environment=environment)
-            assert sum(column.startswith("reading.") for column in rows) == readings
-            assert sorted(rows["body"].unique()) == list(bodies)
-            chosen = set(rows[f"setpoint.{environment}.{{body}}.action"])
-            assert (chosen == {0, 1}) == (environment == "cart")
+    run = execute(scenario("aeb_multi_task", "train"), store=store).instance
+    for environment, readings, bodies in (("pendulum", 3, range(8)), ("cart", 4, range(8, 16))):
+        rows = store.steps(run, agent="learner", environment=environment)
+        assert sum(column.startswith("reading.") for column in rows) == readings
+        assert sorted(rows["body"].unique()) == list(bodies)
+        chosen = set(rows[f"setpoint.{environment}.{{body}}.action"])
+        assert (chosen == {0, 1}) == (environment == "cart")

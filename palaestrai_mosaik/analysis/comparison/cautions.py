@@ -82,12 +82,12 @@ def _missing_runs(levels: pd.DataFrame) -> str:
     lost = levels[levels["lost"] > 0]
     if lost.empty:
         return ""
-    told = [
+    shares_lost = [
         f"{row['lost']} of {row['n'] + row['lost']} of {row['level']} "
         f"({row['lost'] / (row['n'] + row['lost']):.1%})"
         for row in lost.to_dict("records")
     ]
-    text = f"lost runs (failed, missing or not finite), left out: {', '.join(told)}"
+    text = f"lost runs (failed, missing or not finite), left out: {', '.join(shares_lost)}"
     shares = levels["lost"] / (levels["n"] + levels["lost"])
     if np.ptp(shares.to_numpy(float)) > 0:
         text += "; what is left of a level that loses more may look better than it is"
@@ -104,15 +104,16 @@ def _missing_pairs(pairs: pd.DataFrame, paired: bool) -> str:
 
 def _constant(levels: pd.DataFrame) -> str:
     """Say which levels gave one value in all of their runs: of these there is no interval."""
-    told = levels[(levels["n"] > 1) & (levels["distinct"] == 1)]
-    if told.empty:
+    constant = levels[(levels["n"] > 1) & (levels["distinct"] == 1)]
+    if constant.empty:
         return ""
-    values = told["mean"].to_numpy(float)
-    if len(told) == (levels["n"] > 0).sum() and distinct(values) == 1:
-        n = int(told["n"].sum())
+    values = constant["mean"].to_numpy(float)
+    if len(constant) == (levels["n"] > 0).sum() and distinct(values) == 1:
+        n = int(constant["n"].sum())
         return f"all {n:,} runs gave {values[0]:.6g}: nothing varies, so there is nothing to compare"
     parts = [
-        f"all {row['n']:,} runs of {row['level']} gave {row['mean']:.6g}" for row in told.to_dict("records")
+        f"all {row['n']:,} runs of {row['level']} gave {row['mean']:.6g}"
+        for row in constant.to_dict("records")
     ]
     more = f"; and {len(parts) - _MOST_NAMED} levels more" if len(parts) > _MOST_NAMED else ""
     return f"{'; '.join(parts[:_MOST_NAMED])}{more}: there is no interval of what does not vary"
@@ -122,10 +123,10 @@ def _identical(levels: pd.DataFrame, pairs: pd.DataFrame, paired: bool) -> str:
     """Say which levels gave the same in every pair of runs."""
     if not paired or (levels["distinct"] <= 1).all():
         return ""
-    told = pairs[(pairs["n"] > 0) & (pairs["tied"] == pairs["n"])]
-    if told.empty:
+    identical = pairs[(pairs["n"] > 0) & (pairs["tied"] == pairs["n"])]
+    if identical.empty:
         return ""
-    parts = [f"{row['a']} and {row['b']} ({row['n']:,})" for row in told.to_dict("records")]
+    parts = [f"{row['a']} and {row['b']} ({row['n']:,})" for row in identical.to_dict("records")]
     more = f" and {len(parts) - _MOST_NAMED} others" if len(parts) > _MOST_NAMED else ""
     return f"{IDENTICAL}, so there is no test: {', '.join(parts[:_MOST_NAMED])}{more}"
 
@@ -170,8 +171,8 @@ def _why_alone(levels: pd.DataFrame, names: list[str], runs: Runs) -> str:
     if not runs.crossed:
         alone = any(len(runs.rows(name, common_seeds=False).means) == 1 for name in names)
         return "a level has runs of one row only" if alone else "no two of its rows differ"
-    told = levels[levels["level"].isin(names)]
-    if (told["n"] == told["settings"]).any() or (told["seeds"] < 2).any():
+    named = levels[levels["level"].isin(names)]
+    if (named["n"] == named["settings"]).any() or (named["seeds"] < 2).any():
         return "a setting has one run only"
     return "no two of its seeds differ"
 
@@ -189,10 +190,10 @@ def _unmatched(runs: Runs) -> str:
     counts = {
         name: every - sum(name not in names for names in part) for name in runs.levels if name in levels
     }
-    told = [f"{name} {count}" for name, count in counts.items()]
+    texts = [f"{name} {count}" for name, count in counts.items()]
     return (
         f"unequal settings: {len(part)} of {every} settings lack a level (settings with runs: "
-        f"{listed(told, _MOST_NAMED)}). Two levels are compared in the settings that both have, but "
+        f"{listed(texts, _MOST_NAMED)}). Two levels are compared in the settings that both have, but "
         "each level's mean, IQM and profile are over all of its own, and do not compare"
     )
 
@@ -209,10 +210,10 @@ def _scales(runs: Runs) -> str:
     ratio = spreads.max() / spreads.min() if spreads.min() else np.inf
     if ratio < OTHER_SCALE:
         return ""
-    told = f"by a factor of {ratio:.3g}" if np.isfinite(ratio) else "(some have none)"
+    factor = f"by a factor of {ratio:.3g}" if np.isfinite(ratio) else "(some have none)"
     return (
         f"values of {len(runs.settings)} settings are taken together as they are, though their spread within levels differs "
-        f"{told}: where scales differ, the widest setting decides, unless values are normalised"
+        f"{factor}: where scales differ, the widest setting decides, unless values are normalised"
     )
 
 

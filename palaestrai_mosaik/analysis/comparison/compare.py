@@ -132,8 +132,8 @@ class Comparison:
     @property
     def equal_settings(self) -> bool:
         """Whether all levels that have runs have them in the same settings, so that their means compare."""
-        told = self.cells[self.cells["n"] > 0]
-        return len(self.shared_settings) == told["setting"].nunique()
+        with_runs = self.cells[self.cells["n"] > 0]
+        return len(self.shared_settings) == with_runs["setting"].nunique()
 
 
 def compare(
@@ -347,12 +347,12 @@ def _with_factors(
 
     runs = outcomes.copy()
     for factor in map(spec.factor, family):
-        told = labels((factor,), values)
+        by_row = labels((factor,), values)
         levels = factor.labels or _numbers(factor, values)
-        runs[factor.name] = pd.Categorical([told[row] for row in runs["row"]], categories=list(levels))
+        runs[factor.name] = pd.Categorical([by_row[row] for row in runs["row"]], categories=list(levels))
     for axis in _others(spec, family):
-        told = labels(axis.factors, values)
-        runs[axis.factors[0].name] = [told[row] for row in runs["row"]]
+        by_row = labels(axis.factors, values)
+        runs[axis.factors[0].name] = [by_row[row] for row in runs["row"]]
     return runs
 
 

@@ -35,11 +35,11 @@ def rank_biserial(differences: FloatArray) -> float:
 
     if not len(differences):
         return float("nan")
-    told = differences[differences != 0]
-    if not len(told):
+    nonzero = differences[differences != 0]
+    if not len(nonzero):
         return 0.0
-    ranks = rankdata(np.abs(told))
-    return float((np.sign(told) * ranks).sum() / ranks.sum())
+    ranks = rankdata(np.abs(nonzero))
+    return float((np.sign(nonzero) * ranks).sum() / ranks.sum())
 
 
 def improvement(a: Sequence[FloatArray], b: Sequence[FloatArray]) -> float:

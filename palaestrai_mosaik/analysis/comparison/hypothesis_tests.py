@@ -37,14 +37,14 @@ def signed_rank(differences: FloatArray) -> tuple[float, str]:
 
     if len(differences) < 2:
         return float("nan"), ONE_PAIR if len(differences) else "none (no pairs)"
-    told = differences[differences != 0]
-    if not len(told):
+    nonzero = differences[differences != 0]
+    if not len(nonzero):
         return float("nan"), NO_DIFFERENCE
-    if len(told) > EXACT:
-        return float(wilcoxon(told).pvalue), "Wilcoxon signed-rank (normal)"
-    ranks = rankdata(np.abs(told))
+    if len(nonzero) > EXACT:
+        return float(wilcoxon(nonzero).pvalue), "Wilcoxon signed-rank (normal)"
+    ranks = rankdata(np.abs(nonzero))
     probability = rank_sum_distribution(ranks)
-    place = round(2 * ranks[told > 0].sum())
+    place = round(2 * ranks[nonzero > 0].sum())
     tails = probability[: place + 1].sum(), probability[place:].sum()
     return float(min(1.0, 2 * min(tails))), "Wilcoxon signed-rank (exact)"
 

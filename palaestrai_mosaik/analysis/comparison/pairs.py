@@ -158,11 +158,13 @@ def units(runs: Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
     for them; if one of them is lost, so is the mean, which would speak of something else.
     """
     grouped = runs.frame.groupby(["setting", "repetition", "level"], sort=False)
-    told = grouped["value"].agg(["sum", "size", "count"])
-    value = (told["sum"] / told["size"]).mask(told["size"] > told["count"], np.inf)
-    runs_ = grouped["run"]
-    own = runs_.first() if (told["size"] == 1).all() else runs_.agg(lambda run: " ".join(map(str, run)))
-    return value.unstack("level"), own.unstack("level")
+    totals = grouped["value"].agg(["sum", "size", "count"])
+    value = (totals["sum"] / totals["size"]).mask(totals["size"] > totals["count"], np.inf)
+    executed = grouped["run"]
+    uids = (
+        executed.first() if (totals["size"] == 1).all() else executed.agg(lambda run: " ".join(map(str, run)))
+    )
+    return value.unstack("level"), uids.unstack("level")
 
 
 def compare_pairs(runs: Runs, outcome: str, paired: bool, options: ComparisonOptions) -> pd.DataFrame:
@@ -180,8 +182,8 @@ def compare_pairs(runs: Runs, outcome: str, paired: bool, options: ComparisonOpt
 
 def _favoured(found: pd.DataFrame, options: ComparisonOptions) -> Iterator[str]:
     for row in found.to_dict("records"):
-        told = options.better is not None and row["p_holm"] <= 1 - options.confidence
-        if not told or row["rank_effect"] == 0:
+        significant = options.better is not None and row["p_holm"] <= 1 - options.confidence
+        if not significant or row["rank_effect"] == 0:
             yield ""
         else:
             higher = row["rank_effect"] > 0

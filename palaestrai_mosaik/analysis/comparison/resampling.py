@@ -75,10 +75,10 @@ class Sample:
         firsts = np.cumsum([0, *(side.rows.max(initial=-1) + 1 for side in sides)])
         rows = np.concatenate([side.rows + first for side, first in zip(sides, firsts, strict=False)])
         blocks = np.repeat(np.arange(len(sides)), np.diff(firsts))
-        told = [side.seeds for side in sides if side.seeds is not None]
-        if not told or len(np.unique(np.concatenate(told))) < 2:
+        given_seeds = [side.seeds for side in sides if side.seeds is not None]
+        if not given_seeds or len(np.unique(np.concatenate(given_seeds))) < 2:
             return cls(values, strata, (rows,), (blocks,))
-        seeds = coded(np.concatenate(told))
+        seeds = coded(np.concatenate(given_seeds))
         return cls(values, strata, (rows, seeds), (blocks, np.zeros(seeds.max() + 1, dtype=np.intp)))
 
     @property
@@ -168,17 +168,17 @@ def intervals(
         weights = weights[weights.any(axis=1)]
         for name, statistic in statistics.items():
             found[name].append(statistic(values, weights))
-    outside = tail(sample.blocks, confidence)
-    return {name: ends(np.concatenate(parts), outside, sample.scale) for name, parts in found.items()}
+    tail_share = tail(sample.blocks, confidence)
+    return {name: ends(np.concatenate(parts), tail_share, sample.scale) for name, parts in found.items()}
 
 
-def ends(drawn: FloatArray, outside: float, scale: float) -> tuple[float, float]:
+def ends(drawn: FloatArray, tail_share: float, scale: float) -> tuple[float, float]:
     """Return the interval that the ``drawn`` numbers give; NaN where it has no width.
 
     An interval without width says that nothing was seen to vary, not that nothing can. ``outside``: the share
     of the draws beyond either end. ``scale``: of the values, to know a width from rounding.
     """
-    low, high = np.quantile(drawn, [outside, 1 - outside])
+    low, high = np.quantile(drawn, [tail_share, 1 - tail_share])
     return (float(low), float(high)) if high - low > ROUNDING * scale else NOTHING
 
 

@@ -123,8 +123,8 @@ class Runs:
 
     def used(self, level: str) -> pd.DataFrame:
         """Return the runs of a level that gave a value, each once."""
-        own = self.frame[(self.frame["level"] == level) & self.frame["value"].notna()]
-        return own.drop_duplicates("run")
+        runs = self.frame[(self.frame["level"] == level) & self.frame["value"].notna()]
+        return runs.drop_duplicates("run")
 
     def strata(self, level: str) -> dict[str, FloatArray]:
         """Return the values of a level by setting, without what is lost; no empty ones."""
@@ -133,9 +133,9 @@ class Runs:
 
     def rows(self, level: str, common_seeds: bool) -> UnpairedRuns:
         """Return the runs of a level with their rows, and with seeds where rows share these."""
-        own = self.used(level)
-        seeds = own["repetition"].to_numpy() if common_seeds else None
-        return UnpairedRuns.of(own["value"].to_numpy(float), own["place"].to_numpy(), seeds)
+        used = self.used(level)
+        seeds = used["repetition"].to_numpy() if common_seeds else None
+        return UnpairedRuns.of(used["value"].to_numpy(float), used["place"].to_numpy(), seeds)
 
     def sample(self, level: str, common_seeds: bool) -> Sample:
         """Return the runs of a level with what is drawn again.
@@ -152,10 +152,10 @@ class Runs:
 
     def seeds(self, level: str) -> int:
         """Return how many independent runs a level has in a setting, at least: repetitions if crossed."""
-        own = self.used(level)
-        if own.empty:
+        used = self.used(level)
+        if used.empty:
             return 0
-        counted = own.groupby("setting")["repetition"]
+        counted = used.groupby("setting")["repetition"]
         return int((counted.nunique() if self.crossed else counted.size()).min())
 
 

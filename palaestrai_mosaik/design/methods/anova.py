@@ -21,6 +21,7 @@ from math import prod
 
 import numpy as np
 
+from palaestrai_mosaik.text import joined
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from .method import Index, Indices, Method, MethodDisplay, Refused, Study
@@ -263,10 +264,9 @@ def _type_two(runs: _Runs, names: Sequence[str], order: int) -> _Table:
 
 
 def _nested_note(names: Sequence[str]) -> str:
-    told = " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
     verb = "is" if len(names) == 1 else "are"
     return (
-        f"{told} {verb} inactive in part of the runs and nested in what decides on that: the levels of a nested factor "
+        f"{joined(names)} {verb} inactive in part of the runs and nested in what decides on that: the levels of a nested factor "
         "are compared where it is active, those of other factors by the mean of all of their runs"
     )
 

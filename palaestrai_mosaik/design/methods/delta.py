@@ -55,7 +55,7 @@ def delta(study: Study) -> Indices:
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
     resamples = min(study.resamples, _MOST_RESAMPLES, max(_LEAST_RESAMPLES, _MOST_POINTS // count))
     rng = np.random.Generator(np.random.PCG64(study.seed))
-    told = _estimate(columns, study.y)
+    estimates = _estimate(columns, study.y)
     run = study.executed
     executed = int(run.max()) + 1
 
@@ -63,7 +63,7 @@ def delta(study: Study) -> Indices:
         return [_estimate(columns[rows], study.y[rows]) for rows in (rows_of(run, drawn) for drawn in draws)]
 
     boots = resampled(rng.integers(executed, size=executed) for _ in range(resamples))
-    values = 2 * told - np.mean(boots, axis=0)
+    values = 2 * estimates - np.mean(boots, axis=0)
     halves = resampled(half_samples(executed, resamples, study.seed))
     reach = normal_quantile(study.confidence) * np.std(halves, axis=0, ddof=1)
     rows = [above_zero("delta", name, values[i], reach[i]) for i, name in enumerate(study.names)]

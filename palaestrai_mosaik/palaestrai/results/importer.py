@@ -369,10 +369,10 @@ class _InstanceImport:
             ended = max((one.last for _, _, one in episodes), default=first) - shift
             session.execute(update(Instance).where(owner).values(started=started, ended=ended))
             for phase in self.phases:
-                own = phase.episodes.values()
+                of_phase = phase.episodes.values()
                 times = {
-                    "started": min((one.first for one in own), default=first) - shift,
-                    "ended": max((one.last for one in own), default=first) - shift,
+                    "started": min((one.first for one in of_phase), default=first) - shift,
+                    "ended": max((one.last for one in of_phase), default=first) - shift,
                 }
                 session.execute(update(Phase).where(Phase.id == phase.row_id).values(times))
             rows = [
@@ -436,11 +436,11 @@ def replace_instance(staged: Store, store: Store, uid: str) -> None:
     before = _before(target)
     reader = StoreReader()
     try:
-        with reader.reading(staged.directory) as own, store.database.writing() as session:
+        with reader.reading(staged.directory) as staged_session, store.database.writing() as session:
             lock(session)
             _keep_matching_files(session, before)
             remove_rows(session, uid)
-            copy_rows(own, source, session, uid)
+            copy_rows(staged_session, source, session, uid)
             if os.path.lexists(target):
                 files.move(target, before)
             files.move(source, target)

@@ -12,7 +12,7 @@ from sqlalchemy import Select
 
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment.model import BODY_NUMBER
-from palaestrai_mosaik.text import listed
+from palaestrai_mosaik.text import joined, listed
 
 from ..models import Agent, Body, Channel, Environment, Phase
 from .lookup import Queries, unknown
@@ -371,4 +371,4 @@ def _ranges(numbers: Sequence[int]) -> str:
     starts = [n for i, n in enumerate(numbers) if i == 0 or numbers[i - 1] != n - 1]
     ends = [n for i, n in enumerate(numbers) if i + 1 == len(numbers) or numbers[i + 1] != n + 1]
     parts = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return joined(parts)
