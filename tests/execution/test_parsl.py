@@ -268,6 +268,8 @@ def test_a_pilot_that_is_killed_is_followed_by_another(tmp_path):
         pilot = worker_of(marker).parent()
         killed.append(pilot.pid)
         os.killpg(os.getpgid(pilot.pid), signal.SIGKILL)
+        # the run must not get through before it has noticed
+        until(lambda: markers(folder.path).get(folder.runs[1].uid) != marker)
         gate.touch()
 
     thread = threading.Thread(target=kill)
