@@ -151,6 +151,10 @@ def test_a_planted_use_of_global_randomness_is_caught(tmp_path):
 def test_nothing_is_left_after_1000_episodes():
     process = psutil.Process()
 
+    def tasks():
+        # (a proxy of what is gone has a type, but no class)
+        return sum(issubclass(type(o), asyncio.Task) for o in gc.get_objects())
+
     class Counting(Progress):
         """Takes stock after every episode."""
 
@@ -165,21 +169,22 @@ def test_nothing_is_left_after_1000_episodes():
                         process.num_fds(),
                         threading.active_count(),
                         len(process.children()),
-                        # (a proxy of what is gone has a type, but no class)
-                        sum(issubclass(type(o), asyncio.Task) for o in gc.get_objects()),
+                        tasks(),
                         len(gc.get_objects()),
                     )
                 )
 
     progress = Counting()
-    before = (process.num_fds(), threading.active_count(), len(process.children()))
+    gc.collect()
+    # other tests of this process may have left tasks
+    before = (process.num_fds(), threading.active_count(), len(process.children()), tasks())
     execute(document(phase([environment(max_iter=2)], episodes=1000)), progress=progress)
     first, *_, last = progress.found
     assert first[:4] == last[:4]
-    assert last[3] == 0
+    assert last[3] <= before[3]
     # objects: what the memories of the two agents grow by, nothing per world
     assert last[4] - first[4] < 2000
-    assert (process.num_fds(), threading.active_count(), len(process.children())) == before
+    assert (process.num_fds(), threading.active_count(), len(process.children())) == before[:3]
 
 
 class InterruptAt(Progress):
