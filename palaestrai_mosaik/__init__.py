@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from palaestrai_mosaik.palaestrai.mosaik_environment import MosaikEnvironment
 
+    from .api import RecordedRun, run
     from .rl import aec_env, make, make_vec, parallel_env
     from .scenario import attach_agents
     from .simulation.scheduler import run_async_world, run_world
+    from .store import Store
 
 __all__ = [
     "MosaikEnvironment",
+    "RecordedRun",
+    "Store",
     "aec_env",
     "attach_agents",
     "make",
     "make_vec",
     "parallel_env",
+    "run",
     "run_async_world",
     "run_world",
 ]
@@ -27,11 +32,14 @@ __version__ = "0.1.0"
 #: where the names of this module are; none is imported before somebody asks for it
 _HOMES = {
     "MosaikEnvironment": "palaestrai.mosaik_environment",
+    "RecordedRun": "api",
+    "Store": "store",
     "aec_env": "rl",
     "attach_agents": "scenario",
     "make": "rl",
     "make_vec": "rl",
     "parallel_env": "rl",
+    "run": "api",
     "run_async_world": "simulation.scheduler",
     "run_world": "simulation.scheduler",
 }

@@ -69,18 +69,17 @@ _RC: Any = {
 }
 
 
-def plot_run(  # noqa: PLR0913  (independent choices, all optional)
+def run_figure(
     store: Store,
     run: str,
-    path: str | Path,
     *,
     phase: int | str | None = None,
     choice: BodyChoice = _ALL_BODIES,
     sensors: Sequence[str] = (),
     episode: int | None = None,
     fold: Fold | None = None,
-) -> Path:
-    """Draw objective and rewards of ``run`` into the file ``path``; return it.
+) -> Figure:
+    """Draw objective and rewards of ``run``.
 
     They are drawn per episode (``fold`` of the values in it, the mean by default), or per
     step if there is only one episode and no ``fold`` is asked for; ``choice`` says of which
@@ -88,10 +87,8 @@ def plot_run(  # noqa: PLR0913  (independent choices, all optional)
     are patterns (``*``, ``?``) of columns; each gets a panel of its own that shows them
     over ``episode`` (default: the last one of ``phase``, or of the last phase).
 
-    Raises :class:`StoreError` for unknown names and if there is nothing to plot, and
-    :class:`PalaestraiMosaikError` for an unknown format and an unwritable file.
+    Raises :class:`StoreError` for unknown names and if there is nothing to plot.
     """
-    path = _checked(path)
     uid = store.find_run(run)
     panels = episode_panels(store, uid, phase, choice, fold or "mean")
     single = all(len(curve.x) < 2 for panel in panels for curve in panel.curves)
@@ -103,28 +100,48 @@ def plot_run(  # noqa: PLR0913  (independent choices, all optional)
         panels += time_panels(store, uid, moment, choice, sensors)
     if not panels:
         raise StoreError(f"the run {uid} has recorded nothing that could be plotted")
-    return _save(panels, _title(store, uid), path)
+    return draw_panels(panels, _title(store, uid))
 
 
-def plot_learning(
-    store: Store, runs: Sequence[str], path: str | Path, choice: LearningChoice = _EVERYTHING
-) -> Path:
-    """Draw the learning curves of ``runs`` into the file ``path``; return it.
+def plot_run(store: Store, run: str, path: str | Path, **options: Any) -> Path:
+    """Draw objective and rewards of ``run`` into the file ``path``; return it.
+
+    ``options`` are those of :func:`run_figure`.
+
+    Raises :class:`StoreError` for unknown names and if there is nothing to plot, and
+    :class:`PalaestraiMosaikError` for an unknown format and an unwritable file.
+    """
+    path = _checked(path)
+    return _save(run_figure(store, run, **options), path)
+
+
+def learning_figure(store: Store, runs: Sequence[str], choice: LearningChoice = _EVERYTHING) -> Figure:
+    """Draw the learning curves of ``runs``.
 
     The objective of each agent over training episodes is a line, evaluations are points.
     Runs of one document that differ in ``uid`` and ``seed`` only become one curve with a
     band; others are drawn side by side.
 
-    Raises :class:`StoreError` for unknown names, and if no objective or statistic was
-    recorded, and :class:`PalaestraiMosaikError` for an unknown format and an unwritable file.
+    Raises :class:`StoreError` for unknown names, and if no objective or statistic was recorded.
     """
-    path = _checked(path)
     uids = list(dict.fromkeys(store.find_run(run) for run in runs))
     panels = learning_panels(store, uids, choice)
     groups = find_groups(store, uids)
     drawn = [run for group in groups for run in group.runs]
     title = _title(store, drawn[0]) if len(drawn) == 1 else learning_title(groups)
-    return _save(panels, _wrapped(title, _TITLE_WIDTH, 2), path)
+    return draw_panels(panels, _wrapped(title, _TITLE_WIDTH, 2))
+
+
+def plot_learning(
+    store: Store, runs: Sequence[str], path: str | Path, choice: LearningChoice = _EVERYTHING
+) -> Path:
+    """Draw :func:`learning_figure` into the file ``path``; return it.
+
+    Raises :class:`StoreError` as that function does, and :class:`PalaestraiMosaikError` for an unknown
+    format and an unwritable file.
+    """
+    path = _checked(path)
+    return _save(learning_figure(store, runs, choice), path)
 
 
 def _checked(path: str | Path) -> Path:
@@ -135,11 +152,10 @@ def _checked(path: str | Path) -> Path:
     return path
 
 
-def _save(panels: Sequence[Panel], title: str, path: Path) -> Path:
+def _save(figure: Figure, path: Path) -> Path:
     import matplotlib as mpl
 
     with mpl.rc_context(_RC):
-        figure = draw_panels(panels, title)
         try:
             with files.writing(path) as stream:
                 figure.savefig(stream, format=path.suffix[1:].lower(), dpi=200, metadata=_metadata(path))
@@ -149,17 +165,21 @@ def _save(panels: Sequence[Panel], title: str, path: Path) -> Path:
 
 
 def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
-    """Return a figure with the panels one below the other, legends beside them."""
-    from matplotlib.figure import Figure
+    """Return a figure with the panels one below the other, legends beside them. A notebook shows it."""
+    import matplotlib as mpl
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    layout = ConstrainedLayoutEngine(h_pad=0.09)
-    heights = [_height(panel) for panel in panels]
-    figure = Figure(figsize=(_WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights)), layout=layout)
-    figure.suptitle(harmless(title), x=0.01, ha="left", fontsize=10.5)
-    rows = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
-    for axes, panel in zip(rows[:, 0], panels, strict=True):
-        _draw(axes, _harmless(panel))
+    from .figure import NotebookFigure
+
+    with mpl.rc_context(_RC):
+        layout = ConstrainedLayoutEngine(h_pad=0.09)
+        heights = [_height(panel) for panel in panels]
+        size = (_WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights))
+        figure = NotebookFigure(figsize=size, layout=layout)
+        figure.suptitle(harmless(title), x=0.01, ha="left", fontsize=10.5)
+        rows = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
+        for axes, panel in zip(rows[:, 0], panels, strict=True):
+            _draw(axes, _harmless(panel))
     return figure
 
 

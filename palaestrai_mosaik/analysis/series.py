@@ -165,6 +165,10 @@ class Clock:
     start: np.datetime64
     seconds_per_tick: float
 
+    def dates(self, ticks: Any) -> Any:
+        """Return the dates of an array of ticks, to the millisecond (``datetime64[ms]``)."""
+        return self.start + (ticks * (1000.0 * self.seconds_per_tick)).astype("timedelta64[ms]")
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -328,7 +332,7 @@ def time_panels(
     the highest.
     """
     sources = _sources(store, run, moment, choice)
-    clock = _clock(store, run, moment)
+    clock = clock_of(store, run, moment.phase)
     return [_time_panel(moment, pattern, sources, clock) for pattern in patterns]
 
 
@@ -404,7 +408,7 @@ def _time_curves(
     several = any(name in frame for name in NUMBERS)
     x: Any = np.unique(frame["time"].to_numpy()) if several else frame["time"].to_numpy()
     if clock is not None:
-        x = clock.start + (x * (1000.0 * clock.seconds_per_tick)).astype("timedelta64[ms]")
+        x = clock.dates(x)
     for name in columns:
         # a reading has its uid for a name; of a set-point or objective, the agent is part of it
         label = _bare(name) if name.startswith("reading.") else f"{source.owner}: {_bare(name)}"
@@ -422,7 +426,7 @@ def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice)
     """Return objective and rewards, step by step, of one episode."""
     panels = []
     sources = [one for one in _sources(store, run, moment, choice) if "objective" in one.columns]
-    clock = _clock(store, run, moment)
+    clock = clock_of(store, run, moment.phase)
     for title, wanted in (("objective", "objective"), ("reward", "reward.")):
         curves: list[Curve] = []
         for source in sources:
@@ -451,13 +455,13 @@ def unit_of(column: str) -> str | None:
     return None
 
 
-def _clock(store: Store, run: str, moment: Moment) -> Clock | None:
-    """Return the calendar of the first environment that has one.
+def clock_of(store: Store, run: str, phase: int | str) -> Clock | None:
+    """Return the calendar of the first environment of ``phase`` that has one.
 
-    It has one if it tells the date of tick 0 and, as ``seconds_per_tick`` in its
+    It has one if it gives the date of tick 0 and, as ``seconds_per_tick`` in its
     ``world_model``, how long a tick is: the store itself knows only ticks.
     """
-    for row in store.environments(run, moment.phase).itertuples(index=False):
+    for row in store.environments(run, phase).itertuples(index=False):
         seconds = row.world_model.get("seconds_per_tick") if isinstance(row.world_model, dict) else None
         if row.start and seconds:
             start = datetime.fromisoformat(row.start).replace(tzinfo=None)

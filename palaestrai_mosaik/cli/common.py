@@ -28,9 +28,6 @@ from palaestrai_mosaik.text import harmless, listed
 if TYPE_CHECKING:
     from palaestrai_mosaik.design.folder import DesignFolder
 
-#: the environment variable that names the store when ``--store`` is not given
-STORE_VARIABLE = "PALAESTRAI_MOSAIK_STORE"
-DEFAULT_STORE = "palaestrai-results"
 #: what --store takes
 STORE_HELP = "folder of the results, or database: its URL, @FILE (holds the URL) or env:NAME"
 

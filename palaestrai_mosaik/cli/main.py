@@ -6,17 +6,15 @@ Nothing heavy is imported here: a command imports what it needs when it is calle
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.locations import DEFAULT_STORE, STORE_VARIABLE, default_store
 
 from .common import (
-    DEFAULT_STORE,
     STORE_HELP,
-    STORE_VARIABLE,
     Command,
     add_allow_modules,
     call,
@@ -105,7 +103,7 @@ def _one_or_several(values: list[Any] | None) -> Any:
 
 def store_of(given: str | None) -> str:
     """Return the location of the store that the user means."""
-    return given or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    return given or default_store()
 
 
 def _phase(text: str) -> int | str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 import traceback
@@ -23,12 +22,13 @@ from palaestrai_mosaik.errors import (
     RunInterrupted,
 )
 from palaestrai_mosaik.experiment import RunDocument, load
+from palaestrai_mosaik.locations import default_store
 from palaestrai_mosaik.run import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.run.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import count
 
-from .common import DEFAULT_STORE, STORE_VARIABLE, print_problems, say, store_option
+from .common import print_problems, say, store_option
 from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
@@ -103,8 +103,7 @@ class _Results:
 
     def __init__(self, location: str | None, stack: ExitStack):
         self.store = None if location is None else stack.enter_context(Store(location))
-        usual = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
-        self._option = "" if location == usual else store_option(location)
+        self._option = "" if location == default_store() else store_option(location)
 
     def resume_command(self, document: RunDocument) -> str | None:
         """Return the command that resumes the newest run of ``document``, if it can be resumed."""

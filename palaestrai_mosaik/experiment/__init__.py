@@ -7,7 +7,7 @@ document names.
 from .canonical import canonical_json, content_digest, digest
 from .classes import check_classes, modules_of, only_modules, resolve, split_id
 from .describe import describe
-from .load import from_mapping, load, loads
+from .load import AnyDocument, as_document, from_mapping, load, loads
 from .model import (
     BODY_NUMBER,
     DOCUMENT_VERSION,
@@ -28,6 +28,7 @@ __all__ = [
     "BODY_NUMBER",
     "DOCUMENT_VERSION",
     "AgentSpec",
+    "AnyDocument",
     "BodySpec",
     "ClassSpec",
     "EnvironmentSpec",
@@ -36,6 +37,7 @@ __all__ = [
     "RunDocument",
     "SimulationSpec",
     "SnapshotSpec",
+    "as_document",
     "canonical_json",
     "check_classes",
     "content_digest",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,26 @@ from .located import Findings, Lines, Located, show
 from .model import RunDocument
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
+
+#: a run document: its file, its plain data, or as it was read
+AnyDocument = str | os.PathLike[str] | Mapping[str, Any] | RunDocument
+
+
+def as_document(document: AnyDocument) -> RunDocument:
+    """Return the run document: a file is read, plain data is checked, what was read already stays as it is.
+
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found, and :class:`TypeError` for
+    anything else.
+    """
+    if isinstance(document, RunDocument):
+        return document
+    if isinstance(document, Mapping):
+        return from_mapping(document)
+    if isinstance(document, str | os.PathLike):
+        return load(Path(document))
+    raise TypeError(
+        f"a run document is a path, a mapping or what experiment.load() returns, found {show(document)}"
+    )
 
 
 def load(path: str | Path) -> RunDocument:

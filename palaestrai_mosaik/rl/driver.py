@@ -7,7 +7,6 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -21,8 +20,6 @@ from palaestrai_mosaik.experiment import (
     ClassSpec,
     PhaseSpec,
     RunDocument,
-    from_mapping,
-    load,
 )
 from palaestrai_mosaik.run.brains import BrainKeeper, brain_keeper
 from palaestrai_mosaik.run.factory import WorkerPlan, all_conditions, all_of, make_handles
@@ -43,18 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: a run document: its file, its plain data, or as it was read
-AnyDocument = str | os.PathLike[str] | Mapping[str, Any] | RunDocument
-
-
-def read_document(document: AnyDocument) -> RunDocument:
-    """Return the run document. Raises :class:`DocumentError` with every problem found."""
-    if isinstance(document, RunDocument):
-        return document
-    if isinstance(document, Mapping):
-        return from_mapping(document)
-    return load(Path(document))
-
 
 def find_phase(document: RunDocument, phase: str | int | None) -> PhaseSpec:
     """Return a phase by name or number; the first one, where none is said."""
@@ -69,18 +54,6 @@ def find_phase(document: RunDocument, phase: str | int | None) -> PhaseSpec:
     raise ContractError(
         f"run {document.uid!r} has no phase {phase!r}{did_you_mean(str(phase), names)}; it has {listed}"
     )
-
-
-@contextmanager
-def open_store(store: Store | str | os.PathLike[str] | None) -> Iterator[Store | None]:
-    """Open the store that is meant, to be read; one that is open already stays so."""
-    from palaestrai_mosaik.store import Store
-
-    if store is None or isinstance(store, Store):
-        yield store
-        return
-    with Store(os.fspath(store), read_only=True) as opened:
-        yield opened
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,11 @@ from gymnasium.utils import EzPickle
 
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, RunDocument
+from palaestrai_mosaik.experiment import AgentSpec, AnyDocument, EnvironmentSpec, RunDocument, as_document
+from palaestrai_mosaik.run.runner import open_store
 from palaestrai_mosaik.types.vectors import SensorReadings
 
-from .driver import (
-    AnyDocument,
-    Options,
-    check_copy,
-    checked_seed,
-    choose,
-    find_phase,
-    open_store,
-    read_document,
-)
+from .driver import Options, check_copy, checked_seed, choose, find_phase
 from .session import OBJECTIVE, Player, Session, Turn, add_info
 from .spaces import ChannelSpace
 
@@ -128,7 +120,7 @@ class RunEnv(Env[Any, Any], EzPickle):
         }
         EzPickle.__init__(self, document, **given)
         self.render_mode = render_mode
-        found = read_document(document)
+        found = as_document(document)
         if render_mode == FRAMES:
             found = _with_frames(found)
         spec = only_agent(find_phase(found, phase).agents, agent)

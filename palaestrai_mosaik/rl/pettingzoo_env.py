@@ -13,11 +13,13 @@ from gymnasium.spaces import Box
 from gymnasium.utils import EzPickle
 
 from palaestrai_mosaik.errors import ContractError, did_you_mean
+from palaestrai_mosaik.experiment import AnyDocument, as_document
 from palaestrai_mosaik.importing import needed
+from palaestrai_mosaik.run.runner import open_store
 from palaestrai_mosaik.types import Discrete
 from palaestrai_mosaik.types.arrays import FloatVector
 
-from .driver import AnyDocument, Options, check_copy, check_options, open_store, read_document
+from .driver import Options, check_copy, check_options
 from .session import OBJECTIVE, Player, Session, Turn, add_info
 from .spaces import ChannelSpace
 
@@ -101,7 +103,7 @@ class RunGame:
         others_learn: bool = False,
         store: Store | str | os.PathLike[str] | None = None,
     ):
-        found = read_document(document)
+        found = as_document(document)
         with open_store(store) as opened:
             self.session = Session(
                 found,

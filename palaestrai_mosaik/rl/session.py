@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.errors import ContractError, did_you_mean
-from palaestrai_mosaik.experiment import ClassSpec
+from palaestrai_mosaik.experiment import AnyDocument, ClassSpec, as_document
 from palaestrai_mosaik.simulation.body import Body, Row
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout
 
-from .driver import AnyDocument, Driver, Options, checked_seed, choose, find_phase, read_document
+from .driver import Driver, Options, checked_seed, choose, find_phase
 
 #: the reward that is the objective of the document's agent
 OBJECTIVE = "objective"
@@ -201,7 +201,7 @@ class Session:
         reward: str = OBJECTIVE,
         options: Options | None = None,
     ):
-        self.document = read_document(document)
+        self.document = as_document(document)
         options = Options() if options is None else options
         if seed is not None:
             options = replace(options, seed=seed)

@@ -17,22 +17,13 @@ from gymnasium.wrappers import TimeLimit
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
-from palaestrai_mosaik.experiment import ClassSpec, RunDocument
+from palaestrai_mosaik.experiment import AnyDocument, ClassSpec, RunDocument, as_document
+from palaestrai_mosaik.run.runner import open_store
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.types.arrays import FloatMatrix
 
 from .batched import NoBatch, Sizes, batched
-from .driver import (
-    AnyDocument,
-    Driver,
-    Options,
-    check_copy,
-    check_options,
-    checked_seed,
-    find_phase,
-    open_store,
-    read_document,
-)
+from .driver import Driver, Options, check_copy, check_options, checked_seed, find_phase
 from .gymnasium_env import RunEnv, only_agent
 from .session import OBJECTIVE, ExternalMuscle, reward_column
 from .spaces import ChannelSpace
@@ -84,7 +75,7 @@ def vector_env(
     for name, value in (("num_envs", num_envs), ("max_episode_steps", options.get("max_episode_steps", 1))):
         if (isinstance(value, bool) or not isinstance(value, int) or value < 1) and value is not None:
             raise ContractError(f"{name} must be a whole number of at least 1, not {value!r}")
-    found = read_document(document)
+    found = as_document(document)
     if backend in (None, "world"):
         try:
             return RunVectorEnv(found, num_envs, **options)
@@ -147,7 +138,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         self._made_with = given
         if not flatten or render_mode is not None:
             raise NoBatch("observations are not flat, or are to be shown")
-        found = read_document(document)
+        found = as_document(document)
         one = find_phase(found, phase)
         own = only_agent(one.agents, agent).name
         found, many = batched(found, one, own, Sizes(num_envs, first, max_episode_steps))

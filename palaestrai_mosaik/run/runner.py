@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, SimulationError
-from palaestrai_mosaik.experiment import RunDocument, content_digest
+from palaestrai_mosaik.experiment import AnyDocument, RunDocument, as_document, content_digest
+from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
@@ -28,9 +30,6 @@ from .recorded_sessions import StoredSessions
 from .scalars import RunName, Scalars, check_sinks
 from .worker_pool import RunContext
 from .worker_process import ProcessPool
-
-if TYPE_CHECKING:
-    from palaestrai_mosaik.store import Store
 
 GLOBAL_RANDOMNESS = (
     "code of this phase used a global random generator (random or numpy.random); results may differ from "
@@ -53,21 +52,33 @@ class RunResult:
     warnings: list[str] = field(default_factory=list)
 
 
+@contextmanager
+def open_store(
+    store: Store | str | os.PathLike[str] | None, *, create: bool = False
+) -> Iterator[Store | None]:
+    """Open the store at a location, to be read only unless ``create``; one that is open already stays so."""
+    if store is None or isinstance(store, Store):
+        yield store
+        return
+    with Store(os.fspath(store), create=create, read_only=not create) as opened:
+        yield opened
+
+
 def execute(
-    document: RunDocument,
+    document: AnyDocument,
     *,
-    store: Store | None = None,
+    store: Store | str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     interrupt: Interrupt | None = None,
     resume: str | None = None,
     checkpoint_every: float = INTERVAL,
     scalars: Sequence[str] = (),
 ) -> RunResult:
-    """Run ``document`` and record it in ``store`` (nowhere if there is none).
+    """Run ``document`` (a path, a mapping, or as it was read) and record it in ``store`` (nowhere if there is none).
 
-    ``resume`` is an instance of ``document`` in ``store`` that did not finish
-    (:func:`~palaestrai_mosaik.run.checkpoint.earlier_run`): it goes on from its last whole checkpoint, with the result that it
-    would have had undisturbed. While a train phase runs, a checkpoint is written every
+    ``store`` is an open store, or the folder or URL of one, which is made if it is missing. ``resume`` is an
+    instance of ``document`` in ``store`` that did not finish (:func:`~palaestrai_mosaik.run.checkpoint.earlier_run`):
+    it goes on from its last whole checkpoint, with the result that it would have had undisturbed. While a train phase runs, a checkpoint is written every
     ``checkpoint_every`` seconds (0: never), or less often where it takes long. ``scalars`` names
     sinks, such as ``tensorboard:runs`` (:mod:`.scalars`).
 
@@ -76,8 +87,21 @@ def execute(
     last two cases the instance is marked in the store, with the traceback, and what was
     recorded is kept.
     """
-    progress = progress or Progress()
     check_sinks(scalars)
+    document = as_document(document)
+    with open_store(store, create=True) as found:
+        return _execute(document, found, progress or Progress(), interrupt, resume, checkpoint_every, scalars)
+
+
+def _execute(
+    document: RunDocument,
+    store: Store | None,
+    progress: Progress,
+    interrupt: Interrupt | None,
+    resume: str | None,
+    checkpoint_every: float,
+    scalars: Sequence[str],
+) -> RunResult:
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupt or Interrupt())
         inspection = Inspection(document, StoredSessions.of(store))

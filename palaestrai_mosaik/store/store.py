@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import __version__, files
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.locations import DEFAULT_STORE, default_store
 
 from .database import Database, Journal
 from .models import Base, Experiment, Instance, RunDocument
@@ -40,8 +41,6 @@ from .urls import is_database
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: where results go by default
-DEFAULT_DIRECTORY = "palaestrai-results"
 #: packages of extras that results depend on
 _OPTIONAL = ("pandapower", "simbench", "lightsim2grid", "scipy", "gymnasium", "stable-baselines3", "torch")
 
@@ -59,12 +58,12 @@ def _answered_by(part: str, method: Callable[Concatenate[Any, P], T]) -> Callabl
 class Store:
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
-    ``location`` is a directory (default ``palaestrai-results`` in the working directory;
-    it holds ``store.db`` and ``instances/``), or the SQLAlchemy URL of a database, or where that is
+    ``location`` is a directory (default: the one that ``PALAESTRAI_MOSAIK_STORE`` names, or
+    ``palaestrai-results`` in the working directory; it holds ``store.db`` and ``instances/``), or the SQLAlchemy URL of a database, or where that is
     kept: ``@FILE`` (its first line; only its owner may read a file with a password) or ``env:NAME``. Then
-    ``directory`` says where the Parquet files go. ``create=False`` refuses to make a new
-    store; so does ``read_only=True``, with which nothing can be recorded, and which works on a disk that is full
-    and where nothing may be written. Many processes may write to one store at the same time; where it lies on a file system that
+    ``directory`` says where the Parquet files go. A store that is missing is an error, unless ``create=True``
+    makes a new one. With ``read_only=True`` nothing can be recorded; that works on a disk that is full and where
+    nothing may be written. Many processes may write to one store at the same time; where it lies on a file system that
     several machines share, a new one needs ``journal="delete"``, and one machine at a time.
 
     Raises :class:`StoreError` if the store cannot be opened, is missing, or was written
@@ -73,21 +72,22 @@ class Store:
 
     def __init__(
         self,
-        location: str | Path | None = None,
+        location: str | os.PathLike[str] | None = None,
         *,
         directory: str | Path | None = None,
-        create: bool = True,
+        create: bool = False,
         journal: Journal = "wal",
         read_only: bool = False,
     ):
+        location = location or default_store()
         if isinstance(location, str) and is_database(location):
-            self.directory = Path(directory or DEFAULT_DIRECTORY).absolute()
+            self.directory = Path(directory or DEFAULT_STORE).absolute()
             files.add_root(self.directory)
             self.database = Database(location, create=create, journal=journal, read_only=read_only)
         else:
             if directory is not None:
                 raise StoreError("directory= goes with a database URL; a store in a directory has all in it")
-            self.directory = Path(location or DEFAULT_DIRECTORY).absolute()
+            self.directory = Path(location).absolute()
             files.add_root(self.directory)
             if self.directory.exists() and not self.directory.is_dir():
                 raise StoreError(f"the store {self.directory} is a file, not a directory")

@@ -1,0 +1,258 @@
+"""Run a document from Python and look at what it recorded, in a script or a notebook.
+
+::
+
+    import palaestrai_mosaik as pm
+
+    result = pm.run("run.yml")
+    result.episodes
+    result.plot()
+
+:func:`run` records as ``palaestrai-mosaik start`` does; :class:`RecordedRun` also opens what that command recorded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Self
+
+from palaestrai_mosaik.analysis.learning import LearningChoice
+from palaestrai_mosaik.analysis.plot import learning_figure, run_figure
+from palaestrai_mosaik.analysis.series import Clock, clock_of
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.experiment import AnyDocument, as_document
+from palaestrai_mosaik.run import earlier_run, execute, make_progress
+from palaestrai_mosaik.run.checkpoint import INTERVAL
+from palaestrai_mosaik.store import BodyChoice, Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+AnyStore = Store | str | os.PathLike[str]
+
+#: what a notebook shows of the many columns of ``Store.runs``
+_FACTS = ("status", "seed", "started", "duration", "episodes", "steps", "error")
+
+
+def run(
+    document: AnyDocument,
+    *,
+    store: AnyStore | None = None,
+    quiet: bool = False,
+    resume: bool = False,
+    checkpoint_every: float = INTERVAL,
+    scalars: Sequence[str] = (),
+) -> RecordedRun:
+    """Execute a run document, record it, and return what was recorded.
+
+    Works in a notebook, too, whose cells run below an event loop. To run a document without recording it, call
+    :func:`palaestrai_mosaik.run.execute`.
+
+    Args:
+        document: the path of a file, a mapping, or what :func:`palaestrai_mosaik.experiment.load` returned.
+        store: where to record: an open store, or the folder or URL of one, which is created if it is missing. The
+            default is that of the commands: ``PALAESTRAI_MOSAIK_STORE``, or the folder ``palaestrai-results``.
+        quiet: show no progress.
+        resume: resume the newest run of this document if it did not finish. If it did, return it.
+        checkpoint_every: seconds between two checkpoints of a train phase; 0 writes none.
+        scalars: sinks of live scalars, such as ``tensorboard:runs``.
+
+    Raises:
+        DocumentError: the document cannot be run; nothing was recorded.
+        RunInterrupted: the run was interrupted; the record says so.
+        StoreError: the store cannot be opened, or the run to resume is running.
+        Exception: what an agent or an environment raised; the record has it, with the traceback.
+    """
+    document = as_document(document)
+    opened = store if isinstance(store, Store) else Store(store, create=True)
+    try:
+        earlier = earlier_run(document, opened) if resume else None
+        if earlier is not None and earlier.status == "running":
+            raise StoreError(f"instance {earlier.instance} is running; two processes cannot continue it")
+        if earlier is not None and earlier.status == "finished":
+            return RecordedRun(earlier.instance, store)
+        result = execute(
+            document,
+            store=opened,
+            progress=make_progress(quiet=quiet),
+            resume=earlier.instance if earlier is not None and earlier.has_checkpoint else None,
+            checkpoint_every=checkpoint_every,
+            scalars=scalars,
+        )
+    finally:
+        if opened is not store:
+            opened.close()
+    assert result.instance is not None
+    return RecordedRun(result.instance, store)
+
+
+class RecordedRun:
+    """What one execution of a run document recorded: frames, pictures, and a summary that a notebook shows.
+
+    ``run`` is the uid of an instance (or its beginning), the uid of a run document (the newest instance is meant), or
+    ``"latest"``. ``store`` is as for :func:`run`; the store must exist. The frames are those of
+    :class:`~palaestrai_mosaik.store.Store` for this run, which describes their columns; they have
+    ``phase_name`` after ``phase``, and ``date`` after ``time`` where an environment of the phase has a
+    calendar. Numbers of phases, workers and episodes start at 0.
+
+    Raises :class:`StoreError` if there is no such store or run.
+    """
+
+    def __init__(self, run: str = "latest", store: AnyStore | None = None):
+        self._own = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else Store(store, read_only=True)
+        try:
+            self.instance = self.store.find_run(run)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the store, unless it was given as an open one."""
+        if self._own:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The run document, with all defaults filled in."""
+        return self.store.document(self.instance)
+
+    @property
+    def summary(self) -> pd.Series[Any]:
+        """The row of this run in :meth:`Store.runs`: ``document``, ``status``, ``seed``, ``started``, and so on."""
+        runs = self.store.runs()
+        row: pd.Series[Any] = runs[runs["run"] == self.instance].iloc[0]
+        return row
+
+    @property
+    def status(self) -> str:
+        """``running``, ``finished``, ``failed``, ``interrupted`` or ``lost``."""
+        return str(self.summary["status"])
+
+    @property
+    def phases(self) -> pd.DataFrame:
+        """One row per phase that started."""
+        return self.store.phases(self.instance)
+
+    @property
+    def episodes(self) -> pd.DataFrame:
+        """One row per training or test episode and agent, with its steps, objective and rewards."""
+        return self._named(self.store.episodes(self.instance).drop(columns="name"))
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """The same for evaluation episodes (``evaluate_every``)."""
+        return self._named(self.store.episodes(self.instance, evaluation=True).drop(columns="name"))
+
+    @property
+    def agents(self) -> pd.DataFrame:
+        """One row per phase and agent: brain, muscle, objective, sensors, actuators, rewards."""
+        return self._named(self.store.agents(self.instance))
+
+    @property
+    def environments(self) -> pd.DataFrame:
+        """One row per phase and environment, with its parameters."""
+        return self._named(self.store.environments(self.instance))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the run warned of."""
+        return [str(text) for text in self.store.warnings(self.instance)["text"]]
+
+    @property
+    def errors(self) -> pd.DataFrame:
+        """What failed: ``phase``, ``kind``, ``message``, ``traceback``, ``time``."""
+        return self.store.errors(self.instance)
+
+    def steps(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
+        """Return one row per step of the agents. ``filters`` are those of :meth:`Store.steps`: ``agent``, ``episode``,
+        ``columns``, ...
+        """
+        return self._dated(self.store.steps(self.instance, phase, **filters), phase)
+
+    def environment_states(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
+        """Return one row per state of the environments. ``filters`` are those of :meth:`Store.environment_states`."""
+        return self._dated(self.store.environment_states(self.instance, phase, **filters), phase)
+
+    def statistics(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
+        """Return what the agents reported, such as losses. ``filters`` are those of :meth:`Store.statistics`."""
+        return self._named(self.store.statistics(self.instance, phase, **filters))
+
+    def plot(
+        self,
+        sensors: Sequence[str] = (),
+        *,
+        agent: str | None = None,
+        environment: str | None = None,
+        **options: Any,
+    ) -> Figure:
+        """Draw objective and rewards; return a figure, which a notebook shows.
+
+        Each pattern in ``sensors`` (``*``, ``?``) gets a panel of its own that shows the matching columns over an
+        episode, as ``plot --sensors`` does. ``options`` are ``phase``, ``episode`` and ``fold``.
+
+        Raises :class:`StoreError` for unknown names and if there is nothing to plot.
+        """
+        choice = BodyChoice(agent, environment)
+        return run_figure(self.store, self.instance, choice=choice, sensors=sensors, **options)
+
+    def plot_learning(
+        self, statistics: Sequence[str] = (), *, agent: str | None = None, phase: int | str | None = None
+    ) -> Figure:
+        """Draw the learning curves, and the statistics that match these patterns; return a figure.
+
+        Raises :class:`StoreError` for unknown names and if there is nothing to plot.
+        """
+        choice = LearningChoice(phase=phase, bodies=BodyChoice(agent), statistics=tuple(statistics))
+        return learning_figure(self.store, [self.instance], choice)
+
+    def __repr__(self) -> str:
+        return f"<RecordedRun {self.instance} of {self.summary['document']!r}: {self.status}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the run's facts, its phases and its warnings."""
+        summary = self.summary
+        facts = summary[[name for name in _FACTS if name != "error" or summary["error"]]].to_frame(
+            self.instance
+        )
+        warned = "".join(f"<li>{escape(text)}</li>" for text in self.warnings)
+        shown = self.phases[["phase", "name", "mode", "workers", "episodes_done", "reason"]]
+        return (
+            f"<p><b>{escape(str(summary['document']))}</b></p>"
+            f"{facts.to_html()}<p>Phases</p>{shown.to_html(index=False)}"
+            f"{'<p>Warnings</p><ul>' + warned + '</ul>' if warned else ''}"
+        )
+
+    def _named(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Insert the names of the phases after their numbers, where these are."""
+        if "phase" in frame:
+            names = self.phases.set_index("phase")["name"]
+            frame.insert(list(frame).index("phase") + 1, "phase_name", frame["phase"].map(names))
+        return frame
+
+    def _dated(self, frame: pd.DataFrame, phase: int | str | None) -> pd.DataFrame:
+        """Insert the names of the phases, and the dates of the ticks where there is a calendar."""
+        import numpy as np
+        import pandas as pd
+
+        numbers = frame["phase"] if "phase" in frame else pd.Series(0, frame.index)
+        known: dict[Any, Clock | None] = {}
+        for number in numbers.unique():
+            known[number] = clock_of(self.store, self.instance, int(number) if phase is None else phase)
+        if any(clock is not None for clock in known.values()):
+            dates = np.full(len(frame), np.datetime64("NaT"), dtype="datetime64[ms]")
+            for number, clock in known.items():
+                if clock is not None:
+                    rows = (numbers == number).to_numpy()
+                    dates[rows] = clock.dates(frame["time"].to_numpy()[rows])
+            frame.insert(list(frame).index("time") + 1, "date", dates)
+        return self._named(frame)
