@@ -79,7 +79,7 @@ def test_one_agent_learns_two_tasks_of_different_sizes(brain: Any, tmp_path: Pat
     gradient = "evolution" in brain["name"]
     std = 0.1 if gradient else 0.5
     muscle = named(f"{LIBRARY}.cross_entropy:CrossEntropyMuscle", std=std)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(learning(worlds, bodies, brain, muscle, 420), store=store)
         steps = store.steps("latest", phase="phase_0", agent="a", environment="large")
     assert len(steps) == 4 * 420
@@ -101,7 +101,7 @@ def test_searches_of_alike_bodies_do_not_depend_on_how_they_are_written(tmp_path
         ([{"environment": "p", "count": 5}], [{"environment": "p", "first": k} for k in range(5)])
     ):
         worlds = [environment("p", CARTPOLE, batch=5, max_steps=30)]
-        with Store(tmp_path / str(i)) as store:
+        with Store(tmp_path / str(i), create=True) as store:
             execute(learning(worlds, bodies, brain, muscle, 6), store=store)
             steps = store.steps("latest", phase="phase_0", agent="a")
             told = store.statistics("latest")
@@ -139,7 +139,7 @@ def test_eight_bodies_with_one_network_learn(tmp_path: Path) -> None:
     worlds = [environment("s", f"{__name__}:Spheres", batch=8, size=3)]
     bodies = [{"environment": "s", "count": 8}]
     run = learning(worlds, bodies, brain, named(f"{LIBRARY}.sb3:SB3Muscle"), 400)
-    with Store(tmp_path) as store, warnings.catch_warnings():
+    with Store(tmp_path, create=True) as store, warnings.catch_warnings():
         warnings.simplefilter("error")
         execute(run, store=store)
         steps = store.steps("latest", phase="phase_0", agent="a")

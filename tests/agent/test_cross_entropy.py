@@ -318,7 +318,7 @@ def learning(
 def test_the_sphere_is_solved(tmp_path: Path) -> None:
     channels = ["x"], ["u0", "u1", "u2"]
     found = learning(Sphere, channels, 400, {"std": 0.5}, population=20, elites=5, smoothing=0.8)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(found, store=store)
         assert not result.warnings
         episodes = store.episodes("latest")
@@ -332,7 +332,7 @@ def test_the_regulator_finds_the_gain_of_riccati(tmp_path: Path) -> None:
     # p = 1 + p - p² / (1 + p), so p is the golden ratio, and u = -p / (1 + p) x
     p = (1.0 + np.sqrt(5.0)) / 2.0
     found = learning(Regulator, (["x"], ["u"]), 300, {"std": 0.3}, population=15, elites=4)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(found, store=store)
         episodes = store.episodes("latest")
     assert result.directory is not None
@@ -349,7 +349,7 @@ def test_two_workers_make_one_generation(tmp_path: Path) -> None:
     digests = []
     for i in range(2):
         found = learning(Regulator, (["x"], ["u"]), 8, {}, workers=2, population=8, elites=2)
-        with Store(tmp_path / str(i)) as store:
+        with Store(tmp_path / str(i), create=True) as store:
             result = execute(found, store=store)
         assert result.directory is not None
         path = FileBrainDumper(result.directory / "brains", "test", "phase_0", "a")

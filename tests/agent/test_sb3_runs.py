@@ -89,7 +89,7 @@ def test_train_evaluate_store_and_test(case, tmp_path):
     doc = document(case, {"episodes": 6, "evaluate_every": 3}, test)
     found = []
     for name in ("one", "two"):
-        with Store(tmp_path / name) as store:
+        with Store(tmp_path / name, create=True) as store:
             result = execute(doc, store=store)
             # above all, no global randomness
             assert not result.warnings
@@ -116,7 +116,7 @@ def test_a_run_is_the_bare_loop(case, tmp_path):
     """Every set-point of a run is that of the bare loop, which test_sb3 compares with the library."""
     env, longest, params = CASES[case]
     doc = document(case, {"episodes": 6})
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(doc, store=store)
         steps = store.steps("latest", phase="train", agent="learner")
     recorded = columns(steps, "setpoint.")
@@ -146,7 +146,7 @@ def test_a_run_is_the_bare_loop(case, tmp_path):
 
 def test_two_workers_learn_from_whole_rollouts(tmp_path: Path):
     doc = document("ppo", {"episodes": 8, "workers": 2, "sync_every": 8})
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(doc, store=store)
         assert not result.warnings
         statistics = store.statistics("latest", phase="train")

@@ -47,7 +47,7 @@ def store(tmp_path_factory) -> Any:
     body = BodyRecord(count=2, environment="e", objective="O", rewards=["e.{body}.r"], **channels)
     around = EnvironmentRecord("e", "E", **channels, incarnations=2)
     document = {"schedule": [{"p": {"simulation": {"conditions": [ALL_ENDS]}, "phase_config": {}}}]}
-    with Store(tmp_path_factory.mktemp("bodies")) as opened:
+    with Store(tmp_path_factory.mktemp("bodies"), create=True) as opened:
         run = opened.begin_run(uid="run", document=document, text="", hash="h", seed=1, version="3.5")
         phase = run.begin_phase(
             *(0, "p"),
@@ -196,7 +196,7 @@ def record_plainly(store: Store, uid: str, count: int, condition: dict[str, Any]
 
 
 def test_the_mean_is_that_of_steps_with_a_value(tmp_path):
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         run = record_plainly(store, "gaps", 2)
         told = body_outcomes(store, run, None, BodyChoice()).set_index(["kind", "body"])
         assert told.loc["objective", ["sum", "mean"]].values.tolist() == [[2.0, 1.0], [4.0, 2.0]]
@@ -208,7 +208,7 @@ def test_the_mean_is_that_of_steps_with_a_value(tmp_path):
 
 def test_the_outcome_of_a_design_that_names_none_does_not_grow_with_the_number_of_bodies(tmp_path):
     """By hand: bodies 1 and 2 came to 2 and 4 in two steps each, so 3 on average; a sum would be 6."""
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         runs = [record_plainly(store, f"of-{count}", count) for count in (1, 2)]
         (spec,) = default_outcomes(store, runs)
         assert take(store, runs, spec) == dict(zip(runs, [2.0, 3.0], strict=True))
@@ -226,5 +226,5 @@ def test_the_outcome_of_a_design_that_names_none_does_not_grow_with_the_number_o
     ],
 )
 def test_a_condition_says_itself_whether_environments_begin_again(tmp_path, monkeypatch, condition, phases):
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         assert phases_that_restart(store, record_plainly(store, "x", 1, condition)) == phases

@@ -215,7 +215,7 @@ def test_the_chain_gives_the_formula_at_every_row_and_its_indices(chain):
 def spoil(chain, path, change):
     """Copy the results into a store of their own, where ``change`` alters the instances of some runs."""
     shutil.copytree(chain.path / "results", path)
-    with Store(path) as store, store.database.writing() as session:
+    with Store(path, create=True) as store, store.database.writing() as session:
         change(session)
     return path
 

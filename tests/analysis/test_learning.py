@@ -114,7 +114,7 @@ def record(  # noqa: PLR0913  (all that tests vary)
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    with Store(tmp_path_factory.mktemp("learning") / "store") as opened:
+    with Store(tmp_path_factory.mktemp("learning") / "store", create=True) as opened:
         record(opened, "one")
         for seed in range(3):
             record(opened, f"ppo-seed-{seed}", seed=seed, offset=100.0 * seed)
@@ -207,7 +207,7 @@ def test_what_cannot_be_drawn_is_said(store, tmp_path):
         panels(store, "one", bodies=BodyChoice("b"))
     with pytest.raises(StoreError, match=r"no agent 'c'"):
         panels(store, "one", bodies=BodyChoice("c"))
-    with Store(tmp_path / "odd") as odd:
+    with Store(tmp_path / "odd", create=True) as odd:
         uid = record(odd, "odd")
         document = odd.document(uid)
         document["schedule"][0]["train"]["phase_config"].clear()
@@ -226,7 +226,7 @@ def known(curve):
 
 
 def test_a_statistic_told_now_and_then_is_averaged_over_episodes(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         # a loss in every 20th episode: 0, 1, 2, ...; the window is 100 episodes, so 5 values
         uid = learn(own, "x", np.zeros(2000), losses=[(0, 20 * k, float(k)) for k in range(100)])
         _, loss = learning_panels(own, [uid], LearningChoice(statistics=["loss"]))
@@ -240,7 +240,7 @@ def test_a_statistic_told_now_and_then_is_averaged_over_episodes(tmp_path):
 def test_a_brain_has_one_series_whichever_worker_was_the_occasion(tmp_path):
     # worker 1 is ahead; the count rises in the order in which it was recorded
     losses = [(0, 0, 1.0), (1, 3, 2.0), (0, 1, 3.0), (1, 4, 4.0)]
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         uid = learn(own, "x", np.zeros(6), losses=losses, workers=2)
         _, loss = learning_panels(own, [uid], LearningChoice(statistics=["loss"]))
     (curve,) = loss.curves
@@ -249,7 +249,7 @@ def test_a_brain_has_one_series_whichever_worker_was_the_occasion(tmp_path):
 
 
 def test_runs_that_tell_losses_at_other_episodes_meet_where_all_have_begun(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         told = [[(0, 0, 0.0), (0, 8, 8.0)], [(0, 2, 10.0), (0, 6, 10.0)]]
         uids = [learn(own, f"x-{k}", np.zeros(9), seed=k, losses=told[k]) for k in range(2)]
         _, loss = learning_panels(own, uids, LearningChoice(statistics=["loss"]))
@@ -261,7 +261,7 @@ def test_runs_that_tell_losses_at_other_episodes_meet_where_all_have_begun(tmp_p
 
 
 def test_a_mean_ends_where_the_first_run_ends(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         uids = [
             learn(own, f"x-{k}", [value] * length, seed=k, evaluate_every=1, evaluations=[value] * length)
             for k, (value, length) in enumerate([(100.0, 2), (100.0, 2), (1.0, 4)])
@@ -281,7 +281,7 @@ def test_a_mean_ends_where_the_first_run_ends(tmp_path):
 
 
 def test_namesakes_are_told_apart_by_what_differs(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         params = [{"lr": 0.1, "net": [8, 8]}, {"lr": 0.2, "net": [8]}, {"lr": 0.2, "net": [8, 8]}]
         one = [learn(own, "x", [1.0], params={"brain": {"params": each}}) for each in params]
         assert [group.label for group in find_groups(own, one[::2])] == [
@@ -298,7 +298,7 @@ def test_namesakes_are_told_apart_by_what_differs(tmp_path):
 
 
 def test_runs_that_load_their_own_brains_by_uid_are_repetitions_of_those_that_name_no_run(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         uids = [learn(own, f"x-{k}", [1.0], seed=k, load={"experiment_run": f"x-{k}"}) for k in range(2)]
         uids.append(learn(own, "x-2", [1.0], seed=2, load={}))
         foreign = learn(own, "x-3", [1.0], seed=3, load={"experiment_run": "x-0"})
@@ -306,7 +306,7 @@ def test_runs_that_load_their_own_brains_by_uid_are_repetitions_of_those_that_na
 
 
 def test_the_same_seed_once_more_is_no_further_repetition_unless_workers_are_asynchronous(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         first, second, again = (learn(own, f"x-{k % 2}", [float(k)], seed=k % 2) for k in range(3))
         (group,) = find_groups(own, [first, second, again])
         assert (group.runs, group.left_out) == ((second, again), (first,))
@@ -320,7 +320,7 @@ def test_the_same_seed_once_more_is_no_further_repetition_unless_workers_are_asy
 
 
 def test_more_lines_than_can_be_told_apart_are_refused(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         names = [f"agent-{k}" for k in range(13)]
         uid = learn(own, "x", [1.0], agents=names)
         uids = [learn(own, f"name {k}", [1.0], params=k) for k in range(13)]
@@ -336,7 +336,7 @@ def test_more_lines_than_can_be_told_apart_are_refused(tmp_path):
 
 
 def test_the_note_tells_runs_and_workers_apart(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         losses = [(0, 0, 1.0), (0, 1, 1.0)]
         three = [learn(own, f"a-{k}", [1.0, 2.0], seed=k, losses=losses) for k in range(3)]
         single = learn(own, "b", [1.0, 2.0], params="b", workers=2, losses=losses)
@@ -366,7 +366,7 @@ def test_statistics_of_a_run_without_any_objective(store):
 
 
 def test_a_panel_is_as_high_as_its_legend_and_dashes_are_seen(tmp_path):
-    with Store(tmp_path / "store") as own:
+    with Store(tmp_path / "store", create=True) as own:
         names = [f"experiment on a grid with a long name, number {k}" for k in range(12)]
         uids = [learn(own, name, [1.0, 2.0], params=k, losses=[(0, 0, 1.0)]) for k, name in enumerate(names)]
         found = learning_panels(own, uids, LearningChoice(statistics=["loss"]))
@@ -387,7 +387,7 @@ def test_pictures_of_all_sizes_are_drawn(store, tmp_path):
         path = plot_learning(store, names, tmp_path / f"{names[0]}.svg", LearningChoice(statistics=["*"]))
         text = Path(path).read_text(encoding="utf-8")
         assert "evaluation" in text and "loss" in text
-    with Store(tmp_path / "large") as large:
+    with Store(tmp_path / "large", create=True) as large:
         record(large, "large", episodes=(3000, 0), evaluate_every=20)
         path = plot_learning(large, ["latest"], tmp_path / "large.svg")
         assert path.stat().st_size < 400_000, "thousands of episodes are thinned"

@@ -100,7 +100,7 @@ def record(store, uid, scale=1.0, *, agents=("a",), workers=1, status="finished"
 
 @pytest.fixture
 def store(tmp_path: Path):
-    with Store(tmp_path / "results") as opened:
+    with Store(tmp_path / "results", create=True) as opened:
         yield opened
 
 
@@ -267,7 +267,7 @@ def test_nothing_depends_on_the_order_in_which_runs_ended(tmp_path):
     names = [(row, repetition) for row in range(4) for repetition in range(3)]
     frames, means = [], []
     for attempt in range(2):
-        with Store(tmp_path / f"results-{attempt}") as store:
+        with Store(tmp_path / f"results-{attempt}", create=True) as store:
             for place in rng.permutation(len(names)):
                 row, repetition = names[place]
                 record(store, f"{row}-{repetition}", row + 0.1 * repetition)
@@ -299,7 +299,7 @@ def test_the_files_of_a_database_lie_in_the_folder(tmp_path):
     """As ``arsenai run --store URL`` writes them; an outcome of steps is read from them."""
     url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     folder = folder_of(tmp_path / "folder", 2)
-    with Store(url, directory=tmp_path / "folder" / "results") as store:
+    with Store(url, directory=tmp_path / "folder" / "results", create=True) as store:
         record(store, "0-0")
     outcomes = (OutcomeSpec("y", "objective", step="median"),)
     folder.spec = replace(folder.spec, outcomes=outcomes)

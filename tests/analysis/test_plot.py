@@ -89,7 +89,7 @@ def _record_episode(phase, index, worker, episode):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    with Store(tmp_path_factory.mktemp("plots") / "store") as opened:
+    with Store(tmp_path_factory.mktemp("plots") / "store", create=True) as opened:
         record(opened)
         record(opened, "dated", workers=1, world_model={"seconds_per_tick": 900}, episodes=(1,))
         yield opened
@@ -307,7 +307,7 @@ def test_impossible_pictures_are_clear_errors(store, tmp_path):
 
 
 def test_a_run_that_recorded_nothing_has_no_picture(tmp_path):
-    with Store(tmp_path / "store") as opened:
+    with Store(tmp_path / "store", create=True) as opened:
         run = opened.begin_run(uid="empty", document={}, text="", hash="0", seed=1, version="3.5")
         run.finish("failed", ValueError("at once"))
         with pytest.raises(StoreError, match="nothing was recorded"):

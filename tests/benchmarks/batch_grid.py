@@ -133,7 +133,7 @@ def run_time(grid: str, batch: int, steps: int, stored: bool = False) -> float:
         content = document(grid, batch, count)
         if not stored:
             return cpu(lambda: execute(content))
-        with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
             return cpu(lambda: execute(content, store=store))
 
     few = max(steps // 10, 2)
@@ -275,7 +275,7 @@ def cases() -> list[Any]:
             if not stored:
                 execute(content)
             else:
-                with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+                with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
                     execute(content, store=store)
             return batch * episodes * (states - 1)
 

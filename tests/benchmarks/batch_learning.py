@@ -117,7 +117,7 @@ def through_document(task: Task, steps: int, bodies: int, seed: int, *, stored: 
     if not stored:
         execute(made)
         return []
-    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+    with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
         execute(made, store=store)
         rows = store.steps("latest", agent="learner")
     groups = rows.groupby(["body", "environment_episode"])

@@ -123,7 +123,7 @@ def run(environment: str, params: dict[str, Any], stored: bool, batch: int, step
         if not stored:
             execute(found)
         else:
-            with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+            with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
                 execute(found, store=store)
         return batch * episodes * 200
 

@@ -200,7 +200,7 @@ def through_document(controller: str, stored: bool, scheduler: str = "direct") -
         if not stored:
             execute(found)
             return
-        with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
             execute(found, store=store)
 
     return run

@@ -107,13 +107,13 @@ def run_document(steps: int, stored: bool) -> None:
     if not stored:
         execute(document(steps))
         return
-    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+    with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
         execute(document(steps), store=store)
 
 
 def objectives(steps: int) -> float:
     """Run the document; return the sum of both agents' objectives."""
-    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+    with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
         result = execute(document(steps), store=store)
         return float(store.episodes(result.instance)["objective_sum"].sum())
 

@@ -158,7 +158,7 @@ def through_document(task: Task, steps: int, seed: int, *, stored: bool) -> Epis
     if not stored:
         execute(made)
         return []
-    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+    with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
         execute(made, store=store)
         found = store.episodes("latest")
     return list(zip(found["steps"].tolist(), found["objective_sum"].tolist(), strict=True))

@@ -74,7 +74,7 @@ def record(store: Store, number: int, rows: int) -> None:
 def write(place: tuple[str, str | None], first: int, runs: int, rows: int, barrier: Barrier) -> None:
     """Record some runs; the clock runs between the two barriers."""
     try:
-        with Store(place[0], directory=place[1]) as store:
+        with Store(place[0], directory=place[1], create=True) as store:
             record(store, first, rows)
             barrier.wait()
             for number in range(runs):
@@ -88,7 +88,7 @@ def write(place: tuple[str, str | None], first: int, runs: int, rows: int, barri
 
 def measure(place: tuple[str, str | None], writers: int, runs: int, rows: int) -> float:
     """Return runs per second, where each writer records ``runs`` runs of ``rows`` rows."""
-    with Store(place[0], directory=place[1]):
+    with Store(place[0], directory=place[1], create=True):
         pass
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(writers + 1, timeout=PATIENCE)
@@ -104,7 +104,7 @@ def measure(place: tuple[str, str | None], writers: int, runs: int, rows: int) -
     taken = perf_counter() - started
     for process in processes:
         process.join()
-    with Store(place[0], directory=place[1]) as store:
+    with Store(place[0], directory=place[1], create=True) as store:
         recorded = int((store.runs()["status"] == "finished").sum())
     assert recorded == writers * (runs + 1), f"{recorded} runs are recorded"
     return writers * runs / taken

@@ -117,7 +117,7 @@ def rate(workers: int, milliseconds: float, steps: int, sync_every: int) -> floa
         }
     )
     clock = _Clock()
-    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+    with tempfile.TemporaryDirectory() as folder, Store(folder, create=True) as store:
         execute(document, store=store, progress=clock)
     return clock.steps / clock.seconds
 

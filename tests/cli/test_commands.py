@@ -260,7 +260,7 @@ def test_list_has_a_line_per_run_the_newest_last(store, tmp_path, capsys):
 
 
 def test_an_empty_store_has_no_runs(tmp_path, capsys):
-    Store(tmp_path / "empty").close()
+    Store(tmp_path / "empty", create=True).close()
     assert main(["list", "--store", str(tmp_path / "empty")]) == 0
     assert capsys.readouterr().out == f"no runs in {tmp_path / 'empty'}\n"
 

@@ -159,7 +159,7 @@ def test_a_row_goes_this_way(folder: Path) -> None:
 
     def run() -> None:
         assert main.main(["start", "run.yml", "--store", "results", "--quiet"]) == 0
-        with Store("results") as store:
+        with Store("results", create=True) as store:
             assert len(store.steps("latest", agent="a"))
 
     hops = walk("A row")

@@ -145,7 +145,7 @@ def test_a_whole_run_of_bodies_is_what_gymnasium_computes(tmp_path):
         "bodies": [{"environment": "world", "count": 3}],
     }
     ends = [d.named(d.ENVIRONMENT_ENDS, when="all", episodes=2)]
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(d.document(d.phase([world], [agent], ends, mode="test")), store=store)
         rows = store.steps(result.instance, phase="phase_0", agent="agent")
     assert len(rows) == 3 * 2 * 20 and not result.warnings

@@ -297,7 +297,7 @@ def told(**keys):
 
 
 def test_what_infos_say_is_stored(tmp_path, telling):
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(told(), store=store)
         states = [
             state if isinstance(state, dict) else json.loads(state)
@@ -385,7 +385,7 @@ def test_a_run_steps_the_very_environment(tmp_path):
             },
         }
     )
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(document, store=store)
         steps = store.steps("latest", phase="only", agent="agent")
     assert not result.warnings

@@ -75,7 +75,7 @@ def test_self_play_finds_the_value_of_the_game(tmp_path: Any) -> None:
         for name, factor, gains in (("left", 1, np.array(SKEWED)), ("right", -1, -np.array(SKEWED).T))
     ]  # fmt: skip
     game = environment("game", GAME, payoff=SKEWED, max_steps=rounds)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(document(phase([game], [{"name": "a", "bodies": bodies}], mode="test")), store=store)
         rows = store.steps(result.instance, agent="a")
     left, right = (rows[rows["body"] == body] for body in (0, 1))

@@ -290,7 +290,7 @@ def test_tic_tac_toe_in_a_run_is_the_game_itself(turns, tmp_path):
     """The recorded moves are played with PettingZoo alone: same observations, same rewards."""
     players = ("player_1", "player_2")
     run = from_mapping(document(dict.fromkeys(players, legal()), turns=turns, episodes=6, id=TICTACTOE))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(run, store=store)
         rows = {name: store.steps("latest", phase="play", agent=name) for name in players}
     assert not result.warnings
@@ -332,7 +332,7 @@ def test_rock_paper_scissors_in_a_run(tmp_path):
     parallel = from_mapping(
         document(players, turns=False, id="pettingzoo.classic.rps.rps:parallel_env", kwargs={"max_cycles": 4})
     )
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(parallel, store=store)
         rows = [store.steps("latest", phase="play", agent=name) for name in players]
         assert [r["objective"].tolist() for r in rows] == [[1, 0, 1, -1], [-1, 0, -1, 1]]

@@ -66,7 +66,7 @@ def test_the_last_state_is_that_of_the_incarnation_which_is_seen(
 ) -> None:
     worlds = [environment(uid, PENDULUM, batch=3, max_steps=5), environment("other", PENDULUM, max_steps=5)]
     agent = viewer(sensors=sensors, actuators=actuators)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(phase(worlds, [agent], ALL_END, mode="test", episodes=1), uid="r"), store=store)
         pool = read_sessions(store, "r")
         states = store.environment_states("r", environment=uid)
@@ -106,7 +106,7 @@ def test_bodies_in_lanes_of_one_environment_have_their_own_last_states(tmp_path:
     body = {"count": 2, "first": 1, "sensors": ["m.{body}.x"], "actuators": ["m.{body}.u"]}
     around = environment("m", "tests.environment.test_replay_checks:Lanes")
     one = {"name": "a", "muscle": named(f"{DUMMY}:DummyMuscle"), "bodies": [body]}
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(document(phase([around], [one])), store=store)
         pool = read_sessions(store, instance=result.instance)
     assert pool.sessions.by_session["final.0"].tolist() == [[103.0], [203.0]]

@@ -50,7 +50,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     world = environment("pendulum", PENDULUM, batch=BODIES, max_steps=TICKS)
     train = phase([world], [learner("a", "pendulum")], ALL_END, episodes=2)
     test = phase([world], [learner("a", "pendulum", load={})], ALL_END, mode="test", episodes=2)
-    with Store(tmp_path_factory.mktemp("store")) as store:
+    with Store(tmp_path_factory.mktemp("store"), create=True) as store:
         execute(document(train, test, uid="recorded"), store=store)
         yield store
 
@@ -94,7 +94,7 @@ def test_sessions_of_a_store_are_the_episodes_of_the_bodies(store: Store) -> Non
 def test_evaluations_are_sessions_of_their_own(tmp_path: Path) -> None:
     world = environment("pendulum", PENDULUM, batch=BODIES, max_steps=TICKS)
     train = phase([world], [learner("a", "pendulum")], ALL_END, episodes=2, evaluate_every=1)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(train, uid="recorded"), store=store)
         trained, evaluated, both = (
             read_sessions(store, "recorded", evaluation=flag) for flag in (False, True, None)
@@ -179,7 +179,7 @@ def test_a_phase_replays_what_an_earlier_one_recorded(tmp_path: Any) -> None:
     del viewer["brain"]
     world = environment("lived", REPLAY, source=source, **params)
     second = phase([world], [viewer], mode="test", episodes=2)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(first, second, uid="both"), store=store)
         done = store.steps("latest", 0, "a")
         again = store.steps("latest", 1, "b")
@@ -209,7 +209,7 @@ def test_a_document_draws_by_its_own_seed_and_shows_what_was_remembered(tmp_path
     viewer = learner("a", "lived", muscle=named("palaestrai_mosaik.agent.library.random_agent:RandomMuscle"))
     del viewer["brain"]
     run = document(phase([world], [viewer], ALL_END, mode="test", episodes=2), uid="drawn", seed=seed)
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         execute(run, store=store)
         rows = in_order(store, "drawn", "a", "phase_0")
     seen, held = (

@@ -460,7 +460,7 @@ def test_one_collects_at_a_time_and_others_write(root, monkeypatch):
     results = root / "results"
 
     def write():
-        with Store(results) as store:
+        with Store(results, create=True) as store:
             for number in range(20):
                 instance = store.begin_run(
                     uid="local", document={}, text="", hash=f"local {number}", seed=1, version="3.5"
@@ -472,13 +472,13 @@ def test_one_collects_at_a_time_and_others_write(root, monkeypatch):
             with pytest.raises(ExecutionError, match=r"is being collected by process \d+ on host .* since"):
                 collected(root)
 
-    with Store(results):
+    with Store(results, create=True):
         writer = threading.Thread(target=write)
         writer.start()
         found = collected(root, progress=look)
         writer.join()
     assert found.runs == Counter(finished=6)
-    with Store(results) as store:
+    with Store(results, create=True) as store:
         assert Counter(store.runs()["status"]) == Counter(finished=26)
     assert sorted(os.listdir(root / "stores")) == [f"run-{number}" for number in range(6)]  # no lock is left
 

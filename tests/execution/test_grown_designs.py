@@ -263,7 +263,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_under_another_name(caplo
     assert "from the beginning" not in caplog.text
     undisturbed = generated(slow(1, 2), "g")
     run_folder(undisturbed, rows={0}, settings=Settings(executor="inline"))
-    with Store("f/results") as mine, Store("g/results") as other:
+    with Store("f/results", create=True) as mine, Store("g/results", create=True) as other:
         digests = [
             store.streams("latest").set_index("folder")["digest"].dropna().to_dict()
             for store in (mine, other)
@@ -340,7 +340,7 @@ def test_a_folder_of_an_older_release_is_executed_to_its_end(old, capsys):
 
 def test_a_folder_of_an_older_release_grows(old, capsys):
     written = {(run.seed, run.row): run.hash for run in old.documents}
-    with Store("f/results") as store:
+    with Store("f/results", create=True) as store:
         before = dict(zip(store.runs()["hash"], store.runs()["run"], strict=True))
     assert {run.hash for run in old.documents if run.row < 2} == set(before)
     generated(of_old(x1=[0, 1, 2], x2=[-1, 0, 1]))
@@ -361,7 +361,7 @@ def test_a_store_of_an_older_release_learns_what_its_documents_compute(old):
         # one that nobody can read is found by its hash alone
         connection.execute(sa.text("INSERT INTO run_documents VALUES (99, 'h', 'u', '[]', 'no')"))
     engine.dispose()
-    with Store("f/results") as store, store.database.reading() as session:
+    with Store("f/results", create=True) as store, store.database.reading() as session:
         found = dict(session.execute(sa.text("SELECT hash, content FROM run_documents")).all())
     assert found.pop("h") is None
     assert found == old.contents(list(found))

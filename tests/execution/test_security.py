@@ -342,7 +342,7 @@ def test_no_name_leads_out_of_the_folder_that_is_written(tmp_path, monkeypatch) 
             "run_config": {"conditions": [named(MAX_EPISODES)]},
         }
     )
-    with Store("store") as store:
+    with Store("store", create=True) as store:
         execute(run, store=store)
         assert set(store.agents("latest")["agent"]) == {name.replace("\0", r"\x00") for name in names}
     assert main(["export", "latest", "exported", "--store", "store"]) == 0
@@ -442,7 +442,7 @@ def test_tasks_print_into_no_folder_that_was_there_before(tmp_path) -> None:
 
 
 def test_a_database_from_elsewhere_leads_nowhere_else(tmp_path) -> None:
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         execute(document(phase([environment(max_iter=2)])), store=store)
 
         def change(table: str, column: str, value: str) -> None:

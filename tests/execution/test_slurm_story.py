@@ -40,7 +40,7 @@ def settled(folder):
 
 def digests(folder):
     """Return the digests of all streams of the runs that finished, by the document's hash."""
-    with Store(folder.path / "results") as store:
+    with Store(folder.path / "results", create=True) as store:
         runs = store.runs()
         finished = runs[runs["status"] == "finished"]
         found = {}

@@ -211,7 +211,7 @@ def test_runs_of_another_folder_that_shares_the_database_are_not_damaged(tmp_pat
     assert "not read: 3 runs of which" in told.out
     assert told.err == ""
     # damage of one's own is marked, and nothing else
-    with Store(url, directory=mine.path / "results") as store:
+    with Store(url, directory=mine.path / "results", create=True) as store:
         runs = store.runs()
         assert set(runs["status"]) == {"finished"}
         own, foreign = runs["run"].iloc[0], runs["run"].iloc[-1]
@@ -224,7 +224,7 @@ def test_runs_of_another_folder_that_shares_the_database_are_not_damaged(tmp_pat
         f"not read: 1 run of which {mine.path / 'results' / 'instances'} has no files"
         in capsys.readouterr().err
     )
-    with Store(url, directory=mine.path / "results") as store:
+    with Store(url, directory=mine.path / "results", create=True) as store:
         runs = store.runs().set_index("run")["status"]
     assert runs[own] == "failed"
     assert set(runs.drop(own)) == {"finished"}

@@ -53,7 +53,7 @@ def finish(folder, runs):
     """Make the folder look as if these runs had finished."""
     date = datetime(2026, 1, 1, tzinfo=UTC)
     documents = [{"hash": run.hash, "uid": run.uid, "document": {}, "text": ""} for run in runs]
-    with Store(folder.path / "results") as store, store.database.writing() as session:
+    with Store(folder.path / "results", create=True) as store, store.database.writing() as session:
         session.execute(sa.insert(RunDocument), documents)
         ids = dict(session.execute(sa.select(RunDocument.hash, RunDocument.id)).all())
         common = {"seed": 1, "version": "3.5", "status": "finished", "started": date, "ended": date}

@@ -47,7 +47,7 @@ def test_the_scenario_has_its_known_effects_and_each_body_does_what_it_does_alon
     (agent,) = alone["schedule"][0]["passive"]["agents"]
     del agent["bodies"]
     agent |= {"sensors": ["grid.sgen-*.vm_pu"], "actuators": ["grid.sgen-*.q_mvar"]}
-    with Store(tmp_path / "batched") as many, Store(tmp_path / "alone") as one:
+    with Store(tmp_path / "batched", create=True) as many, Store(tmp_path / "alone", create=True) as one:
         execute(from_mapping(batched), store=many)
         execute(from_mapping(alone), store=one)
         outside = {}

@@ -56,7 +56,7 @@ def gambler(name="a", uid="l", **keys):
 def test_all_that_happens_to_the_parts_of_an_agent(log):
     train = phase([ladder()], [theirs()], episodes=2)
     test = phase([ladder()], [theirs(load={})], mode="test")
-    with Store() as store:
+    with Store(create=True) as store:
         result = execute(document(train, test), store=store)
         steps, statistics = store.steps("latest", phase=0), store.statistics("latest", phase=0)
     assert result.warnings == []
@@ -99,7 +99,7 @@ def test_all_that_happens_to_the_parts_of_an_agent(log):
 )
 def test_forms_of_an_objective(log, form, workers):
     one = theirs() | {"objective": named(f"{ODD}:Forms", form=form)}
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(phase([ladder()], [one], workers=workers)), store=store)
         found = store.steps("latest")["objective"].to_numpy()
     learned = [line for line in log if line.startswith("brain thinks")]
@@ -112,7 +112,7 @@ def test_forms_of_an_objective(log, form, workers):
 def test_what_a_brain_tells_without_a_row_goes_with_the_next_one():
     one = theirs() | {"brain": named(f"{ODD}:Reporter")}
     again = phase([ladder()], [one | {"replay": [{"phase": 0}]}])
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(phase([ladder()], [one]), again), store=store)
         told = store.statistics("latest", phase=1)
     found = {key: rows["value"].tolist() for key, rows in told.groupby("key")}
@@ -123,7 +123,7 @@ def test_what_objectives_draw_comes_from_the_tree_of_seeds():
     def drawn(seed, muscle):
         one = theirs() | {"muscle": muscle, "objective": named(f"{ODD}:Drawing")}
         del one["brain"]
-        with Store() as store:
+        with Store(create=True) as store:
             result = execute(document(phase([ladder(steps=3)], [one], episodes=2), seed=seed), store=store)
             assert result.warnings == []
             return store.steps("latest")["objective"].tolist()
@@ -149,7 +149,7 @@ def test_an_episode_that_is_cut_is_truncated_for_the_brain(log):
 
 
 def test_evaluations_are_told_with_what_the_brain_adds(log):
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(phase([ladder()], [theirs()], episodes=2, evaluate_every=2)), store=store)
         assert len(store.steps("latest", evaluation=True)) == 2
     # the evaluation's muscle tests: nobody thinks
@@ -163,7 +163,7 @@ def test_global_generators_are_each_parts_own_and_everybody_elses_stay(tmp_path)
     both = phase([ladder("k", steps=5), ladder("l", steps=5)], [gambler("other", "k"), gambler()], episodes=3)
     found = []
     for schedule in (alone, alone, both):
-        with Store(tmp_path / "s") as store:
+        with Store(tmp_path / "s", create=True) as store:
             result = execute(document(schedule), store=store)
             assert result.warnings == []
             found.append(store.steps("latest", agent="a")["setpoint.l.u"].to_numpy())
@@ -178,7 +178,7 @@ def test_workers_in_processes_of_their_own_give_the_same_bytes_again(tmp_path):
     doc = document(phase([ladder("l", steps=4)], [gambler()], workers=2, episodes=2, sync_every=2))
     found = []
     for _ in range(2):
-        with Store(tmp_path / "s") as store:
+        with Store(tmp_path / "s", create=True) as store:
             assert execute(doc, store=store).warnings == []
             found.append(digests(store))
             values = store.steps("latest", phase=0)["setpoint.l.u"]
@@ -196,11 +196,11 @@ def test_a_run_that_was_cut_goes_on_as_if_nothing_had_happened(tmp_path, monkeyp
         one = gambler(objective=named(f"{ODD}:Drawing"))
         return document(phase([ladder("l", steps=4)], [one], [ends, breaks], episodes=4))
 
-    with Store(tmp_path / "whole") as store:
+    with Store(tmp_path / "whole", create=True) as store:
         execute(doc(), store=store, checkpoint_every=0)
         whole = digests(store)
     (tmp_path / "broken").touch()
-    with Store(tmp_path / "cut") as store:
+    with Store(tmp_path / "cut", create=True) as store:
         with pytest.raises(ValueError, match="not mended yet"):
             execute(doc(), store=store, checkpoint_every=1e-9)
         (tmp_path / "broken").unlink()
@@ -220,7 +220,7 @@ def test_ours_and_theirs_take_turns(log):
         actuators=["l.u"],
     )
     ours = {key: value for key, value in ours.items() if value is not None}
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(phase([ladder(steps=4)], [ours, theirs()], controller="taking_turns")), store=store)
         steps = store.steps("latest", agent="a")
     assert [line for line in log if "sees l" in line] == [
@@ -238,7 +238,7 @@ def test_parts_of_ours_and_of_theirs_make_one_agent(log, own):
         "brain": named(f"{PARTS}:Reader"),
         "objective": named(f"{library}.dummy:DummyObjective"),
     }
-    with Store() as store:
+    with Store(create=True) as store:
         one = theirs(brain="Talker") | {own: ours[own]}
         execute(document(phase([ladder()], [one])), store=store)
         steps = store.steps("latest")
@@ -269,7 +269,7 @@ def test_a_muscle_that_fails_without_its_dump_is_told_which_one():
 def test_in_a_test_the_model_comes_from_the_brain_if_the_muscle_loads_none(log):
     """The brain is of the kind that keeps files of its own."""
     one = gambler(brain=named(f"{PARTS}:OldFashioned"), muscle=named(f"{PARTS}:Waiting"))
-    with Store() as store:
+    with Store(create=True) as store:
         execute(
             document(phase([ladder()], [one]), phase([ladder()], [{**one, "load": {}}], mode="test")),
             store=store,
@@ -284,7 +284,7 @@ def test_in_a_test_the_model_comes_from_the_brain_if_the_muscle_loads_none(log):
 
 def test_filters_are_given_what_palaestrai_gives_them(log):
     one = theirs(muscle="Tenfold", brain="Talker", filters=[named(f"{PARTS}:Doubling")])
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(phase([ladder()], [one])), store=store)
         steps = store.steps("latest")
     # before that, it was tried which channels it makes
@@ -306,7 +306,7 @@ def test_filters_are_given_what_palaestrai_gives_them(log):
 def test_replay_fills_the_memory_for_pretraining(log):
     train = phase([ladder()], [theirs()], episodes=2)
     student = theirs(brain="Student", replay=[{"phase": 0}])
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(train, phase([ladder()], [student])), store=store)
     found = [line for line in log if line.startswith(("pretrainer", "thinks"))]
     trajectory = "pretrainer [0.0, 1.0] [False, True] [-10.0, -20.0]"

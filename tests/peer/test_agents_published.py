@@ -56,7 +56,7 @@ def learning(name, seed=5, episodes=None):
 
 @pytest.mark.parametrize("name", ["SAC", "PPO", "TD3", pytest.param("DDPG", marks=pytest.mark.slow)])
 def test_a_published_learner_learns(tmp_path, name):
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         result = execute(learning(name), store=store)
         steps = store.steps("latest")
     assert result.warnings == []
@@ -73,7 +73,7 @@ def test_a_published_learner_learns(tmp_path, name):
 def test_the_same_document_gives_the_same_bytes(tmp_path, name):
     found = []
     for seed in (5, 5, 6):
-        with Store(tmp_path / "s") as store:
+        with Store(tmp_path / "s", create=True) as store:
             execute(learning(name, seed, episodes=5), store=store)
             root = store.instance_directory(store.find_run("latest")) / "brains"
             dumps = [path.read_bytes() for path in sorted(root.rglob("*.bin"))]

@@ -112,7 +112,7 @@ def test_what_a_phase_has_differs_from_palaestrai_where_a_hint_says_so():
 def test_the_trace_of_a_run_is_that_of_palaestrai():
     golden = json.loads((HERE / "golden.json").read_text())
     assert len(golden) == 30
-    with Store() as store:
+    with Store(create=True) as store:
         execute(load(GOLDEN), store=store)
         ours = {}
         for name in ("together", "in_turns"):
@@ -174,12 +174,12 @@ def test_an_example_of_palaestrai_runs_or_says_why_not(path: Path, tmp_path, mon
     monkeypatch.syspath_prepend(str(path.parents[1]))
     text = path.read_text().replace("tests.fixtures", "fixtures")
     if path.name in SAID:
-        with Store() as store, pytest.raises(Exception, match=re.escape(SAID[path.name])):
+        with Store(create=True) as store, pytest.raises(Exception, match=re.escape(SAID[path.name])):
             execute(loads(text, path.name), store=store)
     elif path.name in ENDLESS | LONG:
         assert loads(text, path.name).phases
     else:
-        with Store() as store:
+        with Store(create=True) as store:
             execute(loads(text, path.name), store=store)
             assert store.runs().iloc[-1]["status"] == "finished"
 
@@ -203,7 +203,7 @@ def test_published_environments_run_unchanged():
                 },
             }
         )
-        with Store() as store:
+        with Store(create=True) as store:
             execute(document, store=store)
             return store.environment_states("latest")
 

@@ -45,7 +45,7 @@ def filler(name="filler", inflow="tank.inflow.1", value=2.0):
 
 
 def test_an_environment_of_palaestrai_goes_as_there(log):
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(phase([tank()], [filler()], episodes=2)), store=store)
         states = store.environment_states("latest")
         steps = store.steps("latest")
@@ -76,7 +76,7 @@ def test_an_environment_of_palaestrai_goes_as_there(log):
 
 def test_taking_turns_only_what_is_set_at_a_turn_is_handed_on_and_late_is_truncated(log):
     agents = [filler("a", "tank.inflow.0", 1.0), filler("b", "tank.inflow.1", 0.5)]
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(phase([tank()], agents, controller="taking_turns")), store=store)
         states = store.environment_states("latest")
     assert log[4:-1] == 3 * ["inflow.0=1", "inflow.1=0.5"]
@@ -92,7 +92,7 @@ def test_what_an_environment_draws_comes_from_the_tree_of_seeds():
     def drawn(seed, number=1, workers=1):
         agents = [agent(f"a{i}", sensors=[f"e{i}.0"], actuators=[f"e{i}.0"]) for i in range(number)]
         environments = [environment(f"e{i}", f"{PARTS}:AsynchronousTank") for i in range(number)]
-        with Store() as store:
+        with Store(create=True) as store:
             execute(
                 document(phase(environments, agents, episodes=2, workers=workers), seed=seed), store=store
             )
@@ -115,7 +115,7 @@ def test_what_rewards_transformers_and_conditions_draw_comes_from_the_tree_of_se
 
     def drawn(seed):
         schedule = phase([environment() | drawing], [one], [named(f"{odd}:Capricious")], episodes=3)
-        with Store() as store:
+        with Store(create=True) as store:
             result = execute(document(schedule, seed=seed), store=store)
             assert result.warnings == []
             states = store.environment_states("latest")
@@ -146,14 +146,14 @@ def test_an_environment_that_gives_something_else_than_information(form, text):
 
 
 def test_an_own_reset_is_asked():
-    with Store() as store:
+    with Store(create=True) as store:
         own = environment("myenv", f"{PARTS}:OwnReset", discrete=True, max_iter=9)
         execute(document(phase([own], [agent()], episodes=2)), store=store)
         assert store.environment_states("latest")["reading.myenv.0"].tolist() == [*range(9), 0, 7, 8, 0]
 
 
 def test_a_reward_is_asked_by_its_environment():
-    with Store() as store:
+    with Store(create=True) as store:
         document_ = document(phase([tank(reward=named(f"{PARTS}:Sum", factor=10))], [filler()], episodes=2))
         execute(document_, store=store)
         states = store.environment_states("latest")
@@ -163,7 +163,7 @@ def test_a_reward_is_asked_by_its_environment():
 
 
 def test_a_reward_of_palaestrai_beside_an_environment_of_ours():
-    with Store() as store:
+    with Store(create=True) as store:
         ours = {**environment(), "reward": named(f"{PARTS}:OfState")}
         execute(
             document(phase([ours], [agent(objective=named(AGGREGATE, rewards=["highest", "mean"]))])),
@@ -186,7 +186,7 @@ def test_a_state_transformer_changes_what_is_stored(kind):
             [agent()],
             "myenv.0",
         )
-    with Store() as store:
+    with Store(create=True) as store:
         execute(document(phase(environments, agents)), store=store)
         states, steps = store.environment_states("latest"), store.steps("latest")
         state = states["state"].tolist()[-1]
@@ -197,7 +197,7 @@ def test_a_state_transformer_changes_what_is_stored(kind):
 
 def test_a_condition_asks_brains_and_about_the_phase(log):
     conditions = [named(f"{PARTS}:Patient", rows=3)]
-    with Store() as store:
+    with Store(create=True) as store:
         one = phase([environment()], [agent()], conditions, episodes=3)
         result = execute(document(one, run=conditions), store=store)
         episodes = store.episodes("latest")
@@ -231,7 +231,7 @@ def test_a_condition_is_asked_about_evaluations_if_it_says_so(log, told, episode
 
 
 def test_a_condition_asks_environments():
-    with Store() as store:
+    with Store(create=True) as store:
         conditions = [named(f"{PARTS}:Sensitive", reward=4)]
         execute(document(phase([environment()], [agent()], conditions, episodes=2)), store=store)
         assert store.episodes("latest")["steps"].tolist() == [4, 4]
@@ -239,7 +239,7 @@ def test_a_condition_asks_environments():
 
 def test_palaestrais_own_conditions_under_another_name_end_what_they_end_there():
     rules = named(f"{PARTS}:OwnObjective", a={"brain_avg2": 4.5})
-    with Store() as store:
+    with Store(create=True) as store:
         one = phase([environment()], [agent()], [rules], episodes=9)
         result = execute(
             document(one, run=[named(f"{PARTS}:OwnObjective", a={"brain_avg2": 1, "phase_avg2": 2.9})]),
@@ -252,7 +252,7 @@ def test_palaestrais_own_conditions_under_another_name_end_what_they_end_there()
 
 
 def test_what_goes_wrong_is_told():
-    with Store() as store:
+    with Store(create=True) as store:
         late = document(phase([environment("myenv", f"{PARTS}:Unpredicted")], [agent()]))
         with pytest.raises(
             ContractError, match=r"gave the reward 'late', which was not among .* first step: early"

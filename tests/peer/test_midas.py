@@ -98,7 +98,7 @@ def test_a_midas_grid_with_its_own_reward(tmp_path: Path) -> None:
     (told,) = re.findall(r"agent (-[0-9.e-]+)$", done.stdout, re.MULTILINE)
     deviations = [sum((v - 1) ** 2 for v in row) / 2 for row in voltages]
     assert float(told) == pytest.approx(-sum(deviations) / 3, rel=1e-3)
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         steps = store.steps("latest", "day", "agent")
     rewards = steps[[column for column in steps if "reward" in column]]
     assert len(rewards) == 3 and rewards.shape[1] >= 1

@@ -251,7 +251,7 @@ def test_tic_tac_toe_there_and_back_is_the_game_itself(made):
 def test_the_others_act(made, tmp_path):
     """With the moves of a run's own player_1 given from outside, all goes as in the run."""
     given = noughts(episodes=2)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(from_mapping(given), store=store)
         rows = store.steps("latest", phase="play", agent="player_1")
     game = made(aec_env(given, agents=["player_1"]))

@@ -161,7 +161,7 @@ def random_dummy(**config: Any) -> Any:
 
 def test_an_episode_is_that_of_the_run(tmp_path):
     found = random_dummy(episodes=2)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(found, store=store)
         rows = store.steps("latest", agent="a")
     recorded = rows[[c for c in rows if c.startswith("reading.")]].to_numpy()
@@ -317,7 +317,7 @@ def test_others_act_with_what_an_earlier_phase_has_learned(tmp_path):
     )
     with pytest.raises(StoreError, match="'b' loads what it has learned in an earlier phase"):
         Session(found, phase="phase_1", learners=["a"])
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(found, store=store)
         rows = store.steps("latest", phase=1, agent="a")
         session = Session(found, phase=1, learners=["a"], options=Options(store=store))

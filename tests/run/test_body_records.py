@@ -80,7 +80,7 @@ def test_only_channels_that_have_a_number_are_renamed():
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
-    with Store(folder) as store:
+    with Store(folder, create=True) as store:
         execute(batch_document("recorded"), store=store)
     return folder
 
@@ -88,7 +88,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_trajectories_of_bodies_fill_the_memory_body_by_body(recorded):
     doc = batch_document("replaying", replay=[{"experiment_run": "recorded"}])
     spec, memory = doc.phases[0].agents[0], Memory()
-    with Store(recorded) as store:
+    with Store(recorded, create=True) as store:
         steps = store.steps("recorded", agent="learner")
         count = replay(
             memory, spec, groups_of(doc, [pendulum_handle()]), ReplayContext(doc, doc.phases[0], None), store
@@ -121,7 +121,7 @@ def test_bodies_are_found_in_the_incarnations_in_which_they_sit(tmp_path):
         muscle_in("alone", "pendulum.*"),
     ]
     around = [environment("pendulum", PENDULUM, batch=2, max_steps=3), environment("myenv")]
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(phase(around, agents), uid="seats"), store=store)
         seats = store.bodies("seats").set_index("agent")["incarnations"].to_dict()
         assert seats == {"pair": [1, 1], "others": [1, 0], "far": [1], "spread": [], "alone": [0, 1]}

@@ -156,7 +156,7 @@ def test_a_model_that_nobody_can_load_is_told_before_the_first_phase() -> None:
 
 def test_the_dummy_muscle_counts_on_in_a_test(tmp_path: Any) -> None:
     counting = named(f"{DUMMY}:DummyMuscle", count_upwards=True)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(phase(WORLD, [agent("a", count=1, muscle=counting)]), later("test")), store=store)
         assert store.steps("latest", phase=1)["setpoint.myenv.0"].tolist() == [3, 3, 3]
 
@@ -164,10 +164,10 @@ def test_the_dummy_muscle_counts_on_in_a_test(tmp_path: Any) -> None:
 def test_a_base_is_looked_into_before_the_store(tmp_path: Any) -> None:
     """Also where the store does not know the run."""
     keeping = agent("a", brain=named(f"{DUMMY}:DummyBrain", store_path=str(tmp_path / "custom")))
-    with Store(tmp_path / "school") as store:
+    with Store(tmp_path / "school", create=True) as store:
         execute(document(phase(WORLD, [keeping]), uid="school"), store=store)
     load = {"base": str(tmp_path / "custom"), "experiment_run": "school", "phase_name": "phase_0"}
-    with Store(tmp_path / "work") as store:
+    with Store(tmp_path / "work", create=True) as store:
         pupil = agent("a", load=load)
         result = execute(document(phase(WORLD, [pupil], mode="test"), uid="work"), store=store)
         assert result.phases[0].episodes == 1

@@ -71,7 +71,11 @@ def test_a_snapshot_goes_to_every_place(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("url", [False, True])
 def test_a_keeper_travels(tmp_path: Path, url: bool) -> None:
-    store = Store(f"sqlite:///{tmp_path}/results.db", directory=tmp_path) if url else Store(tmp_path)
+    store = (
+        Store(f"sqlite:///{tmp_path}/results.db", directory=tmp_path, create=True)
+        if url
+        else Store(tmp_path, create=True)
+    )
     with store:
         run = begun(store)
         kept = pickle.loads(pickle.dumps(keeper(phases(), 0, run, store)))
@@ -86,7 +90,7 @@ def begun(store: Store) -> Path:
 
 
 def test_a_store_in_a_directory_keeps_files_only(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         run = begun(store)
         keeper(phases(), 0, run, store).save(BytesIO(b"x"))
         assert store.brains("latest").empty
@@ -95,7 +99,7 @@ def test_a_store_in_a_directory_keeps_files_only(tmp_path: Path) -> None:
 
 def test_a_database_of_its_own_keeps_brains_for_those_who_do_not_see_the_files(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/results.db"
-    with Store(url, directory=tmp_path / "here") as store:
+    with Store(url, directory=tmp_path / "here", create=True) as store:
         run = begun(store)
         kept = keeper(phases(), 0, run, store)
         kept.save(BytesIO(b"end"))
@@ -116,10 +120,10 @@ def test_a_database_of_its_own_keeps_brains_for_those_who_do_not_see_the_files(t
 def test_a_brain_of_another_run_comes_out_of_the_database(tmp_path: Path) -> None:
     """The second execution is that of another machine: it sees the database, not the files."""
     url = f"sqlite:///{tmp_path}/results.db"
-    with Store(url, directory=tmp_path / "there") as store:
+    with Store(url, directory=tmp_path / "there", create=True) as store:
         execute(document(phase(agents=[agent("a")]), uid="teacher"), store=store)
     load = {"experiment_run": "teacher", "agent": "a", "phase": 0}
-    with Store(url, directory=tmp_path / "here") as store:
+    with Store(url, directory=tmp_path / "here", create=True) as store:
         pupil = document(phase(agents=[agent("pupil", load=load)], mode="test"), uid="pupil")
         result = execute(pupil, store=store)
         kept = keeper(document(phase(agents=[agent("pupil", load={"phase": 0, **load})])), 0, tmp_path, store)
@@ -129,7 +133,7 @@ def test_a_brain_of_another_run_comes_out_of_the_database(tmp_path: Path) -> Non
 
 
 def test_a_damaged_file_is_not_passed_over_for_the_database(tmp_path: Path) -> None:
-    with Store(f"sqlite:///{tmp_path}/results.db", directory=tmp_path) as store:
+    with Store(f"sqlite:///{tmp_path}/results.db", directory=tmp_path, create=True) as store:
         run = begun(store)
         keeper(phases(), 0, run, store).save(BytesIO(b"end"))
         (path,) = run.rglob("brain.bin")

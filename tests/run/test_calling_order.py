@@ -58,7 +58,7 @@ def lived(tmp_path_factory):
     base = tmp_path_factory.mktemp("lived")
     found = {}
     world = [track(steps=2)]
-    with Store(base) as store:
+    with Store(base, create=True) as store:
         execute(document(phase(world, [follower()])), store=store)
         for workers in (1, 2):
             log = base / f"log{workers}"

@@ -20,7 +20,7 @@ DOCUMENTS = sorted((ROOT / "tests" / "data" / "documents").glob("*.yml"))
 def test_a_document_of_the_specification_runs_verbatim(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT))
-    with Store() as store:
+    with Store(create=True) as store:
         if path.stem == "agent_evaluation":
             # it replays what an agent of another run has done
             teacher = agent("TD3", 2, 2)
@@ -48,7 +48,7 @@ class Doubling(Muscle):
 @pytest.mark.parametrize("by", ["objects", "vectors"])
 def test_a_muscle_reads_and_sets_objects_or_vectors(by, tmp_path):
     doubling = agent("a", 0, 3, brain=None, muscle=named(f"{__name__}:Doubling", by=by))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(phase(agents=[doubling])), store=store)
         steps = store.steps("latest", agent="a")
     assert len(steps) == 10
@@ -60,7 +60,7 @@ def test_a_muscle_reads_and_sets_objects_or_vectors(by, tmp_path):
 def test_the_example_goes_as_palaestrai_has_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT))
-    with Store() as store:
+    with Store(create=True) as store:
         result = execute(load(ROOT / "tests" / "data" / "documents" / "dummy.yml"), store=store)
         assert [phase.name for phase in result.phases] == ["phase_0", "phase_1"]
         assert [(phase.episodes, phase.steps) for phase in result.phases] == [(1, 10), (1, 10)]

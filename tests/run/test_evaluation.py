@@ -27,7 +27,7 @@ def evaluated(tmp_path_factory):
         objective=named(f"{HERE}:Noting"),
         filters=[named(f"{HERE}:Watching", log=str(log))],
     )
-    with Store(base / "store") as store:
+    with Store(base / "store", create=True) as store:
         doc = document(
             phase([track(steps=3)], [one], workers=2, sync_every=10, episodes=50, evaluate_every=2),
             {
@@ -120,7 +120,7 @@ def test_the_test_phase_starts_with_what_brain_and_filters_have_learned(evaluate
 def test_evaluations_leave_the_streams_of_training_episodes_as_they_are(tmp_path):
     found = []
     for every in (0, 1):
-        with Store(tmp_path / str(every)) as store:
+        with Store(tmp_path / str(every), create=True) as store:
             execute(document(phase([track()], [learner()], episodes=3, evaluate_every=every)), store=store)
             found.append(digests(store))
     without, having = found
@@ -161,7 +161,7 @@ def test_the_rules_end_a_phase_at_the_right_evaluation(tmp_path, rules, reason, 
         phase([track(steps=3)], [one], evaluate_every=1, episodes=20),
         run=[rule(**rules)],
     )
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(doc, store=store)
         expected = f"AgentEvaluationObjectiveTerminationCondition: {reason}"
         assert result.phases[0].reason == store.phases("latest")["reason"].item() == expected
@@ -175,7 +175,7 @@ def test_a_rule_ends_an_asynchronous_phase(tmp_path):
         phase([track(steps=3)], [one], workers=2, evaluate_every=2, episodes=50, asynchronous=True),
         run=[rule(success={**SUCCESS, "threshold": 1, "consecutive": 1, "min_evaluations": 2})],
     )
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(doc, store=store)
         assert result.phases[0].reason == "AgentEvaluationObjectiveTerminationCondition: success"
         found = store.episodes("latest", evaluation=True).groupby("worker")["episode"].apply(list)

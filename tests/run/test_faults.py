@@ -15,13 +15,13 @@ PARTS = "support.parts"
 
 
 def run(tmp_path, *phases, **keys):
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         return execute(document(*phases, **keys), store=store)
 
 
 def recorded(tmp_path):
     """Return the status, the error rows and the number of recorded steps."""
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         return store.runs().iloc[-1]["status"], store.errors("latest"), len(store.steps("latest"))
 
 
@@ -39,7 +39,7 @@ def test_a_muscle_that_raises_fails_the_run_and_keeps_what_was_recorded(tmp_path
     assert "propose_actions" in errors.iloc[0]["traceback"]
     # both acted at t = 0 to 3, and all of these rows have got their reward
     assert steps == 8
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         assert store.episodes("latest")["ended_by"].tolist() == ["failed", "failed"]
 
 
@@ -105,7 +105,7 @@ def test_names_of_sensors_are_checked_before_anything_runs(tmp_path):
         "schedule.1.phase_1.agents.0.sensors.1: no sensor 'myenv.11' (did you mean 'myenv.1'?)" in problems[0]
     )
     assert "environment 'myenv' offers myenv.0, myenv.1" in problems[1]
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         assert len(store.runs()) == 0
 
 
@@ -180,7 +180,7 @@ def test_the_store_path_of_a_brain_keeps_a_copy_that_base_loads(tmp_path, monkey
 def test_an_objective_without_a_value_is_left_out_of_averages(tmp_path):
     one = agent("a", objective=named(f"{PARTS}:Absent"))
     run(tmp_path, phase(agents=[one]))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         (row,) = store.episodes("latest").to_dict("records")
         # readings 0, 1, ..., 9: the even ones are 0, 2, 4, 6, 8
         assert row["objective_mean"] == 4.0
@@ -191,7 +191,7 @@ def test_an_objective_without_a_value_is_left_out_of_averages(tmp_path):
 def test_patterns_name_sensors_and_actuators(tmp_path):
     several = agent("a", sensors=["myenv.7", "myenv.[0-2]"], actuators=["myenv.?"])
     run(tmp_path, phase(agents=[several]))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         columns = list(store.steps("latest").columns)
     assert [c for c in columns if c.startswith("reading")] == [f"reading.myenv.{i}" for i in (7, 0, 1, 2)]
     assert [c for c in columns if c.startswith("setpoint")] == [f"setpoint.myenv.{i}" for i in range(10)]
@@ -207,7 +207,7 @@ def test_statistics_are_recorded_or_dropped(tmp_path, stored):
     if not stored:
         execute(doc)
         return
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(doc, store=store)
         found = {key: store.statistics("latest", key=key) for key in ("reading", "objective")}
     for rows in found.values():

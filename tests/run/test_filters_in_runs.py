@@ -61,14 +61,14 @@ def filtered(request, tmp_path_factory):
         ],
     )
     doc = document(phase([track(steps=4)], [one], workers=request.param, sync_every=2, episodes=2))
-    with Store(base / "s") as store:
+    with Store(base / "s", create=True) as store:
         execute(doc, store=store)
         first = digests(store)
     learned = np.loadtxt(log, ndmin=2)
-    with Store(base / "again") as again:
+    with Store(base / "again", create=True) as again:
         execute(doc, store=again)
         assert digests(again) == first
-    with Store(base / "s") as store:
+    with Store(base / "s", create=True) as store:
         yield store.steps("latest", agent="a"), learned
 
 

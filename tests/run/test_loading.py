@@ -150,7 +150,7 @@ def test_filters_get_the_updates_that_there_are_and_no_others(tmp_path: Path) ->
         filters=[named(f"{__name__}:Letters")],
         replay=[{"experiment_run": "before", "agent": "a"}],
     )
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(phase(WORLD, [learner()]), uid="before"), store=store)
         execute(document(phase(WORLD, [one], episodes=3), uid="after"), store=store)
     # three rows are replayed, nine are lived through
@@ -174,7 +174,7 @@ class Broken(Muscle):
 def test_load_takes_the_newest_execution_that_finished(tmp_path: Path) -> None:
     log = tmp_path / "log"
     failing = document(phase(WORLD, [learner(muscle=named(f"{__name__}:Broken"))]), uid="school")
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         first = execute(school(1), store=store).instance
         execute(school(2), store=store)
         with pytest.raises(Own):
@@ -199,7 +199,7 @@ def test_load_takes_the_newest_execution_that_finished(tmp_path: Path) -> None:
 def test_where_none_has_finished_load_takes_the_newest_that_has_the_phase(tmp_path: Path) -> None:
     log = tmp_path / "log"
     second = phase(WORLD, [learner(name="b", muscle=named(f"{__name__}:Broken"))])
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         with pytest.raises(Own):
             execute(document(phase(WORLD, [follower()]), second, uid="school"), store=store)
         pupil = follower(log, load={"experiment_run": "school", "phase": 0})
@@ -238,7 +238,7 @@ def test_other_executions_that_are_not_there_are_found_before_anything_runs(
     tmp_path: Path, keys: dict[str, Any], said: str
 ) -> None:
     doc = document(phase(WORLD, [follower()]), {"agents": [{"name": "a", **keys}]})
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(school(1), store=store)
         with pytest.raises(DocumentError, match=said) as error:
             check_sources(doc.phases, doc, store)
@@ -256,7 +256,7 @@ def test_other_executions_that_are_not_there_are_found_before_anything_runs(
 
 def test_nothing_is_recorded_of_a_run_that_points_to_nowhere(tmp_path: Path) -> None:
     load = {"experiment_run": "shool", "phase": 0}
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         with pytest.raises(DocumentError, match="no experiment run 'shool'"):
             execute(
                 document(phase(WORLD, [follower()]), {"agents": [{"name": "a", "load": load}]}), store=store
@@ -319,7 +319,7 @@ def test_no_checkpoint_holds_where_the_database_is(
     doc = document(
         phase(WORLD, [follower()], episodes=3, workers=workers), {"agents": [{"name": "a", "load": {}}]}
     )
-    with Store(f"sqlite:///{tmp_path}/s3cr3t.db", directory=tmp_path) as store:
+    with Store(f"sqlite:///{tmp_path}/s3cr3t.db", directory=tmp_path, create=True) as store:
         execute(doc, store=store, checkpoint_every=1e-6)
         assert len(store.brains("latest")) == 2
     assert len(written) > 3
@@ -341,7 +341,7 @@ def test_a_resumed_run_tells_its_checkpoints_no_more(tmp_path: Path, monkeypatch
     failing = named("support.learning:FailsWhile", path=str(fault), episode=2, time=1)
     ends = named(ENVIRONMENT_ENDS)
     doc = document(phase(WORLD, [follower()], [ends, failing], episodes=4))
-    with Store(f"sqlite:///{tmp_path}/s3cr3t.db", directory=tmp_path / "files") as store:
+    with Store(f"sqlite:///{tmp_path}/s3cr3t.db", directory=tmp_path / "files", create=True) as store:
         with pytest.raises(Own):
             execute(doc, store=store, checkpoint_every=1e-6)
         fault.unlink()
@@ -369,7 +369,7 @@ class Telling(Brain):
 def test_what_a_brain_tells_of_an_evaluation_is_recorded_with_it(tmp_path: Path, workers: int) -> None:
     one = learner(brain=named(f"{__name__}:Telling"))
     doc = document(phase(WORLD, [one], episodes=4, workers=workers, evaluate_every=2))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(doc, store=store)
         told = store.statistics("latest", evaluation=True)
         rows = store.statistics("latest", key="rows")
@@ -383,7 +383,7 @@ def test_what_a_brain_tells_of_an_evaluation_is_recorded_with_it(tmp_path: Path,
 
 def test_no_text_of_a_keeper_shows_where_the_database_is(tmp_path: Path) -> None:
     doc = document(phase(WORLD, [follower()]), {"agents": [{"name": "a", "load": {}}]})
-    with Store(f"sqlite:///{tmp_path}/s3cr3t.db", directory=tmp_path / "files") as store:
+    with Store(f"sqlite:///{tmp_path}/s3cr3t.db", directory=tmp_path / "files", create=True) as store:
         (one,) = doc.phases[1].agents
         keeper = brain_keeper(one, doc.phases[1], doc, tmp_path, store)
         # workers must know it

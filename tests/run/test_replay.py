@@ -59,7 +59,7 @@ def a_run(uid: str = "recorded", **phase_config: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with Store(tmp_path_factory.mktemp("store")) as store:
+    with Store(tmp_path_factory.mktemp("store"), create=True) as store:
         execute(a_run(), store=store)
         yield store
 
@@ -148,7 +148,7 @@ def test_the_channels_of_another_agent_stand_for_the_own_ones(store: Store) -> N
 
 def test_a_projection_keeps_its_order(tmp_path: Path) -> None:
     """Only random readings tell channels apart; the dummy environment shows all the same else."""
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         random = environment(max_iter=5, discrete=False)
         execute(document(phase([random], [agent("a", 0, 2), agent("b", 5, 3)]), uid="recorded"), store=store)
         frame = store.steps("recorded", 0, "b")
@@ -171,7 +171,7 @@ def test_a_projection_keeps_its_order(tmp_path: Path) -> None:
 def test_values_of_several_numbers_come_back_whole(tmp_path: Path) -> None:
     wide = environment("w", f"{__name__}:Wide")
     keys: dict[str, Any] = {"sensors": ["w.wide"], "actuators": ["w.narrow"]}
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(phase([wide], [agent("a", **keys)]), uid="recorded"), store=store)
         source = {"experiment_run": "recorded"}
         shard = into_memory(store, document(phase([wide], [agent("a", **keys, replay=[source])]))).tail(9)
@@ -188,7 +188,7 @@ def test_values_of_several_numbers_come_back_whole(tmp_path: Path) -> None:
 
 
 def test_earlier_phases_of_the_same_execution_come_first(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         old = execute(a_run(workers=1, episodes=1), store=store).instance
         new = execute(a_run(workers=1, episodes=3), store=store).instance
         assert (old, new) != (None, None)
@@ -208,7 +208,7 @@ def test_earlier_phases_of_the_same_execution_come_first(tmp_path: Path) -> None
 
 def test_an_execution_that_failed_is_taken_only_by_its_own_name(tmp_path: Path) -> None:
     """Its last episode breaks off: the last row is its end, though it was not recorded as one."""
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         run = store.begin_run(uid="recorded", document={}, text="", hash="h", seed=1, version="3.5")
         channels = [ChannelRecord(f"myenv.{i}", "", 1) for i in range(2)]
         record = one_body(

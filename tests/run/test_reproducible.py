@@ -36,7 +36,7 @@ TWO_WORLDS["environments"][1]["environment"]["step_size"] = 3
 
 
 def digests(tmp_path, doc, name="results"):
-    with Store(tmp_path / name) as store:
+    with Store(tmp_path / name, create=True) as store:
         result = execute(doc, store=store)
         streams = store.streams(result.instance)
         streams = streams[streams["digest"].notna() & (streams["rows"] > 0)]
@@ -142,7 +142,7 @@ def test_a_planted_use_of_global_randomness_is_caught(tmp_path):
     first, second = digests(tmp_path, doc), digests(tmp_path, doc, "again")
     assert first["phase-0/agent-a"] != second["phase-0/agent-a"]
     assert first["phase-0/agent-b"] == second["phase-0/agent-b"]
-    with Store(tmp_path / "again") as store:
+    with Store(tmp_path / "again", create=True) as store:
         result = execute(doc, store=store)
     assert any("global random generator" in warning for warning in result.warnings)
     assert not execute(document(phase())).warnings
@@ -203,7 +203,7 @@ class InterruptAt(Progress):
 def test_an_interruption_ends_the_run_and_keeps_what_was_recorded(tmp_path, scheduler):
     interrupt = Interrupt()
     doc = document(phase([environment(max_iter=50)], episodes=10, scheduler=scheduler))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         with pytest.raises(RunInterrupted):
             execute(doc, store=store, interrupt=interrupt, progress=InterruptAt(interrupt, 75))
         assert store.runs().iloc[-1]["status"] == "interrupted"
@@ -232,7 +232,7 @@ def test_rows_of_the_store_are_those_that_the_agents_lived_through(tmp_path):
             [environment(max_iter=5)], [agent("a", muscle=named(f"{DUMMY}:DummyMuscle", count_upwards=True))]
         )
     )
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(doc, store=store)
         steps = store.steps("latest")
         states = store.environment_states("latest")

@@ -107,7 +107,7 @@ def undisturbed(tmp_path_factory):
     def of(workers):
         if workers not in found:
             path = tmp_path_factory.mktemp("undisturbed")
-            with Store(path) as store:
+            with Store(path, create=True) as store:
                 execute(wandering(path, workers=workers), store=store, checkpoint_every=0)
                 found[workers] = everything(store)
         return found[workers]
@@ -120,7 +120,7 @@ def undisturbed(tmp_path_factory):
 )
 def test_a_run_that_has_failed_goes_on_as_if_nothing_had_happened(tmp_path, fails, eager, undisturbed):
     doc = wandering(tmp_path, fails=fails)
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         instance = break_and_mend(tmp_path, store, doc)
         assert 1 <= len(checkpoints(store, instance)) <= 2
         result = execute(doc, store=store, resume=instance, checkpoint_every=ALWAYS)
@@ -147,7 +147,7 @@ def test_the_undisturbed_run_depends_on_all_that_is_kept(undisturbed):
 
 def test_a_damaged_checkpoint_is_left_for_the_one_before(tmp_path, eager, undisturbed):
     doc = wandering(tmp_path, fails=(0, 4, 1))
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         instance = break_and_mend(tmp_path, store, doc)
         older, newer = checkpoints(store, instance)
         state = store.instance_directory(instance) / checkpoint.FOLDER / newer / "state.pickle"
@@ -162,7 +162,7 @@ def test_a_damaged_checkpoint_is_left_for_the_one_before(tmp_path, eager, undist
 @pytest.mark.parametrize("damage", ["state cut", "state changed", "no state", "no manifest", "manifest cut"])
 def test_without_a_whole_checkpoint_nothing_is_changed(tmp_path, eager, damage):
     doc = wandering(tmp_path, fails=(0, 4, 1))
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         instance = break_and_mend(tmp_path, store, doc)
         before = everything(store)
         for name in checkpoints(store, instance):
@@ -194,7 +194,7 @@ def change_manifest(path, **keys):
 def test_a_state_that_cannot_be_read_changes_nothing(tmp_path, eager):
     """The hash is right, but the classes are not what they were."""
     doc = wandering(tmp_path, fails=(0, 4, 1))
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         instance = break_and_mend(tmp_path, store, doc)
         before = everything(store)
         for name in checkpoints(store, instance):
@@ -210,7 +210,7 @@ def test_a_state_that_cannot_be_read_changes_nothing(tmp_path, eager):
 
 def test_checkpoints_of_other_documents_and_versions_are_refused(tmp_path, eager):
     doc = wandering(tmp_path, fails=(0, 4, 1))
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         instance = break_and_mend(tmp_path, store, doc)
         other = wandering(tmp_path, fails=(0, 5, 1))
         assert earlier_run(other, store) is None
@@ -230,7 +230,7 @@ def test_a_part_that_cannot_be_pickled_costs_the_checkpoints_not_the_run(tmp_pat
         muscle=named(f"{HERE}:NotPicklableMuscle"), brain=named("support.parts:RaisingBrain", where="")
     )
     doc = document(phase([track()], [one], workers=workers, episodes=3))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(doc, store=store, checkpoint_every=ALWAYS)
         (warning,) = result.warnings
         assert "no more checkpoints are written, so the run cannot be resumed from now on" in warning
@@ -259,7 +259,7 @@ def test_what_keeps_checkpoints_from_being_written_is_told_once(tmp_path, monkey
     if lasts:  # there is no home
         monkeypatch.setenv("PALAESTRAI_MOSAIK_KEY", str(tmp_path / "file" / "key"))
     doc = wandering(tmp_path)
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         result = execute(doc, store=store, checkpoint_every=ALWAYS)
         told = [text for text in store.warnings("latest")["text"] if "checkpoint" in text]
         assert told == [text for text in result.warnings if "checkpoint" in text]
@@ -277,7 +277,7 @@ def test_resume_of_a_finished_run_does_nothing_and_of_none_begins_one(tmp_path, 
     arguments = ["start", str(path), "--store", str(tmp_path / "s"), "--quiet", "--resume"]
     assert main(arguments) == 0
     assert "nothing to resume, starting from the beginning" in capsys.readouterr().err
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         before = everything(store)
         assert main(arguments) == 0
         assert "has finished already" in capsys.readouterr().err
@@ -290,7 +290,7 @@ def test_resume_of_a_finished_run_does_nothing_and_of_none_begins_one(tmp_path, 
 def test_a_run_that_has_finished_is_not_resumed(tmp_path, eager):
     """Not even where one of its checkpoints is put back."""
     doc = wandering(tmp_path, fails=(0, 4, 1))
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         instance = break_and_mend(tmp_path, store, doc)
         kept = store.instance_directory(instance) / checkpoint.FOLDER
         shutil.copytree(kept, tmp_path / "kept")

@@ -53,7 +53,7 @@ def test_tensorboard_shows_what_the_store_has(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     names = (f"tensorboard:{tmp_path}/tb", f"jsonl:{tmp_path}/points.jsonl")
-    with Store(tmp_path / "plain") as plain, Store(tmp_path / "s") as store:
+    with Store(tmp_path / "plain", create=True) as plain, Store(tmp_path / "s", create=True) as store:
         execute(learning(), store=plain)
         result = execute(learning(), store=store, scalars=names)
         assert digests(store) == digests(plain)
@@ -109,10 +109,10 @@ def test_a_resumed_run_writes_nothing_twice(
     monkeypatch.setattr(scalars, "INTERVAL", 0.0)
     whole, file, broken = tmp_path / "whole.jsonl", tmp_path / "points.jsonl", tmp_path / "broken"
     doc = learning(workers=workers, broken=broken)
-    with Store(tmp_path / "plain") as store:
+    with Store(tmp_path / "plain", create=True) as store:
         execute(doc, store=store, scalars=[f"jsonl:{whole}"])
     broken.touch()
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         with pytest.raises(Own, match="not mended yet"):
             # (no checkpoint after the first one: the third episode is run, and written, twice)
             execute(doc, store=store, checkpoint_every=1e-9, scalars=[f"jsonl:{file}"])
@@ -154,14 +154,14 @@ with Store(folder) as store:
 def test_a_killed_run_loses_nothing(tmp_path: Path) -> None:
     whole, file, path = tmp_path / "whole.jsonl", tmp_path / "points.jsonl", tmp_path / "run.yml"
     doc = load(write(path, learning()))
-    with Store(tmp_path / "plain") as store:
+    with Store(tmp_path / "plain", create=True) as store:
         execute(doc, store=store, scalars=[f"jsonl:{whole}"])
     command = [sys.executable, "-c", KILLED, str(path), str(tmp_path / "s"), f"jsonl:{file}"]
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     assert subprocess.run(command, check=False, env=os.environ | paths).returncode == -9
     # all that the last checkpoint has, though it took less than the second that points may wait
     assert {episode for _, _, episode, _ in points_of(file)} >= {0, 1, 2}
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         execute(doc, store=store, resume=earlier_run(doc, store).instance, scalars=[f"jsonl:{file}"])
     assert sorted(points_of(file)) == sorted(points_of(whole))
 
@@ -172,10 +172,10 @@ def test_a_run_that_goes_on_with_scalars_has_the_steps_of_before(
     monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
     whole, file, broken = tmp_path / "whole.jsonl", tmp_path / "points.jsonl", tmp_path / "broken"
     doc = learning(broken=broken)
-    with Store(tmp_path / "plain") as store:
+    with Store(tmp_path / "plain", create=True) as store:
         execute(doc, store=store, scalars=[f"jsonl:{whole}"])
     broken.touch()
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         with pytest.raises(Own, match="not mended yet"):
             execute(doc, store=store, checkpoint_every=1e-9)
         broken.unlink()
@@ -203,7 +203,7 @@ def test_a_sink_that_fails_ends_and_the_run_goes_on(tmp_path: Path, monkeypatch:
         "open_append",
         lambda path: os.open("/dev/full", os.O_WRONLY) if "full" in str(path) else opened(path),
     )
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         result = execute(
             learning(),
             store=store,

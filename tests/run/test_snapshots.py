@@ -52,7 +52,7 @@ def test_a_brain_is_kept_every_n_episodes_when_best_and_at_the_end(tmp_path):
         load(snapshot="episode-2", phase=0),
         load(phase_name="phase_0"),
     )
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         result = execute(doc, store=store)
     assert dumps(result.directory) == {
         "phase_0/a": 9,
@@ -70,7 +70,7 @@ def test_with_evaluations_the_best_is_that_of_the_best_evaluation(tmp_path):
     for target, best in ((9, 9), (99, 12)):
         one = follower(objective=objective(target), snapshots={"best": True})
         doc = document(phase(WORLD, [one], episodes=4, evaluate_every=1))
-        with Store(tmp_path / str(target)) as store:
+        with Store(tmp_path / str(target), create=True) as store:
             result = execute(doc, store=store)
         assert dumps(result.directory) == {"phase_0/a": 12, "phase_0/a/snapshot-best": best}
 
@@ -79,7 +79,7 @@ def test_several_workers_make_one_snapshot(tmp_path):
     """The brain of two workers has thought 6 times after each round; all act with 0, then 6, then 12."""
     one = follower(objective=objective(6), snapshots={"every": 1, "best": True})
     doc = document(phase(WORLD, [one], episodes=3, workers=2))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(doc, store=store)
     every = {f"phase_0/a/snapshot-episode-{n}": 6 * n for n in (1, 2, 3)}
     assert dumps(result.directory) == {"phase_0/a": 18, "phase_0/a/snapshot-best": 12, **every}
@@ -87,7 +87,7 @@ def test_several_workers_make_one_snapshot(tmp_path):
 
 def test_models_travel_between_agents_and_runs(tmp_path):
     log = tmp_path / "log"
-    with Store(tmp_path / "s") as store:
+    with Store(tmp_path / "s", create=True) as store:
         teacher = follower(snapshots={"every": 1})
         execute(document(phase(WORLD, [teacher], episodes=2), uid="school"), store=store)
         ours = {"experiment_run": "school", "agent": "a"}
@@ -104,7 +104,7 @@ def test_models_travel_between_agents_and_runs(tmp_path):
 
 def test_a_snapshot_that_nobody_took_is_an_error_that_says_what_there_is(tmp_path):
     doc = document(phase(WORLD, [follower(snapshots={"every": 2})], episodes=2), load(snapshot="episode-3"))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         with pytest.raises(BrainDumpError, match=r"episode-3.*episode-2"):
             execute(doc, store=store)
         assert store.runs()["status"].tolist() == ["failed"]
@@ -126,7 +126,7 @@ def test_load_without_anyone_to_do_it_is_an_error(tmp_path):
 def test_a_muscle_loads_the_dump_with_its_tag(tmp_path):
     """A brain that stores two dumps, and a muscle that loads one of them."""
     one = learner(brain=named(f"{__name__}:TwoDumps"), muscle=named(f"{__name__}:Actor"))
-    execute(document(phase(WORLD, [one]), load()), store=Store(tmp_path))
+    execute(document(phase(WORLD, [one]), load()), store=Store(tmp_path, create=True))
     assert Actor.found == [b"actor", b"critic", b"head"]
 
 
@@ -159,7 +159,7 @@ def test_a_muscle_loads_what_its_brain_has_kept(tmp_path):
             "agents": [{"name": "a", "load": source}],
             "phase_config": {"mode": "test", "episodes": 1, "workers": 2},
         }
-        with Store(tmp_path / str(len(found))) as store:
+        with Store(tmp_path / str(len(found)), create=True) as store:
             execute(document(phase(WORLD, [one], episodes=4), test), store=store)
             steps = store.steps("latest", phase=1, agent="a")
         assert len(steps) == 6

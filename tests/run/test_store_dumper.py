@@ -44,7 +44,7 @@ def location_of(kind: str, tmp_path) -> tuple[str, str | None]:
 def place(request, tmp_path) -> tuple[str, str | None, str]:
     """Where a store lies, and the uid of an instance in it."""
     location, directory = location_of(request.param, tmp_path)
-    with Store(location, directory=directory) as store:
+    with Store(location, directory=directory, create=True) as store:
         run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
     return location, directory, run.uid
 
@@ -59,7 +59,7 @@ def test_a_dump_comes_back_by_tag_and_snapshot_and_the_newest_wins(place):
     assert dumper.load().read() == b"\0new\xff" * 100_000
     assert dumper.load("critic").read() == b"critic"
     assert best.load().read() == b""
-    with Store(place[0], directory=place[1]) as store:
+    with Store(place[0], directory=place[1], create=True) as store:
         frame = store.brains("u")
     keys = ["phase", "agent", "snapshot", "tag", "bytes"]
     assert frame[keys].to_numpy().tolist() == [
@@ -91,7 +91,7 @@ def test_only_what_is_left_of_the_position_is_saved_and_a_copy_in_another_proces
     ],
 )
 def test_a_missing_dump_says_what_exists(tmp_path, change, message):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
     given = {"location": str(tmp_path / "store"), "directory": None, "instance": run.uid}
     given |= {"phase": 0, "agent": "defender"}
@@ -104,7 +104,7 @@ def test_a_missing_dump_says_what_exists(tmp_path, change, message):
 
 
 def test_a_damaged_dump_and_a_missing_store_are_errors(tmp_path):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
         dumper = StoreBrainDumper(str(tmp_path / "store"), None, run.uid, 0, "a")
         dumper.save(io.BytesIO(b"weights"))

@@ -27,7 +27,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT 
 
 def fail(tmp_path, error, words, *phases):
     """Execute a document that fails; return the store, after looking at what every failure leaves."""
-    store = Store(tmp_path)
+    store = Store(tmp_path, create=True)
     with pytest.raises(error, match=words):
         execute(document(*phases), store=store)
     assert psutil.Process().children() == []
@@ -422,5 +422,5 @@ def test_the_faults_of_a_brain_are_told_with_its_agent(tmp_path, brain, muscle, 
     doc = document(
         phase([track(steps=8)], [zeroing(brain, muscle)], workers=workers, sync_every=2, evaluate_every=1)
     )
-    with Store(tmp_path / "s") as store, pytest.raises(ContractError, match=words):
+    with Store(tmp_path / "s", create=True) as store, pytest.raises(ContractError, match=words):
         execute(doc, store=store)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def run(directory, *phases, **keys):
     """Execute a document in a new store; return the store and the result."""
-    store = Store(directory)
+    store = Store(directory, create=True)
     return store, execute(document(*phases, **keys), store=store)
 
 
@@ -199,7 +199,7 @@ def test_no_delay_and_no_hash_seed_changes_the_results(tmp_path):
     for folder in ("phase-0/agent-a", "phase-0/evaluation/agent-b", "phase-0/environment-second"):
         assert folder in outputs[0]
     # and a learning agent hears of it, in each of these executions
-    with Store(tmp_path / "0") as store:
+    with Store(tmp_path / "0", create=True) as store:
         assert len(store.statistics("latest", key="weight")) == 2 * 3 * 4
 
 

@@ -225,7 +225,7 @@ def test_a_remote_simulator_that_fails_is_no_silent_end() -> None:
 
 
 def test_results_reach_the_store(tmp_path: Path) -> None:
-    with Store(tmp_path / "results") as store:
+    with Store(tmp_path / "results", create=True) as store:
         world, battery = storage()
         with attach_agents(world, charge(battery), step_size=HOUR, store=store, name="script") as agents:
             run(world, 5)

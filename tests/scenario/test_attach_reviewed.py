@@ -112,7 +112,7 @@ def test_the_store_does_not_call_it_finished(
     tmp_path: Path, happens: Callable[[], None], error: type[BaseException], status: str
 ) -> None:
     """Also where the script catches the error, lets agents act in another world, and closes them."""
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         world, entity = started()
         agents = attach_agents(world, agent(entity, Sets(happens)), store=store)
         with pytest.raises(error):

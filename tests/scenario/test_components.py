@@ -205,7 +205,7 @@ def by_document(component: Component, start: Mapping[str, str], folder: Path) ->
         "schedule": [{"day": phase}],
         "run_config": {"condition": {"name": governor}},
     }
-    with Store(folder / "store") as store:
+    with Store(folder / "store", create=True) as store:
         execute(from_mapping(document), store=store)
         states = store.environment_states("component")
     values: list[float] = states[f"reading.world.{'soc' if component.sensor is None else 'seen'}"].tolist()

@@ -480,7 +480,7 @@ def is_of_an_environment(event: str) -> bool:
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         yield store
 
 

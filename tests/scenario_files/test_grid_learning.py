@@ -32,7 +32,7 @@ def reduced(name: str, **numbers: int) -> str:
 
 def test_the_learned_controller_keeps_the_band_on_days_that_it_has_not_seen(tmp_path: Path) -> None:
     text = reduced("rural_learn", population=12, elites=4, noise_generations=5).replace("480", "120")
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         assert not execute(loads(text), store=store).warnings
         episodes = store.episodes("latest").groupby("name")["reward.grid.voltage_band_mean"].mean()
     assert episodes["passive"] > 0.01

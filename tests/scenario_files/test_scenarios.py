@@ -61,7 +61,7 @@ def test_a_scenario_runs_alike_with_both_schedulers(name, tmp_path):
     document = loads(shortened(text_of(name)), f"{name}.yml")
     assert not document.warnings
     assert inspect(document) == []
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(document, store=store)
         assert not result.warnings
         assert len(result.phases) == len(document.phases)
@@ -102,7 +102,7 @@ def test_known_effects_on_a_week(grid, tmp_path):
     )
     text = text_of(f"{grid}_week").replace("  - controller:\n", plain)
     document = loads(text)
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document, store=store)
         share = {phase.name: outside(store, phase.name) for phase in document.phases}
         objective = store.episodes("latest").groupby(["name", "agent"])["objective_mean"].mean()

@@ -110,7 +110,7 @@ def make(place: Path) -> Path:
         (folder.path / part).mkdir(exist_ok=True)
     jobs = [submissions.job(submission, run, None) for task in tasks for run in task]
     assert [record.status for record in InlineExecutor().run(jobs)] == ["finished"] * 2
-    with Store(theirs / "s") as store, suppress(Exception):
+    with Store(theirs / "s", create=True) as store, suppress(Exception):
         share, checkpoint._SHARE = checkpoint._SHARE, 1e9
         (place / "broken").touch()
         document = wandering(place, fails=(1, 2, 3))

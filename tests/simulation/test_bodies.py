@@ -24,7 +24,7 @@ ALL = {"environment": "e"}
 
 def everything(doc: Any, directory: Path, **keys: Any) -> dict[str, Any]:
     """Run a document; return digests of its streams, outcomes of its episodes, and what brains remember."""
-    with Store(directory) as store:
+    with Store(directory, create=True) as store:
         run = execute(doc, store=store, **keys).instance
         clock = ["duration", "started", "ended", "run", "instance"]
         episodes = store.episodes(run).drop(columns=clock, errors="ignore")
@@ -38,7 +38,7 @@ def everything(doc: Any, directory: Path, **keys: Any) -> dict[str, Any]:
 
 def rows_of(doc: Any, directory: Path, name: str = "a") -> dict[int, pd.DataFrame]:
     """Run a document; return the rows of every body of an agent."""
-    with Store(directory) as store:
+    with Store(directory, create=True) as store:
         run = execute(doc, store=store).instance
         rows = store.steps(run, agent=name)
     if "body" not in rows:  # it has only one
@@ -146,7 +146,7 @@ def test_a_run_of_bodies_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
         doc = drifting([world], [steerer(parts, {**ALL, "count": 3})], episodes=5, evaluate_every=2)
         undisturbed = everything(doc, tmp_path / f"{parts['muscle']} undisturbed")
         broken.touch()
-        with Store(tmp_path / parts["muscle"]) as store:
+        with Store(tmp_path / parts["muscle"], create=True) as store:
             with pytest.raises(SimulationError, match="not mended yet"):
                 execute(doc, store=store, checkpoint_every=1e-9)
             instance = store.runs()["run"].iloc[0]
@@ -307,7 +307,7 @@ def test_an_exception_in_a_batched_environment_fails_the_run(parts, tmp_path, ca
     path = write(tmp_path / "broken.yml", doc)
     assert main(["start", "--store", str(tmp_path / "store"), str(path)]) != 0
     assert "not mended yet" in capsys.readouterr().err
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         assert store.runs()["status"].tolist() == ["failed"]
         assert "get_action_results" in store.errors("latest")["traceback"].iloc[0]
         # what was there before can be read

@@ -43,7 +43,7 @@ def test_brains_are_told_of_ends_in_their_order(parts: Any, tmp_path: Path) -> N
         workers=2,
         sync_every=100,
     )
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(doc, store=store)
         steps = store.steps(result.instance, phase=0, agent="a")
     assert result.directory is not None
@@ -73,7 +73,7 @@ def test_workers_tell_brains_of_a_tick_at_once(tmp_path: Path) -> None:
     }
     told = []
     for workers in (1, 2):
-        with Store(tmp_path / str(workers)) as store:
+        with Store(tmp_path / str(workers), create=True) as store:
             result = execute(doc[workers], store=store)
             frame = store.statistics(result.instance)
             told.append(frame[frame["worker"] == 0].groupby("step").size().to_dict())

@@ -40,7 +40,7 @@ def ramp(uid="myenv", **params):
 
 def episodes(doc, tmp_path):
     """Run the document; return (worker, episode, steps, ended_by) in order, and the reason."""
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(doc, store=store)
         frame = store.episodes(result.instance).drop_duplicates(["phase", "worker", "episode"])
         rows = [tuple(row) for row in frame[["worker", "episode", "steps", "ended_by"]].to_numpy()]
@@ -65,7 +65,7 @@ def test_brain_avg_ends_the_rising_episode_after_105_steps_with_a_mean_of_53(tmp
     rows, reasons = episodes(doc, tmp_path)
     assert rows == [(0, e, 105, "AgentObjectiveTerminationCondition") for e in range(12)]
     assert reasons == ["MaxEpisodesTerminationCondition"]
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         assert set(store.episodes("latest")["objective_mean"]) == {53.0}
 
 
@@ -299,7 +299,7 @@ def test_flow_control_values(tmp_path, flow, expected):
     doc = document(
         one, {"simulation": {"conditions": [named(ENVIRONMENT_ENDS)]}, "phase_config": {"episodes": 1}}
     )
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(doc, store=store)
         frame = store.episodes(result.instance, phase=0).drop_duplicates(["worker", "episode"])
         assert [tuple(r) for r in frame[["worker", "episode", "steps"]].to_numpy()] == expected

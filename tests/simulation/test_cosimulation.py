@@ -76,7 +76,7 @@ def importable(monkeypatch):
 def test_agents_connect_to_entities_of_a_simulator(tmp_path, how, scheduler):
     children = len(psutil.Process().children())
     doc = document(phase([battery(how)], [charger()], scheduler=scheduler, episodes=2))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(doc, store=store)
         steps = store.steps("latest", episode=1)
     # 4 kWh, 1 kW: 0.25 an hour. What is set at t reaches the battery an hour later, and
@@ -97,7 +97,7 @@ def test_a_cosimulation_and_an_environment_share_a_world(tmp_path):
     dummy = environment("dummy", max_iter=99)
     dummy["environment"]["step_size"] = 1800
     doc = document(phase([battery({"python": "battery_sim:BatterySimulator"}), dummy], [both]))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(doc, store=store)
         steps = store.steps("latest")
     assert steps["time"].tolist() == list(range(0, 6 * 3600, 1800))
@@ -144,7 +144,7 @@ def test_an_agent_sees_the_states_that_environments_have(tmp_path, scheduler):
         brain=None,
     )
     doc = document(phase([slow, quick], [both], scheduler=scheduler))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(doc, store=store)
         steps = store.steps("latest")
     assert steps["time"].tolist() == list(range(7))
@@ -199,7 +199,7 @@ def test_simulators_that_nobody_here_wrote(tmp_path):
         sensors=[{"uid": "g", "entity": "sun", "attribute": "G", "space": "Box(0, 1000, ())"}],
     )  # fmt: skip
     doc = document(phase([world, environment("dummy", max_iter=50)], [watcher("world.seven", "world.g")]))
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         execute(doc, store=store)
         steps = store.steps("latest")
     assert steps["reading.world.seven"].tolist() == [7, 7, 7, 7]
@@ -222,7 +222,7 @@ def dying(how: str, start: dict[str, Any], **extra):
 @pytest.fixture(scope="module")
 def _a_run_came_before(tmp_path_factory):
     """What libraries open once and keep (pyarrow a pipe, at its first table) is open already."""
-    with Store(tmp_path_factory.mktemp("before")) as store:
+    with Store(tmp_path_factory.mktemp("before"), create=True) as store:
         execute(document(phase([environment(max_iter=2)], [agent("a")])), store=store)
         store.steps("latest"), store.runs(), store.errors("latest")
 
@@ -250,7 +250,7 @@ def test_a_simulator_that_dies_half_way_fails_the_run(tmp_path, how, start, erro
     one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])
     doc = document(phase([dying(how, start)], [one], [named(ENVIRONMENT_ENDS)], scheduler=scheduler))
     started = time.monotonic()
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         with pytest.raises(error, match=words):
             execute(doc, store=store)
         assert time.monotonic() - started < 15
@@ -309,7 +309,7 @@ def test_connect_joins_a_running_simulator(tmp_path):
             assert time.monotonic() < deadline, "the simulator does not listen"
             time.sleep(0.05)
         one = agent("a", sensors=["mortal.value"], actuators=["mortal.x"])
-        with Store(tmp_path) as store:
+        with Store(tmp_path, create=True) as store:
             execute(document(phase([dying("never", {"connect": f"127.0.0.1:{port}"})], [one])), store=store)
             assert store.steps("latest")["reading.mortal.value"].tolist() == list(range(1, 21))
     finally:
@@ -324,7 +324,7 @@ def test_agents_own_places_of_a_vector_attribute(tmp_path):
         agent("b", sensors=["v.x0", "v.x2"], actuators=["v.u1"], muscle=named(f"{__name__}:Plus", base=20.0)),
     ]
     for scheduler in ("direct", "mosaik"):
-        with Store(tmp_path) as store:
+        with Store(tmp_path, create=True) as store:
             execute(document(phase([world], agents, scheduler=scheduler)), store=store)
             a, b = store.steps("latest", agent="a"), store.steps("latest", agent="b")
         # a sets u2 = 10 + x1 and u0 = 11 + x1; b sets u1 = 20 + x0

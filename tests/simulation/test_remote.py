@@ -134,7 +134,7 @@ class Later(Interrupt):
     ids=["Box", "MultiDiscrete", "Discrete", "one place of a vector"],
 )
 def test_setpoints_reach_a_remote_simulator(tmp_path, space, value, port, numbers, nulls):
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(phase([slow(cmd(), space, value, **port)], [one()])), store=store)
         steps = store.steps("latest")
     sums = steps[[c for c in steps if c.startswith("setpoint.")]].sum(axis=1)
@@ -172,7 +172,7 @@ def test_a_call_that_hangs_can_be_interrupted(tmp_path, call):
     children = len(psutil.Process().children(recursive=True))
     doc = document(phase([slow(cmd(hangs=call))], [one()]))
     started = time.monotonic()
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         with pytest.raises(RunInterrupted):
             execute(doc, store=store, interrupt=Later(1.0))
         assert store.runs()["status"].tolist() == ["interrupted"]
@@ -183,7 +183,7 @@ def test_a_call_that_hangs_can_be_interrupted(tmp_path, call):
 def test_an_interrupted_simulator_ends_its_step(tmp_path):
     doc = document(phase([slow(cmd(hangs="step", seconds=0.4), end=999)], [one()]))
     started = time.monotonic()
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         with pytest.raises(RunInterrupted):
             execute(doc, store=store, interrupt=Later(3.0))
         assert len(store.steps("latest")) >= 1
@@ -232,7 +232,7 @@ except Exception as error:
 )
 def test_what_a_simulator_in_this_process_raises_is_what_is_raised(tmp_path, raises, error, words):
     doc = document(phase([slow({"python": PYTHON, "params": {"raises": raises}})], [one()]))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         with pytest.raises(error, match=words) as caught:
             execute(doc, store=store)
         assert store.runs()["status"].tolist() == ["failed"]
@@ -247,6 +247,6 @@ def test_simulators_of_similar_names_are_told_apart_and_strays_are_held_back(tmp
         {"uid": "m", "simulator": "s.1", "model": "Slow"},
         {"uid": "stray", "simulator": "s_1", "model": "Slow"},
     ]
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(document(phase([world], [one()])), store=store)
         assert len(store.steps("latest")) == 4

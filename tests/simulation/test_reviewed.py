@@ -239,7 +239,7 @@ def test_after_a_restart_the_new_muscle_knows_what_the_brain_has_learned():
 
 def test_the_reason_of_a_phase_that_conditions_ended_worker_by_worker(tmp_path):
     wish = named("support.parts:Wishes", flow="STOP_SIMULATION")
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         result = execute(
             document(phase(conditions=[wish], episodes=5, workers=2), run=[named(MAX_EPISODES)]), store=store
         )

@@ -139,7 +139,7 @@ def run_document(changes, scheduler="direct", episodes=3):
 
 
 def streams(folder, *arguments):
-    with Store(folder) as store:
+    with Store(folder, create=True) as store:
         run = execute(run_document(*arguments), store=store)
         return digests(store, run.uid if hasattr(run, "uid") else "latest")
 

@@ -330,7 +330,7 @@ def test_a_set_point_does_not_outlive_the_episode_that_it_was_given_in(batched, 
     ]
     ends = [named(ENVIRONMENT_ENDS, when="all")]
     doc = document(phase([e, environment("o", here, steps=8)], agents, ends, "taking_turns", mode="test"))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         run = execute(doc, store=store).instance
         incarnation = {"incarnation": 1} if batched else {}
         states = store.environment_states(run, environment="e", **incarnation)
@@ -351,7 +351,7 @@ def test_who_begins_again_needs_no_set_point_before_it_acts(tmp_path):
     random = named("palaestrai_mosaik.agent.library.random_agent:RandomMuscle")
     player = {"name": "a", "muscle": random, "bodies": [{"environment": "game", "count": 2}]}
     doc = document(phase([games], [player], [named(ENVIRONMENT_ENDS, when="all", episodes=2)], mode="test"))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         run = execute(doc, store=store).instance
         assert store.steps(run, agent="a", body=1)["time"].tolist() == [0, 1, 3, 4]
 
@@ -380,7 +380,7 @@ def test_a_co_simulation_ends_once_while_the_others_go_on(tmp_path):
     other = agent("a", brain=None, uid="hall")
     both = [constant(end=2), environment("hall", max_iter=3)]
     doc = document(phase(both, [watcher, other], [named(ENVIRONMENT_ENDS, when="all")], mode="test"))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         run = execute(doc, store=store).instance
         times = {
             uid: store.environment_states(run, environment=uid)["time"].tolist() for uid in ("co", "hall")

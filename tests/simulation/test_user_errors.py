@@ -120,7 +120,7 @@ def bad(part: str, kind: str, scheduler: str) -> Any:
     ],
 )
 def test_the_exception_itself_fails_the_run(tmp_path, part, scheduler, kind):
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         with pytest.raises((SimulationError, *(KINDS[k] for k in ORDINARY))) as caught:
             execute(bad(part, kind, scheduler), store=store)
         assert store.runs()["status"].tolist() == ["failed"]
@@ -181,7 +181,7 @@ def test_an_environment_cannot_write_to_its_setpoints():
 @pytest.mark.parametrize("scheduler", ["direct", "mosaik"])
 def test_agents_may_be_named_clock_and_turn(tmp_path, scheduler):
     doc = document(phase(None, [agent("clock"), agent("turn", 5)], scheduler=scheduler))
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         execute(doc, store=store)
         first, second = (store.steps("latest", agent=name) for name in ("clock", "turn"))
     assert np.array_equal(first["time"], range(10))

@@ -107,16 +107,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A fresh store: what holds for one database must hold for the other."""
     with ExitStack() as stack:
         if request.param == "sqlite":
-            yield stack.enter_context(Store(tmp_path / "results"))
+            yield stack.enter_context(Store(tmp_path / "results", create=True))
         else:
             url = stack.enter_context(postgresql.fresh_database(postgresql.store_template()))
-            yield stack.enter_context(Store(url, directory=tmp_path / "results"))
+            yield stack.enter_context(Store(url, directory=tmp_path / "results", create=True))
 
 
 @pytest.fixture
 def sqlite_store(tmp_path: Path) -> Iterator[Store]:
     """A fresh store in a folder, for tests of what PostgreSQL does not have."""
-    with Store(tmp_path / "results") as opened:
+    with Store(tmp_path / "results", create=True) as opened:
         yield opened
 
 

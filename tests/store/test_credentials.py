@@ -194,7 +194,7 @@ def test_what_cannot_be_read_is_not_quoted(wrong, monkeypatch, tmp_path):
     (tmp_path / "url").write_text(wrong)
     for location in (wrong, "env:WRONG", f"@{tmp_path}/url"):
         with pytest.raises(StoreError, match="not the URL of a database: write it as") as raised:
-            Store(location)
+            Store(location, create=True)
         assert raised.value.__cause__ is None
         assert WORD not in f"{raised.value} {shown(location)}"
     assert holds_password(wrong)
@@ -213,21 +213,21 @@ def test_a_url_may_come_from_a_file_or_the_environment(tmp_path, monkeypatch):
     file.write_text(f"sqlite:///{tmp_path}/own.db\nanother line\n")
     monkeypatch.setenv("MY_STORE", f" sqlite:///{tmp_path}/own.db\n")
     monkeypatch.chdir(tmp_path)
-    with Store("@url") as store:
+    with Store("@url", create=True) as store:
         store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1").finish("finished")
     assert StoreLocation.of(Path("x"), "@url").location == f"@{file}"
     for location in ("env:MY_STORE", f"@{file}"):
         with Store(location, create=False) as store:
             assert store.runs()["document"].tolist() == ["u"]
     with pytest.raises(StoreError, match=r"the environment variable 'NO_STORE' holds no URL.*not set"):
-        Store("env:NO_STORE")
+        Store("env:NO_STORE", create=True)
     with pytest.raises(
         StoreError, match=rf"cannot read the URL of the store in {tmp_path}/none: No such file"
     ):
-        Store(f"@{tmp_path}/none")
+        Store(f"@{tmp_path}/none", create=True)
     file.write_bytes(b"\xff\xfe\n")
     with pytest.raises(StoreError, match="it is no text"):
-        Store(f"@{file}")
+        Store(f"@{file}", create=True)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no modes")
@@ -373,9 +373,9 @@ def test_a_url_without_password_works_as_for_all_programs_of_postgresql(planted,
     for variable in ("PGPASSWORD", "PGPASSFILE"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(StoreError, match="no password supplied"):
-        Store(plain, directory=tmp_path)
+        Store(plain, directory=tmp_path, create=True)
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    Store(plain, directory=tmp_path).close()
+    Store(plain, directory=tmp_path, create=True).close()
     monkeypatch.delenv("PGPASSWORD")
     file = tmp_path / ".pgpass"
     file.write_text(f"*:*:*:{planted.username}:{PASSWORD}\n")

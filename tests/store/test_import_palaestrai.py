@@ -54,7 +54,7 @@ def peer(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "results") as store:
+    with Store(tmp_path / "results", create=True) as store:
         yield store
 
 
@@ -249,7 +249,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_imported(
     assert "2 runs imported" in said.out
     assert "two workers: not imported: cannot read {'py/reduce': 1}" in said.err
     assert "not imported: 1 x statistic 'name' of agent" in said.err
-    with Store(results) as store:
+    with Store(results, create=True) as store:
         assert store.statistics("evaluated")[["key", "value"]].to_numpy().tolist() == [["loss", 0.5]]
     assert main(["import", str(peer), "--store", results, "--experiment-run", "evalated"]) == 2
     assert "did you mean 'evaluated'" in capsys.readouterr().err
@@ -349,13 +349,13 @@ for step, how in enumerate([
 
 def test_a_renewal_that_is_killed_keeps_the_old_results_or_has_the_new(peer: Path, tmp_path: Path) -> None:
     ask(peer, "delete from experiment_run_instances where id != 3")
-    with Store(tmp_path / "old") as store:
+    with Store(tmp_path / "old", create=True) as store:
         (one,) = bring(peer, store)
         old = digests(store, one.run)
     ask(peer, "update muscle_actions set objective = 100")
     ask(peer, "update brain_states set tag = 'another'")
     ask(peer, "delete from brain_states where id = (select max(id) from brain_states)")
-    with Store(tmp_path / "new") as store:
+    with Store(tmp_path / "new", create=True) as store:
         bring(peer, store)
         new = digests(store, one.run)
     assert old != new
@@ -366,7 +366,7 @@ def test_a_renewal_that_is_killed_keeps_the_old_results_or_has_the_new(peer: Pat
     assert told.split() == ["-9"] * 5
     whole = ask(peer, "select document_json from experiment_runs where id = 3")[0][0]
     for step in range(5):
-        with Store(tmp_path / str(step)) as store:
+        with Store(tmp_path / str(step), create=True) as store:
             # one that cannot be imported any more takes nothing away
             ask(peer, "update experiment_runs set document_json = '[]'")
             (failed,) = bring(peer, store)
@@ -463,7 +463,7 @@ def test_a_database_of_an_older_release(peer: Path, store: Store, tmp_path: Path
             ask(peer, f'alter table {table} drop column "{column}"')
     for table in ("stored_evaluation_results", "phase_termination_events", "checkpoint_refs", "templates"):
         ask(peer, f"drop table {table}")
-    with Store(tmp_path / "older") as older:
+    with Store(tmp_path / "older", create=True) as older:
         assert {one.status for one in bring(peer, older)} == {"finished"}
         for run in store.runs()["run"]:
             assert digests(older, run) == digests(store, run)
@@ -583,7 +583,7 @@ def test_from_and_into_postgresql(
                     new.execute(sa.insert(table), found)
         engine.dispose()
         monkeypatch.setenv("OLD_RESULTS", url)
-        with Store(target, directory=tmp_path / "files") as other:
+        with Store(target, directory=tmp_path / "files", create=True) as other:
             assert [one.outcome for one in bring("env:OLD_RESULTS", other)] == ["imported"] * 3
             assert [one.outcome for one in bring(url, other)] == ["known"] * 3
             for run in store.runs()["run"]:

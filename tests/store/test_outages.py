@@ -70,7 +70,7 @@ def test_runs_wait_for_a_store_that_is_restarted(server, fresh, tmp_path, capfd)
 def test_a_transaction_waits_before_it_begins_and_is_done_again_where_it_is_cut(
     server, fresh, tmp_path, caplog
 ):
-    with Store(fresh, directory=tmp_path) as store:
+    with Store(fresh, directory=tmp_path, create=True) as store:
         run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
         server("stop")
         timer = threading.Timer(1.0, server, ["start"])
@@ -107,7 +107,7 @@ def database_store(tmp_path):
     """A store in a fresh database of PostgreSQL."""
     with (
         postgresql.fresh_database(postgresql.store_template()) as url,
-        Store(url, directory=tmp_path) as opened,
+        Store(url, directory=tmp_path, create=True) as opened,
     ):
         yield opened
 
@@ -250,14 +250,18 @@ def test_what_does_not_mend_itself_fails_at_once(server, fresh, tmp_path, monkey
     url = sa.make_url(fresh)
     began = time.monotonic()
     with pytest.raises(StoreError, match=r"password authentication failed"):
-        Store(url.set(password="wrong").render_as_string(hide_password=False), directory=tmp_path)
+        Store(
+            url.set(password="wrong").render_as_string(hide_password=False), directory=tmp_path, create=True
+        )
     with pytest.raises(StoreError, match='database "nowhere" does not exist'):
-        Store(url.set(database="nowhere").render_as_string(hide_password=False), directory=tmp_path)
+        Store(
+            url.set(database="nowhere").render_as_string(hide_password=False), directory=tmp_path, create=True
+        )
     assert time.monotonic() - began < database.PATIENCE / 2
     monkeypatch.setattr(database, "PATIENCE", 0.5)
     server("stop")
     with pytest.raises(StoreError, match=r"cannot read the database .*: connection failed: .*refused"):
-        Store(fresh, directory=tmp_path)
+        Store(fresh, directory=tmp_path, create=True)
     server("start")
 
 
@@ -292,7 +296,7 @@ def test_a_process_keeps_one_connection(tmp_path):
     """Fifty runs at the same time must leave half of a server's hundred connections."""
     with postgresql.fresh_database(postgresql.store_template()) as url:
         count = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
-        with Store(url, directory=tmp_path) as store:
+        with Store(url, directory=tmp_path, create=True) as store:
             run = store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1")
             store.keep_brain(run.uid, 0, "a", b"weights")
             assert len(store.runs()) == 1
@@ -304,7 +308,7 @@ def test_a_process_keeps_one_connection(tmp_path):
 
 
 def test_another_program_may_hold_sqlite_for_a_while(tmp_path):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         other = sqlite3.connect(tmp_path / "store" / "store.db", check_same_thread=False)
         other.execute("BEGIN IMMEDIATE")
         timer = threading.Timer(1.0, other.rollback)
@@ -317,7 +321,7 @@ def test_another_program_may_hold_sqlite_for_a_while(tmp_path):
 
 def test_sqlite_that_is_held_for_too_long_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "TIMEOUT", 0.2)
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         other = sqlite3.connect(tmp_path / "store" / "store.db")
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(
@@ -328,7 +332,7 @@ def test_sqlite_that_is_held_for_too_long_is_told_of(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_told_of_and_what_was_there_stays(tmp_path):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         store.begin_run(uid="u", document={}, text="", hash="h", seed=1, version="1").finish("finished")
         with store.database.reading() as session:
             pages = session.execute(sa.text("PRAGMA page_count")).scalar()
@@ -343,7 +347,7 @@ def test_a_full_disk_is_told_of_and_what_was_there_stays(tmp_path):
 
 
 def test_a_store_that_is_read_only_is_told_of(tmp_path):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
 
         @sa.event.listens_for(store.database.engine, "checkout")
         def read_only(connection, _record, _proxy):
@@ -360,7 +364,7 @@ def begin(store):
 
 def test_who_may_only_read_sees_nothing_of_a_transaction_that_goes_on(tmp_path, monkeypatch):
     """A file without a write-ahead log, as each run on a cluster has one."""
-    with Store(tmp_path / "store", journal="delete") as store:
+    with Store(tmp_path / "store", journal="delete", create=True) as store:
         begin(store).finish("finished")
     monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
     monkeypatch.setattr(database, "TIMEOUT", 0.2)
@@ -391,7 +395,7 @@ def test_who_may_only_read_sees_nothing_of_a_transaction_that_goes_on(tmp_path, 
 
 
 def test_who_may_only_read_notices_a_writer_that_begins_meanwhile(tmp_path, monkeypatch):
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         begin(store).finish("finished")
     monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
     readers = [Store(tmp_path, create=False), Store(tmp_path, read_only=True)]
@@ -399,7 +403,7 @@ def test_who_may_only_read_notices_a_writer_that_begins_meanwhile(tmp_path, monk
     assert not (tmp_path / "store.db-shm").exists(), "nothing is made where nothing may be"
     for reader in readers:
         assert reader.runs()["status"].tolist() == ["finished"]
-    with Store(tmp_path) as store:
+    with Store(tmp_path, create=True) as store:
         begin(store)
         for reader in readers:
             assert reader.runs()["status"].tolist() == ["finished", "running"]
@@ -425,7 +429,7 @@ def test_a_store_that_is_not_there_is_not_made_by_reading(tmp_path):
 
 
 def test_documents_and_stray_stores_are_asked_for_again_where_the_server_cut_that_off(tmp_path, monkeypatch):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         run = begin(store)
         run.finish("finished")
         reading, cut = store.database.reading, []

@@ -196,7 +196,7 @@ def test_states_of_incarnations_are_the_same_one_by_one_or_together(tmp_path):
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory, helpers) -> Any:
     """A swarm in a batched environment with a scout of its own there, a duel, and a plain agent."""
-    with Store(tmp_path_factory.mktemp("bodies")) as store:
+    with Store(tmp_path_factory.mktemp("bodies"), create=True) as store:
         run = helpers("begin")(store)
         scout = swarm(BATCH, group=1, name="scout", count=1, number=3, sensors=[channel("pendulum.3.extra")])
         sides = [

@@ -40,7 +40,7 @@ NAMES = {
 def recorded(tmp_path_factory, helpers):
     """The store of one run, which has rows in every table, of two instances."""
     path = tmp_path_factory.mktemp("recorded") / "own"
-    with Store(path, journal="delete") as opened:
+    with Store(path, journal="delete", create=True) as opened:
         first = helpers("record_small_run")(opened, experiment_uid="an experiment")
         opened.keep_brain(first, 0, "a", b"weights\0", snapshot="best", tag="tag")
         run = helpers("begin")(opened, experiment_uid="an experiment")
@@ -261,11 +261,11 @@ def test_a_store_without_a_log_beside_it_stays_so(tmp_path, helpers):
         (tmp_path / "own", "delete", "delete", 2),
         (tmp_path / "all", "wal", "wal", 1),
     ):
-        with Store(path, journal=journal) as made:
+        with Store(path, journal=journal, create=True) as made:
             uid = helpers("record_small_run")(made)
             assert not (path / "store.db-wal").exists() or journal == "wal"
         # whoever opens it later: it keeps what it has, and a cut of power cannot damage it
-        with Store(path) as opened, opened.database.reading() as session:
+        with Store(path, create=True) as opened, opened.database.reading() as session:
             assert session.scalar(sa.text("PRAGMA journal_mode")) == mode
             assert session.scalar(sa.text("PRAGMA synchronous")) == sync
             assert opened.find_run("latest") == uid

@@ -142,7 +142,7 @@ def test_a_run_that_is_killed_at_its_end_goes_on_and_leaves_one_marker(tmp_path,
 
 
 def test_a_marker_that_cannot_be_written_fails_the_run(tmp_path, helpers):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         run = helpers("begin")(store)
         helpers("begin_phase")(run).finish("done")
         # nothing can take the place of a pipe
@@ -156,7 +156,7 @@ def test_a_marker_that_cannot_be_written_fails_the_run(tmp_path, helpers):
 def test_a_process_with_the_same_number_is_not_the_run(tmp_path, helpers):
     import sqlalchemy as sa
 
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         helpers("begin")(store)
         assert store.runs()["status"].tolist() == ["running"]
         with store.database.writing() as session:

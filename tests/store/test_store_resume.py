@@ -168,7 +168,7 @@ OPERATIONS = st.lists(
 )
 def test_any_interruption_leaves_no_trace(tmp_path_factory, helpers, operations, cuts):
     """``cuts``: after how many operations (of the rest) comes the mark, and how many are lost."""
-    with Store(tmp_path_factory.mktemp("store")) as store:
+    with Store(tmp_path_factory.mktemp("store"), create=True) as store:
         undisturbed = Player(helpers, helpers("begin")(store)).play(operations).end()
         player, rest = Player(helpers, helpers("begin")(store)), operations
         for before, lost, how in cuts:
@@ -447,7 +447,7 @@ def test_resuming_on_postgresql(tmp_path, helpers):
         connection.exec_driver_sql("CREATE SCHEMA public")
     engine.dispose()
     more = [("row", 0, False), ("row", 1, True), ("episode", 0, False), "phase", "warning", ("row", 0, True)]
-    with Store(url, directory=tmp_path / "files") as store:
+    with Store(url, directory=tmp_path / "files", create=True) as store:
         undisturbed = Player(helpers, helpers("begin")(store)).play(PLAN).play(more).end()
         player = Player(helpers, helpers("begin")(store)).play(PLAN)
         go_on = player.resumed(store, player.run.mark())

@@ -51,9 +51,9 @@ def schema(path: Path) -> list[tuple[str, ...]]:
 
 
 def test_a_fresh_store_has_the_schema_that_the_migrations_give(tmp_path):
-    with Store(tmp_path / "fresh") as fresh:
+    with Store(tmp_path / "fresh", create=True) as fresh:
         assert fresh.schema_version == HEAD
-    with Store(tmp_path / "old"):
+    with Store(tmp_path / "old", create=True):
         pass
     downgrade(tmp_path / "old" / "store.db")
     assert not any(
@@ -121,7 +121,7 @@ def test_a_store_that_an_older_release_wrote_is_upgraded_without_loss(tmp_path, 
         ]
         assert bodies["muscle"].tolist() == ["DummyMuscle"] * 2
         assert store.environments("my-run")["incarnations"].tolist() == [1]
-    with Store(tmp_path / "fresh"):
+    with Store(tmp_path / "fresh", create=True):
         pass
     assert schema(tmp_path / "old" / "store.db") == schema(tmp_path / "fresh" / "store.db")
 
@@ -160,7 +160,7 @@ def test_a_store_of_the_last_schema_that_cannot_be_upgraded_is_read_as_it_is(tmp
             monkeypatch.undo()
             # what has been upgraded meanwhile is read, too
             if "read_only" in options:
-                Store(tmp_path / "old").close()
+                Store(tmp_path / "old", create=True).close()
                 assert store.runs()["document"].tolist() == ["my-run", "bad-run"]
                 assert store.document("my-run")
             else:
@@ -223,7 +223,7 @@ def next_release(tmp_path, monkeypatch):
 
 
 def test_an_old_store_is_upgraded_and_keeps_its_data(tmp_path, helpers, next_release):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         helpers("record_small_run")(store)
     next_release()
     with Store(tmp_path / "store", create=False) as store:
@@ -236,24 +236,24 @@ def test_an_old_store_is_upgraded_and_keeps_its_data(tmp_path, helpers, next_rel
 
 
 def test_an_upgrade_that_fails_leaves_the_store_as_it_was(tmp_path, helpers, next_release):
-    with Store(tmp_path / "store") as store:
+    with Store(tmp_path / "store", create=True) as store:
         helpers("record_small_run")(store)
     path = tmp_path / "store" / "store.db"
     before = schema(path)
     next_release("raise RuntimeError('half-way')")
     with pytest.raises(RuntimeError, match="half-way"):
-        Store(tmp_path / "store")
+        Store(tmp_path / "store", create=True)
     assert schema(path) == before
 
 
 def test_a_store_of_a_newer_release_is_refused(tmp_path):
-    with Store(tmp_path / "store"):
+    with Store(tmp_path / "store", create=True):
         pass
     with sqlite3.connect(tmp_path / "store" / "store.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
     with pytest.raises(StoreError, match=r"newer release .schema 9999.*update"):
-        Store(tmp_path / "store")
+        Store(tmp_path / "store", create=True)
 
 
 def test_a_missing_store_is_named(tmp_path):
@@ -267,11 +267,11 @@ def test_a_missing_store_is_named(tmp_path):
 def test_things_that_are_not_stores(tmp_path):
     (tmp_path / "file").write_text("text")
     with pytest.raises(StoreError, match="is a file"):
-        Store(tmp_path / "file")
+        Store(tmp_path / "file", create=True)
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "store.db").write_text("this is no database, though it is long enough" * 100)
     with pytest.raises(StoreError, match="not a database"):
-        Store(tmp_path / "text")
+        Store(tmp_path / "text", create=True)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "store.db").touch()
     with pytest.raises(StoreError, match="not a store"):
@@ -281,20 +281,20 @@ def test_things_that_are_not_stores(tmp_path):
         connection.execute("CREATE TABLE agents (x INTEGER)")
     connection.close()
     with pytest.raises(StoreError, match=r"another program .agents"):
-        Store(f"sqlite:///{foreign}", directory=tmp_path / "results")
+        Store(f"sqlite:///{foreign}", directory=tmp_path / "results", create=True)
     with pytest.raises(StoreError, match=r"cannot open the database nonsense"):
-        Store("nonsense://x/y")
+        Store("nonsense://x/y", create=True)
     with pytest.raises(StoreError, match="goes with a database URL"):
-        Store(tmp_path / "a", directory=tmp_path / "b")
+        Store(tmp_path / "a", directory=tmp_path / "b", create=True)
 
 
 def test_where_a_store_lies(tmp_path, monkeypatch, helpers):
     monkeypatch.chdir(tmp_path)
-    with Store() as store:
+    with Store(create=True) as store:
         helpers("begin")(store)
     assert (tmp_path / "palaestrai-results" / "store.db").is_file()
     assert len(list((tmp_path / "palaestrai-results" / "instances").iterdir())) == 1
-    with Store(f"sqlite:///{tmp_path}/own.db", directory="files") as store:
+    with Store(f"sqlite:///{tmp_path}/own.db", directory="files", create=True) as store:
         run = helpers("begin")(store)
         assert run.directory == tmp_path / "files" / "instances" / run.uid
         assert run.directory.is_dir()
@@ -362,7 +362,7 @@ def test_postgresql(tmp_path, helpers):
         connection.exec_driver_sql("CREATE SCHEMA public")
     with pytest.raises(StoreError, match="not a store"):
         Database(POSTGRESQL, create=False)
-    with Store(POSTGRESQL, directory=tmp_path / "files") as store:
+    with Store(POSTGRESQL, directory=tmp_path / "files", create=True) as store:
         uid = helpers("record_small_run")(store)
         assert len(store.episodes(uid)) == 4
         assert len(store.steps(uid)) == 12

@@ -81,7 +81,7 @@ def make_old(place: Place) -> None:
         old.close()
         return
     place.files.mkdir()
-    with Store(place.url, directory=place.files) as store:
+    with Store(place.url, directory=place.files, create=True) as store:
         for uid in ("my-run", "failing"):
             store.begin_run(uid=uid, document={}, text="", hash=uid, seed=1, version="1").finish("failed")
         with store.database.writing() as session:

@@ -47,7 +47,7 @@ def _records() -> Any:
 def _open(location: str, files: str, number: int, barrier: Barrier) -> int:
     """Open the store, which is not there yet or of an older release, and record something."""
     barrier.wait()
-    with Store(location, directory=files if "://" in location else None) as store:
+    with Store(location, directory=files if "://" in location else None, create=True) as store:
         with store.database.writing() as session:
             session.execute(_INSERT, {"uid": f"of {number}"})
         return 0
@@ -76,7 +76,7 @@ def _write(location: str, number: int, barrier: Barrier, *, plain: bool) -> int:
 
 def _finish(helpers: Any, location: str, files: str, number: int, barrier: Barrier) -> int:
     """Record a run of one of two documents; begin and finish it when all others do."""
-    with Store(location, directory=files if "://" in location else None) as store:
+    with Store(location, directory=files if "://" in location else None, create=True) as store:
         barrier.wait()
         run = helpers.begin(store, f"run-{number % 2}")
         phase = helpers.begin_phase(run)

@@ -10,7 +10,7 @@ import sys
 
 from palaestrai_mosaik.store import Store
 
-with Store(sys.argv[1]) as store:
+with Store(sys.argv[1], create=True) as store:
     runs = store.runs()
     found = {"status": "none", "rows": 0, "digest": ""}
     if len(runs):
