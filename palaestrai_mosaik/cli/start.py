@@ -102,7 +102,7 @@ class _Results:
     """The store of this command, or none; and how to name a run of it."""
 
     def __init__(self, location: str | None, stack: ExitStack):
-        self.store = None if location is None else stack.enter_context(Store(location))
+        self.store = None if location is None else stack.enter_context(Store(location, create=True))
         self._option = "" if location == default_store() else store_option(location)
 
     def resume_command(self, document: RunDocument) -> str | None:

@@ -115,7 +115,7 @@ import sys
 from palaestrai_mosaik.experiment import load
 from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store import Store
-with Store(sys.argv[2]) as store:
+with Store(sys.argv[2], create=True) as store:
     result = execute(load(sys.argv[1]), store=store)
     print(sorted(store.streams(result.instance)[["folder", "digest"]].to_numpy().tolist()))
 """

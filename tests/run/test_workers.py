@@ -152,7 +152,7 @@ from palaestrai_mosaik.run import execute
 from palaestrai_mosaik.store import Store
 from support.learning import digests
 if __name__ == "__main__":
-    with Store(sys.argv[2]) as store:
+    with Store(sys.argv[2], create=True) as store:
         execute(load(sys.argv[1]), store=store)
         print(sorted(digests(store).items()))
 """

@@ -340,7 +340,7 @@ for step, how in enumerate([
     child = os.fork()
     if not child:
         dying(*how)
-        with Store(f"{folder}/{step}") as store:
+        with Store(f"{folder}/{step}", create=True) as store:
             list(results.import_results(peer, store, keep_brain))
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -28,7 +28,7 @@ WRITER = (
     PREAMBLE
     + """
 row_stream.PART_SECONDS = 0.02
-store = Store(sys.argv[1])
+store = Store(sys.argv[1], create=True)
 run = conftest.begin(store)
 phase = conftest.begin_phase(run)
 stream = phase.agent("a")
@@ -49,7 +49,7 @@ ENDING = (
     + """
 import os, signal
 from palaestrai_mosaik.store.recorder import InstanceRecorder
-store = Store(sys.argv[1])
+store = Store(sys.argv[1], create=True)
 run = conftest.begin(store)
 phase = conftest.begin_phase(run)
 phase.agent("a").append(0, 0, 0, 0, [0, 1], [2], [0], 0.0, False, False, 0.0)

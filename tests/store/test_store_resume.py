@@ -393,7 +393,7 @@ sys.path.insert(0, {str(HERE)!r})
 import json, os, conftest
 from palaestrai_mosaik.store import Store, row_stream
 row_stream.PART_SECONDS = 0.02
-run = conftest.begin(Store(sys.argv[1]))
+run = conftest.begin(Store(sys.argv[1], create=True))
 phase = conftest.begin_phase(run)
 for step in range(100_000):
     phase.agent("a").append(0, 0, step, step, [step, 1], [2 * step], [0], 0.0, False, False, 0.0)

@@ -333,7 +333,7 @@ def test_a_failed_transaction_changes_nothing(store, helpers):
 def test_nothing_heavy_is_imported_to_begin_a_run(tmp_path):
     script = (
         "import sys; from palaestrai_mosaik.store import Store\n"
-        f"store = Store({str(tmp_path / 'store')!r})\n"
+        f"store = Store({str(tmp_path / 'store')!r}, create=True)\n"
         "store.begin_run(uid='u', document={}, text='', hash='h', seed=1, version='1').finish('finished')\n"
         "print([m for m in ('pandas', 'pyarrow', 'alembic') if m in sys.modules])\n"
     )

@@ -196,7 +196,7 @@ def _import(
 ) -> Imported:
     layout = Layout()
     while True:
-        with staging(store) as folder, Store(folder) as staged:
+        with staging(store) as folder, Store(folder, create=True) as staged:
             try:
                 found = _InstanceImport(source, staged, layout, keep_brain, read).record()
             except NewChannel:
