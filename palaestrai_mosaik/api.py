@@ -23,8 +23,8 @@ from palaestrai_mosaik.analysis.plot import learning_figure, run_figure
 from palaestrai_mosaik.analysis.series import Clock, clock_of
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment import AnyDocument, as_document
-from palaestrai_mosaik.run import earlier_run, execute, make_progress
-from palaestrai_mosaik.run.checkpoint import INTERVAL
+from palaestrai_mosaik.runner import earlier_run, execute, make_progress
+from palaestrai_mosaik.runner.checkpoint import INTERVAL
 from palaestrai_mosaik.store import BodyChoice, Store
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(
     """Execute a run document, record it, and return what was recorded.
 
     Works in a notebook, too, whose cells run below an event loop. To run a document without recording it, call
-    :func:`palaestrai_mosaik.run.execute`.
+    :func:`palaestrai_mosaik.runner.execute`.
 
     Args:
         document: the path of a file, a mapping, or what :func:`palaestrai_mosaik.experiment.load` returned.

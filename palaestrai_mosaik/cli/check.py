@@ -51,8 +51,8 @@ def _check(path: str, environments: bool) -> int:
     except DocumentError as error:
         return _report(path, error.problems)
     say(describe(document), end="")
-    from palaestrai_mosaik.run.factory import BASES, class_of
-    from palaestrai_mosaik.run.preflight import Inspection
+    from palaestrai_mosaik.runner.factory import BASES, class_of
+    from palaestrai_mosaik.runner.preflight import Inspection
 
     warnings: Sequence[Problem] = ()
     if environments:
@@ -77,8 +77,8 @@ def _report(path: str, problems: Sequence[Problem]) -> int:
 
 def graph(document: str, phase: int | str, output: str | None) -> int:
     """Draw the world of a phase of the document at that path; print it if there is no ``output``."""
-    from palaestrai_mosaik.run import inspect
-    from palaestrai_mosaik.run.factory import BASES, class_of
+    from palaestrai_mosaik.runner import inspect
+    from palaestrai_mosaik.runner.factory import BASES, class_of
     from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, world_graph
 
     loaded = load(document)

@@ -23,8 +23,8 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.experiment import RunDocument, load
 from palaestrai_mosaik.locations import default_store
-from palaestrai_mosaik.run import Progress, earlier_run, execute, make_progress
-from palaestrai_mosaik.run.scalars import check_sinks
+from palaestrai_mosaik.runner import Progress, earlier_run, execute, make_progress
+from palaestrai_mosaik.runner.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import count
 
@@ -35,7 +35,7 @@ _LISTED_OBJECTIVES = 4
 _PACKAGE = Path(__file__).parents[1]
 #: the folders whose frames stand above the user's code in every traceback
 _ENGINE = (
-    *(_PACKAGE / name for name in ("cli", "run", "simulation")),
+    *(_PACKAGE / name for name in ("api.py", "cli", "runner", "simulation")),
     *(Path(str(spec.origin)).parent for spec in map(find_spec, ("asyncio", "mosaik")) if spec is not None),
 )
 

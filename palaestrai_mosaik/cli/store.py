@@ -11,7 +11,7 @@ from pathlib import Path
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.palaestrai.results import Imported, import_results
 from palaestrai_mosaik.progress import CountProgress
-from palaestrai_mosaik.run.brains import keep_brain
+from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.query.lookup import INSTANCES

@@ -27,7 +27,7 @@ from typing import Self
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.run import Interrupt
+from palaestrai_mosaik.runner import Interrupt
 
 from .job import HEARTBEAT, Job, JobRecord, Marker, is_silent
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.experiment.classes import canonical_name
-from palaestrai_mosaik.run import Interrupt, Progress
+from palaestrai_mosaik.runner import Interrupt, Progress
 
 from .job import Job, JobRecord
 from .task import open_log, perform

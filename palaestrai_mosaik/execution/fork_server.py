@@ -29,7 +29,7 @@ from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.experiment.model import DOCUMENT_VERSION
 from palaestrai_mosaik.importing import load, only_modules
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.store import package_versions
 
@@ -46,7 +46,7 @@ _ALWAYS = (
     "sqlalchemy.dialects.sqlite",
     "pyarrow.parquet",
     "palaestrai_mosaik.agent.library",
-    "palaestrai_mosaik.run.descriptions",
+    "palaestrai_mosaik.runner.descriptions",
     "palaestrai_mosaik.simulation.conditions",
 )
 _POLL = 0.05

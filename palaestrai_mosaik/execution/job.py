@@ -32,7 +32,7 @@ from typing import Any, Literal
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import FileLock
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
+from palaestrai_mosaik.runner.checkpoint import INTERVAL as CHECKPOINT_EVERY
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.process import process_started, still_runs
 

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import ExecutionError
-from palaestrai_mosaik.run.worker_process import child_environment, write_frame
+from palaestrai_mosaik.runner.worker_process import child_environment, write_frame
 
 from .executor import PreloadedClass
 from .job import Job

@@ -16,7 +16,7 @@ from sqlalchemy import select, text, update
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES, DesignFolder
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.run.checkpoint import resumable
+from palaestrai_mosaik.runner.checkpoint import resumable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import (

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
 from palaestrai_mosaik.errors import DocumentError, ExecutionError, SchedulerError, StoreError
-from palaestrai_mosaik.run import Interrupt
-from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
-from palaestrai_mosaik.run.checkpoint import resumable, versions, why_unusable
+from palaestrai_mosaik.runner import Interrupt
+from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
+from palaestrai_mosaik.runner.checkpoint import resumable, versions, why_unusable
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 

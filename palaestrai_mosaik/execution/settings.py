@@ -24,7 +24,7 @@ from palaestrai_mosaik.errors import DocumentError, ExecutionError
 from palaestrai_mosaik.experiment.fields import MAYBE_TEXT
 from palaestrai_mosaik.experiment.located import Field, Findings, Located, Section
 from palaestrai_mosaik.importing import only_modules, refusal
-from palaestrai_mosaik.run.checkpoint import INTERVAL as CHECKPOINT_EVERY
+from palaestrai_mosaik.runner.checkpoint import INTERVAL as CHECKPOINT_EVERY
 
 from .cluster.settings import COMMANDS, ParslSettings, SlurmSettings, keep, merged_sections
 

@@ -33,9 +33,9 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.experiment import RunDocument, load, only_modules
 from palaestrai_mosaik.importing import named_users_code
-from palaestrai_mosaik.run import Interrupt, Progress, execute, make_progress
-from palaestrai_mosaik.run.checkpoint import as_begun
-from palaestrai_mosaik.run.worker_process import read_frame
+from palaestrai_mosaik.runner import Interrupt, Progress, execute, make_progress
+from palaestrai_mosaik.runner.checkpoint import as_begun
+from palaestrai_mosaik.runner.worker_process import read_frame
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import shorten
 

@@ -21,15 +21,15 @@ from palaestrai_mosaik.experiment import (
     PhaseSpec,
     RunDocument,
 )
-from palaestrai_mosaik.run.brains import BrainKeeper, brain_keeper
-from palaestrai_mosaik.run.factory import WorkerPlan, all_conditions, all_of, make_handles
-from palaestrai_mosaik.run.interrupt import Interrupt
-from palaestrai_mosaik.run.learners import check_sources, make_learner
-from palaestrai_mosaik.run.preflight import Inspection
-from palaestrai_mosaik.run.recorded_sessions import StoredSessions
-from palaestrai_mosaik.run.replay import ReplayContext
-from palaestrai_mosaik.run.worker import EpisodeTask, Worker
-from palaestrai_mosaik.run.worker_pool import deliver
+from palaestrai_mosaik.runner.brains import BrainKeeper, brain_keeper
+from palaestrai_mosaik.runner.factory import WorkerPlan, all_conditions, all_of, make_handles
+from palaestrai_mosaik.runner.interrupt import Interrupt
+from palaestrai_mosaik.runner.learners import check_sources, make_learner
+from palaestrai_mosaik.runner.preflight import Inspection
+from palaestrai_mosaik.runner.recorded_sessions import StoredSessions
+from palaestrai_mosaik.runner.replay import ReplayContext
+from palaestrai_mosaik.runner.worker import EpisodeTask, Worker
+from palaestrai_mosaik.runner.worker_pool import deliver
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.simulation.external_control import ExternalControl
 from palaestrai_mosaik.simulation.learner import Learner

@@ -14,7 +14,7 @@ from gymnasium.utils import EzPickle
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.experiment import AgentSpec, AnyDocument, EnvironmentSpec, RunDocument, as_document
-from palaestrai_mosaik.run.runner import open_store
+from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.types.vectors import SensorReadings
 
 from .driver import Options, check_copy, checked_seed, choose, find_phase

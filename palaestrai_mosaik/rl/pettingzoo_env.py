@@ -15,7 +15,7 @@ from gymnasium.utils import EzPickle
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.experiment import AnyDocument, as_document
 from palaestrai_mosaik.importing import needed
-from palaestrai_mosaik.run.runner import open_store
+from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.types import Discrete
 from palaestrai_mosaik.types.arrays import FloatVector
 

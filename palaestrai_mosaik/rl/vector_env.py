@@ -18,7 +18,7 @@ from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
 from palaestrai_mosaik.errors import ActionError, ContractError, did_you_mean
 from palaestrai_mosaik.experiment import AnyDocument, ClassSpec, RunDocument, as_document
-from palaestrai_mosaik.run.runner import open_store
+from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.types.arrays import FloatMatrix
 

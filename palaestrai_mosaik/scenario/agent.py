@@ -10,7 +10,7 @@ from typing import Any
 from palaestrai_mosaik.agent import Brain, Memory, Muscle, Objective
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.experiment import ClassSpec
-from palaestrai_mosaik.run.factory import GivenPart
+from palaestrai_mosaik.runner.factory import GivenPart
 from palaestrai_mosaik.types import Space
 
 #: an object, a class, its name (``package.module:Class``), or ``{"name": ..., "params": {...}}``

@@ -15,14 +15,14 @@ import numpy as np
 from palaestrai_mosaik.agent import FileBrainDumper, Memory
 from palaestrai_mosaik.environment.environment import Reward
 from palaestrai_mosaik.errors import ContractError, did_you_mean
-from palaestrai_mosaik.run.brains import BrainKeeper
-from palaestrai_mosaik.run.descriptions import agent_record, environment_record
-from palaestrai_mosaik.run.factory import WorkerPlan, all_of, unused_model_warning
-from palaestrai_mosaik.run.interrupt import Interrupt
-from palaestrai_mosaik.run.learners import make_learner, store_model
-from palaestrai_mosaik.run.replay import ReplayContext
-from palaestrai_mosaik.run.worker import EpisodeReport, EpisodeTask, Recording, Worker
-from palaestrai_mosaik.run.worker_pool import deliver
+from palaestrai_mosaik.runner.brains import BrainKeeper
+from palaestrai_mosaik.runner.descriptions import agent_record, environment_record
+from palaestrai_mosaik.runner.factory import WorkerPlan, all_of, unused_model_warning
+from palaestrai_mosaik.runner.interrupt import Interrupt
+from palaestrai_mosaik.runner.learners import make_learner, store_model
+from palaestrai_mosaik.runner.replay import ReplayContext
+from palaestrai_mosaik.runner.worker import EpisodeReport, EpisodeTask, Recording, Worker
+from palaestrai_mosaik.runner.worker_pool import deliver
 from palaestrai_mosaik.simulation.body import Body
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.simulation.environment_handle import AgentStream, EnvironmentHandle, EnvironmentStream
@@ -444,14 +444,14 @@ class RecordedRows:
         self._also = also
 
     def agent(self, name: str, evaluation: bool = False, group: int = 0) -> AgentStream:
-        """See :class:`~palaestrai_mosaik.run.worker.Recording`."""
+        """See :class:`~palaestrai_mosaik.runner.worker.Recording`."""
         table = self.tables[name]
         table.evaluation = evaluation
         table.also = None if self._also is None else self._also.agent(name, evaluation, group)
         return table
 
     def environment(self, uid: str, evaluation: bool = False) -> EnvironmentStream:
-        """See :class:`~palaestrai_mosaik.run.worker.Recording`."""
+        """See :class:`~palaestrai_mosaik.runner.worker.Recording`."""
         table = self.environment_table
         table.evaluation = evaluation
         table.also = None if self._also is None else self._also.environment(uid, evaluation)

@@ -9,7 +9,7 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.experiment import AgentSpec, ClassSpec, EnvironmentSpec, PhaseSpec, RunDocument
 from palaestrai_mosaik.experiment.canonical import digest
 from palaestrai_mosaik.experiment.model import DOCUMENT_VERSION, SimulationSpec
-from palaestrai_mosaik.run.factory import GivenPart
+from palaestrai_mosaik.runner.factory import GivenPart
 from palaestrai_mosaik.types import Mode
 
 from .agent import Agent, load_of, part_of

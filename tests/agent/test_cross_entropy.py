@@ -19,7 +19,7 @@ from palaestrai_mosaik.agent.library.cross_entropy import (
 )
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import BrainDumpError, ContractError
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.testing import check_brain, check_muscle
 from palaestrai_mosaik.types import ActuatorInformation, Box, Mode, RewardInformation, SensorInformation

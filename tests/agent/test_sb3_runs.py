@@ -15,7 +15,7 @@ from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent.library.sb3 import SB3Muscle
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 LIBRARY = "palaestrai_mosaik.agent.library"

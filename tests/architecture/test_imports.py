@@ -25,17 +25,19 @@ import palaestrai_mosaik
 NAME = "palaestrai_mosaik"
 ROOT = Path(palaestrai_mosaik.__file__).parent
 
-LEAVES = {"collector", "errors", "files", "importing", "progress", "types", "seeding", "text"}
+LEAVES = {"collector", "errors", "files", "importing", "locations", "progress", "types", "seeding", "text"}
 
 #: package (or module) of the top level -> what it may import of the others. "" is
 #: ``palaestrai_mosaik/__init__.py``: everybody may import its version, and it knows where names are.
 ALLOWED: dict[str, set[str]] = {
-    "": {"palaestrai", "rl", "scenario", "simulation"},
+    "": {"api", "palaestrai", "rl", "scenario", "simulation", "store"},
     "__main__": {"cli"},
+    "api": LEAVES | {"experiment", "runner", "store", "analysis"},
     "collector": set(),
     "errors": set(),
     "files": set(),
     "importing": {"errors"},
+    "locations": set(),
     "progress": set(),
     "seeding": set(),
     "text": set(),
@@ -46,16 +48,16 @@ ALLOWED: dict[str, set[str]] = {
     "simulation": LEAVES | {"experiment", "environment", "agent"},
     "store": LEAVES | {"experiment"},
     "palaestrai": LEAVES | {"experiment", "environment", "agent", "simulation", "store"},
-    "run": LEAVES | {"experiment", "environment", "agent", "simulation", "store", "palaestrai"},
-    "rl": LEAVES | {"experiment", "environment", "agent", "simulation", "run", "store"},
+    "runner": LEAVES | {"experiment", "environment", "agent", "simulation", "store", "palaestrai"},
+    "rl": LEAVES | {"experiment", "environment", "agent", "simulation", "runner", "store"},
     "simulators": LEAVES | {"environment"},
-    "scenario": LEAVES | {"experiment", "environment", "agent", "simulation", "run", "store"},
+    "scenario": LEAVES | {"experiment", "environment", "agent", "simulation", "runner", "store"},
     "design": LEAVES | {"experiment"},
-    "execution": LEAVES | {"experiment", "design", "environment", "run", "store"},
+    "execution": LEAVES | {"experiment", "design", "environment", "runner", "store"},
     "analysis": LEAVES | {"experiment", "design", "store"},
     "testing": LEAVES | {"environment", "agent", "simulation"},
     "cli": LEAVES
-    | {"experiment", "simulation", "palaestrai", "run", "store", "design", "execution", "analysis"},
+    | {"experiment", "simulation", "palaestrai", "runner", "store", "design", "execution", "analysis"},
 }
 
 #: what is not of this package: only these may import it (what extras bring: tests/architecture/test_extras.py)
@@ -69,7 +71,7 @@ ONLY = {
     "pettingzoo": {"environment", "rl"},
     "stable_baselines3": {"agent"},
     "torch": {"agent", "palaestrai"},
-    **{key: {"run"} for key in ("tensorboardX", "wandb")},
+    **{key: {"runner"} for key in ("tensorboardX", "wandb")},
 }
 
 #: packages of documents: beside the standard library they use only these
@@ -230,7 +232,7 @@ def test_the_walk_sees_the_package() -> None:
     """Were nothing found, the tests above could not fail."""
     graph = graph_of(ROOT)
     assert {"agent", "environment", "errors", "types", "seeding"} <= graph["simulation"]
-    assert {"experiment", "simulation"} <= graph["run"]
+    assert {"experiment", "simulation"} <= graph["runner"]
     assert any(one.target.startswith("mosaik.") for one in imports_of(ROOT) if one.source == "simulation")
     assert len({one.file for one in imports_of(ROOT)}) > 50
 
@@ -245,8 +247,8 @@ def plant(root: Path, files: dict[str, str]) -> Path:
         "agent/muscle.py": "from palaestrai_mosaik import __version__, seeding\nimport numpy as np",
         "seeding.py": "import numpy as np",
         "simulation/world.py": "from mosaik.async_scenario import AsyncWorld\nfrom ..agent import Muscle",
-        "cli/main.py": "def main():\n    from palaestrai_mosaik import run",
-        "run/__init__.py": "",
+        "cli/main.py": "def main():\n    from palaestrai_mosaik import runner",
+        "runner/__init__.py": "",
     }
     for name, text in {**sound, **files}.items():
         path = root / name
@@ -270,21 +272,21 @@ def test_a_sound_package_has_no_violation(tmp_path: Path) -> None:
             "from ..simulation import world",
             "bad.py:1 imports palaestrai_mosaik.simulation.world",
         ),
-        ("agent/library/bad.py", "from ...run import execute", "imports palaestrai_mosaik.run"),
+        ("agent/library/bad.py", "from ...runner import execute", "imports palaestrai_mosaik.runner"),
         ("environment/bad.py", "import palaestrai_mosaik.store.query.runs", "environment may import"),
         (
             "experiment/bad.py",
-            "from palaestrai_mosaik import run",
+            "from palaestrai_mosaik import runner",
             "experiment may import collector, errors, files, importing, text, types",
         ),
         ("experiment/bad.py", "def f():\n    import networkx", "bad.py:2 imports networkx: experiment uses"),
         ("simulation/bad.py", "from palaestrai_mosaik.cli.main import main", "simulation may import"),
-        ("store/bad.py", "from palaestrai_mosaik.run import records", "store may import"),
+        ("store/bad.py", "from palaestrai_mosaik.runner import records", "store may import"),
         ("types/bad.py", "from palaestrai_mosaik.seeding import generator", "types may import errors, text"),
-        ("run/bad.py", "import mosaik", "only simulation may"),
+        ("runner/bad.py", "import mosaik", "only simulation may"),
         ("environment/bad.py", "from mosaik import World", "only simulation may"),
         ("store/bad.py", "def f():\n    from pandapower import io_utils", "only environment, simulators may"),
-        ("run/bad.py", "import mosaik_api_v3", "only environment, simulation, simulators may"),
+        ("runner/bad.py", "import mosaik_api_v3", "only environment, simulation, simulators may"),
         ("__init__.py", "from .run import execute", "palaestrai_mosaik may import"),
         (
             "agent/bad.py",
@@ -304,15 +306,15 @@ def test_a_planted_circle_of_modules_is_found(tmp_path: Path) -> None:
     root = plant(
         tmp_path,
         {
-            "run/a.py": "def f():\n    from . import b",
-            "run/b.py": "from .parts.c import C",
-            "run/parts/c.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..a import f",
+            "runner/a.py": "def f():\n    from . import b",
+            "runner/b.py": "from .parts.c import C",
+            "runner/parts/c.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..a import f",
         },
     )
     assert cycle(graph_of(root)) == []
-    assert module_circles(root) == {frozenset({"run.a", "run.b", "run.parts.c"})}
+    assert module_circles(root) == {frozenset({"runner.a", "runner.b", "runner.parts.c"})}
 
 
 def test_a_planted_circle_is_found(tmp_path: Path) -> None:
-    root = plant(tmp_path, {"run/a.py": "from ..store import b", "store/b.py": "from ..run import a"})
-    assert cycle(graph_of(root)) == ["run", "store", "run"]
+    root = plant(tmp_path, {"runner/a.py": "from ..store import b", "store/b.py": "from ..runner import a"})
+    assert cycle(graph_of(root)) == ["runner", "store", "runner"]

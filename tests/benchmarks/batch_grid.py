@@ -40,7 +40,7 @@ from palaestrai_mosaik.environment.grid.batch_power_flow import BatchPowerFlow
 from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
 from palaestrai_mosaik.environment.grid.network import load_grid
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 GRIDS = ("cigre_mv", "simbench:1-MV-rural--2-sw", "simbench:1-MV-semiurb--1-sw")

@@ -40,7 +40,7 @@ from palaestrai_mosaik.agent.library.random_agent import RandomMuscle
 from palaestrai_mosaik.agent.library.sb3 import SB3Brain, SB3Muscle
 from palaestrai_mosaik.agent.library.voltage_control import DroopController
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.conditions import EpisodeView, TerminationCondition
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.store import Store

@@ -31,7 +31,7 @@ from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.agent.library.dummy import DummyBrain, DummyMuscle, DummyObjective
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints, Layout, SensorReadings, collect_setpoints

@@ -57,10 +57,10 @@ from palaestrai_mosaik.environment.grid.environment import GridEnvironment
 from palaestrai_mosaik.environment.grid.fast_power_flow import FastPowerFlow
 from palaestrai_mosaik.environment.grid.simulators import GridSimulator
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.brains import BrainKeeper
-from palaestrai_mosaik.run.factory import WorkerPlan, make_bodies
-from palaestrai_mosaik.run.preflight import Inspection
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.brains import BrainKeeper
+from palaestrai_mosaik.runner.factory import WorkerPlan, make_bodies
+from palaestrai_mosaik.runner.preflight import Inspection
 from palaestrai_mosaik.simulation import mosaik_internals as internals
 from palaestrai_mosaik.simulation.bridge import AgentSimulator, CoordinatorSimulator
 from palaestrai_mosaik.simulation.episode import Episode

@@ -26,7 +26,7 @@ import numpy as np
 
 import palaestrai_mosaik
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 
 LIBRARY = "palaestrai_mosaik.agent.library"
 ENVIRONMENTS: dict[str, tuple[str, str | None, dict[str, Any]]] = {

@@ -36,7 +36,7 @@ import torch
 from stable_baselines3.common.monitor import Monitor
 
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.conditions import EpisodeView, TerminationCondition
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import SimulationFlowControl

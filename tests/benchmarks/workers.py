@@ -20,7 +20,7 @@ import numpy as np
 
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run import Progress, execute
+from palaestrai_mosaik.runner import Progress, execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 

@@ -72,7 +72,7 @@ _OF_COMMANDS = {
     "execution/settings.py": [("arsenai", "run"), ("arsenai", "resume")],
     "importing.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
     "store/urls.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
-    "run/scalars.py": [("palaestrai-mosaik", "start")],
+    "runner/scalars.py": [("palaestrai-mosaik", "start")],
 }
 
 

@@ -52,7 +52,7 @@ from palaestrai_mosaik.execution import RunStatus, Settings
 from palaestrai_mosaik.execution.cluster.settings import ParslSettings, SlurmSettings
 from palaestrai_mosaik.experiment import loads, vocabulary
 from palaestrai_mosaik.experiment.yaml_text import read
-from palaestrai_mosaik.run import inspect
+from palaestrai_mosaik.runner import inspect
 from palaestrai_mosaik.simulation import conditions
 from palaestrai_mosaik.store.models import Base
 from tests.support import commands, postgresql

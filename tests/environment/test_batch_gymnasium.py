@@ -17,7 +17,7 @@ from palaestrai_mosaik.environment.batch import BatchEnvironment, BatchStepper
 from palaestrai_mosaik.environment.cartpole import BatchCartPole
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.environment.pendulum import BatchPendulum
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 

@@ -22,7 +22,7 @@ import palaestrai_mosaik
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
 from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.testing import check_environment
 from palaestrai_mosaik.types import Box, Discrete, MultiBinary, MultiDiscrete

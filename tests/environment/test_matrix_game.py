@@ -13,7 +13,7 @@ from support.documents import document, environment, named, phase
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.environment.matrix_game import MatrixGame
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.testing import check_batch_environment
 

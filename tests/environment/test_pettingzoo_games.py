@@ -19,7 +19,7 @@ from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionE
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.experiment.classes import modules_of
 from palaestrai_mosaik.importing import only_modules
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.testing import check_environment
 

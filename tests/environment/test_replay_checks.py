@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
-from palaestrai_mosaik.run import execute, inspect
-from palaestrai_mosaik.run.recorded_sessions import read_sessions
+from palaestrai_mosaik.runner import execute, inspect
+from palaestrai_mosaik.runner.recorded_sessions import read_sessions
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation
 from tests.support.documents import DUMMY, ENVIRONMENT_ENDS, document, environment, named, phase

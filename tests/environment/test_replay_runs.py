@@ -13,8 +13,8 @@ import pytest
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.environment.replay.sources import read_parquet
-from palaestrai_mosaik.run import execute, inspect
-from palaestrai_mosaik.run.recorded_sessions import StoredSessions, read_sessions
+from palaestrai_mosaik.runner import execute, inspect
+from palaestrai_mosaik.runner.recorded_sessions import StoredSessions, read_sessions
 from palaestrai_mosaik.store import Store
 from tests.support.documents import (
     DUMMY,

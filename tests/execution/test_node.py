@@ -30,8 +30,8 @@ from palaestrai_mosaik.execution.cluster.submission import (
 )
 from palaestrai_mosaik.execution.cluster.submit import submit_folder
 from palaestrai_mosaik.execution.processes import ForkLauncher
-from palaestrai_mosaik.run.checkpoint import has_checkpoints
-from palaestrai_mosaik.run.worker_process import THREADS
+from palaestrai_mosaik.runner.checkpoint import has_checkpoints
+from palaestrai_mosaik.runner.worker_process import THREADS
 from palaestrai_mosaik.store.models import Instance
 
 

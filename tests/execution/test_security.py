@@ -34,7 +34,7 @@ from palaestrai_mosaik.errors import CheckpointError, DocumentError, ExecutionEr
 from palaestrai_mosaik.execution import Settings, job_records, run_folder
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
 from palaestrai_mosaik.execution.job import now
-from palaestrai_mosaik.run import checkpoint, execute
+from palaestrai_mosaik.runner import checkpoint, execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
 from palaestrai_mosaik.text import harmless

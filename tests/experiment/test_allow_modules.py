@@ -20,7 +20,7 @@ from palaestrai_mosaik.environment.described import DescribedCoSimulation
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.errors import DocumentError, NameResolutionError
 from palaestrai_mosaik.experiment import classes, from_mapping, loads, modules_of, only_modules, resolve
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 
 DESCRIBED = "palaestrai_mosaik.environment.described:DescribedCoSimulation"
 COPIES = "palaestrai_mosaik.environment.copies:Copies"

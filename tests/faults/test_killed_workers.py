@@ -10,7 +10,7 @@ from execution.folders import markers, until
 from faults.batch import execute, gone, make_batch, recorded, results
 
 from palaestrai_mosaik.execution import job_records
-from palaestrai_mosaik.run.checkpoint import has_checkpoints
+from palaestrai_mosaik.runner.checkpoint import has_checkpoints
 
 WORKERS = 3
 

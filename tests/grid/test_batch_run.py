@@ -10,7 +10,7 @@ import pandas as pd
 import yaml
 
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "rural_batch.yml"

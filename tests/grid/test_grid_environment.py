@@ -19,7 +19,7 @@ from palaestrai_mosaik.environment.grid import GridEnvironment
 from palaestrai_mosaik.environment.grid.simulators import InverterSimulator
 from palaestrai_mosaik.errors import DocumentError, PowerFlowError, SimulationError
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run.preflight import Inspection
+from palaestrai_mosaik.runner.preflight import Inspection
 
 RURAL = "simbench:1-MV-rural--2-sw"
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

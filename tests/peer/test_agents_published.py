@@ -10,7 +10,7 @@ pytest.importorskip("harl")
 from support.documents import agent, document, environment, named, phase
 from support.learning import digests
 
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 #: all rewards count by themselves, so that the best action is known

@@ -21,7 +21,7 @@ from support.documents import agent, named, phase
 
 from palaestrai_mosaik.experiment import from_mapping, load, loads, vocabulary
 from palaestrai_mosaik.experiment.yaml_text import read
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 HERE = Path(__file__).parent

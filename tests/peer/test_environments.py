@@ -13,9 +13,9 @@ from support import palaestrai_environments as parts
 from support.documents import agent, document, environment, named, phase
 
 from palaestrai_mosaik.errors import ContractError, DocumentError
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.factory import make_handle
-from palaestrai_mosaik.run.preflight import inspect
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.factory import make_handle
+from palaestrai_mosaik.runner.preflight import inspect
 from palaestrai_mosaik.store import Store
 
 PARTS = "support.palaestrai_environments"

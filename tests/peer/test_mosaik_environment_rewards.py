@@ -18,7 +18,7 @@ from support.documents import agent, document, environment, named, phase
 from support.engine import run_episodes
 
 from palaestrai_mosaik.agent import Muscle
-from palaestrai_mosaik.run.factory import make_handle
+from palaestrai_mosaik.runner.factory import make_handle
 from palaestrai_mosaik.simulation.body import Body, BodyIdentity
 from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import EnvironmentTerminationCondition

@@ -23,7 +23,7 @@ from pettingzoo.test.state_test import state_test
 from palaestrai_mosaik import aec_env, parallel_env
 from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.experiment import from_mapping
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

@@ -29,7 +29,7 @@ from palaestrai_mosaik.agent.batch import BatchObjective
 from palaestrai_mosaik.errors import ActionError, ContractError, DocumentError, StoreError
 from palaestrai_mosaik.rl.driver import Options
 from palaestrai_mosaik.rl.session import Session
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation.episode import WorldBuilder
 from palaestrai_mosaik.store import Store
 

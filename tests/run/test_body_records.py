@@ -12,10 +12,10 @@ from palaestrai_mosaik.agent import Memory
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.environment.pendulum import BatchPendulum
 from palaestrai_mosaik.experiment import RunDocument
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.descriptions import agent_record, environment_record
-from palaestrai_mosaik.run.recorded_sessions import read_sessions
-from palaestrai_mosaik.run.replay import ReplayContext, replay
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.descriptions import agent_record, environment_record
+from palaestrai_mosaik.runner.recorded_sessions import read_sessions
+from palaestrai_mosaik.runner.replay import ReplayContext, replay
 from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.store import Store

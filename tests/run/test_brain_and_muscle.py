@@ -10,8 +10,8 @@ from support.documents import DUMMY, agent, document, environment, named, phase
 
 from palaestrai_mosaik.agent import Brain, Muscle
 from palaestrai_mosaik.errors import ContractError, DocumentError
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.preflight import Inspection
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.preflight import Inspection
 from palaestrai_mosaik.store import Store
 
 HERE = __name__

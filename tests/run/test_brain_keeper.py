@@ -13,8 +13,8 @@ import pytest
 
 from palaestrai_mosaik.errors import BrainDumpError
 from palaestrai_mosaik.experiment import RunDocument
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.brains import BrainKeeper, brain_keeper
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.brains import BrainKeeper, brain_keeper
 from palaestrai_mosaik.store import Store
 from tests.support.documents import DUMMY, agent, document, named, phase
 

@@ -9,7 +9,7 @@ import pytest
 from support.documents import document, named, phase
 from support.learning import HERE, follower, noted, track
 
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-agent.md"

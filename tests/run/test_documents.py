@@ -9,7 +9,7 @@ from support.documents import agent, document, environment, named, phase
 
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.experiment import load
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import pytest
 from support.documents import CONDITIONS, VANILLA_RUN, document, named, phase
 from support.learning import HERE, digests, follower, learner, noted, track
 
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 EVALUATION = "palaestrai_mosaik.simulation.evaluation:AgentEvaluationObjectiveTerminationCondition"

@@ -7,7 +7,7 @@ import pytest
 from support.documents import document, named, phase
 from support.learning import HERE, digests, follower, learner, noted, track
 
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 FILTERS = "palaestrai_mosaik.agent.filters"

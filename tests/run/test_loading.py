@@ -15,10 +15,10 @@ from support.learning import Own, follower, learner, noted, track
 from palaestrai_mosaik.agent import Brain, BrainDumper, Filter, FilterChain, Muscle, dump_arrays
 from palaestrai_mosaik.agent.filters import NormFilter, ScaleFilter
 from palaestrai_mosaik.errors import BrainDumpError, DocumentError
-from palaestrai_mosaik.run import checkpoint, execute
-from palaestrai_mosaik.run.brains import Dumpers, brain_keeper
-from palaestrai_mosaik.run.factory import FILTERS, learned, load_filters
-from palaestrai_mosaik.run.learners import check_sources, store_model
+from palaestrai_mosaik.runner import checkpoint, execute
+from palaestrai_mosaik.runner.brains import Dumpers, brain_keeper
+from palaestrai_mosaik.runner.factory import FILTERS, learned, load_filters
+from palaestrai_mosaik.runner.learners import check_sources, store_model
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Box

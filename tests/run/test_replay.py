@@ -12,9 +12,9 @@ import pytest
 from palaestrai_mosaik.agent import Brain, Filter, Memory
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.preflight import Inspection, inspect
-from palaestrai_mosaik.run.replay import ReplayContext, replay
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.preflight import Inspection, inspect
+from palaestrai_mosaik.runner.replay import ReplayContext, replay
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.store import ChannelRecord, Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, RewardInformation, SensorInformation

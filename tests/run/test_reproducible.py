@@ -16,7 +16,7 @@ from support.documents import DUMMY, agent, document, environment, named, phase
 
 from palaestrai_mosaik.agent.library.dummy import DummyBrain
 from palaestrai_mosaik.errors import RunInterrupted
-from palaestrai_mosaik.run import Interrupt, Progress, execute
+from palaestrai_mosaik.runner import Interrupt, Progress, execute
 from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +113,7 @@ def test_brains_have_seeds_and_generators_of_their_own():
 SCRIPT = """
 import sys
 from palaestrai_mosaik.experiment import load
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 with Store(sys.argv[2], create=True) as store:
     result = execute(load(sys.argv[1]), store=store)

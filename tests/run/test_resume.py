@@ -20,8 +20,8 @@ from support.learning import HERE, Own, digests, learner, noted, track, write
 
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import CheckpointError, StoreError
-from palaestrai_mosaik.run import Earlier, checkpoint, earlier_run, execute
-from palaestrai_mosaik.run.checkpoint import versions
+from palaestrai_mosaik.runner import Earlier, checkpoint, earlier_run, execute
+from palaestrai_mosaik.runner.checkpoint import versions
 from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.experiment import load
-from palaestrai_mosaik.run import checkpoint, earlier_run, execute, scalars
+from palaestrai_mosaik.runner import checkpoint, earlier_run, execute, scalars
 from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -135,8 +135,8 @@ def test_a_resumed_run_writes_nothing_twice(
 KILLED = """
 import os, signal, sys
 from palaestrai_mosaik.experiment import load
-from palaestrai_mosaik.run import checkpoint, execute
-from palaestrai_mosaik.run.progress import Progress
+from palaestrai_mosaik.runner import checkpoint, execute
+from palaestrai_mosaik.runner.progress import Progress
 from palaestrai_mosaik.store import Store
 
 class Dying(Progress):

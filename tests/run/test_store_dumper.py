@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from palaestrai_mosaik.agent.dumper import BrainDumper
 from palaestrai_mosaik.errors import BrainDumpError, StoreError
-from palaestrai_mosaik.run.brains import StoreBrainDumper
+from palaestrai_mosaik.runner.brains import StoreBrainDumper
 from palaestrai_mosaik.store import Store
 
 POSTGRESQL = os.environ.get("PALAESTRAI_MOSAIK_TEST_POSTGRESQL")

@@ -16,8 +16,8 @@ from support.documents import document, named, phase
 from support.learning import HERE, NotPicklableError, Own, follower, learner, noted, track, write
 
 from palaestrai_mosaik.errors import ContractError, SimulationError
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.worker_process import WorkerDied
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.worker_process import WorkerDied
 from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]

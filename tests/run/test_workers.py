@@ -11,7 +11,7 @@ import pytest
 from support.documents import agent, document, environment, named, phase
 from support.learning import HERE, data, digests, follower, learner, noted, told, track, write
 
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +148,7 @@ def test_what_pretrain_returns_reaches_all_muscles_before_their_first_action(tmp
 SCRIPT = """
 import sys
 from palaestrai_mosaik.experiment import load
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 from support.learning import digests
 if __name__ == "__main__":

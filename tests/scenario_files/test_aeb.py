@@ -17,7 +17,7 @@ from itertools import takewhile
 import pytest
 from support.traces import scenario, trace
 
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 SCHEDULERS = ["direct", "mosaik"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from palaestrai_mosaik.experiment import loads
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")

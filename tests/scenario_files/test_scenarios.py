@@ -10,7 +10,7 @@ import pytest
 from support.learning import digests
 
 from palaestrai_mosaik.experiment import RunDocument, loads
-from palaestrai_mosaik.run import execute, inspect
+from palaestrai_mosaik.runner import execute, inspect
 from palaestrai_mosaik.store import Store
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

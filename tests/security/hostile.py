@@ -31,7 +31,7 @@ from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
 from palaestrai_mosaik.execution.executor import InlineExecutor
 from palaestrai_mosaik.execution.job import now
-from palaestrai_mosaik.run import checkpoint, execute
+from palaestrai_mosaik.runner import checkpoint, execute
 from palaestrai_mosaik.store import Store
 
 #: seconds within which all commands over one folder must have ended

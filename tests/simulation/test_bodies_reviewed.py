@@ -16,9 +16,9 @@ from palaestrai_mosaik.environment.copies import Copies
 from palaestrai_mosaik.environment.dummy import DummyEnvironment
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.experiment.model import AgentSpec, BodySpec, ClassSpec
-from palaestrai_mosaik.run import execute, inspect
-from palaestrai_mosaik.run.preflight import Inspection
-from palaestrai_mosaik.run.worker import Worker
+from palaestrai_mosaik.runner import execute, inspect
+from palaestrai_mosaik.runner.preflight import Inspection
+from palaestrai_mosaik.runner.worker import Worker
 from palaestrai_mosaik.simulation.batch_handle import open_handle
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.store import Store

@@ -20,7 +20,7 @@ from support.documents import (
 )
 
 from palaestrai_mosaik.errors import ContractError, DocumentError
-from palaestrai_mosaik.run import Interrupt, execute, inspect
+from palaestrai_mosaik.runner import Interrupt, execute, inspect
 from palaestrai_mosaik.simulation.conditions import AgentObjectiveTerminationCondition, TerminationCondition
 from palaestrai_mosaik.simulation.coordinator import ask
 from palaestrai_mosaik.store import Store

@@ -17,7 +17,7 @@ from support.documents import ENVIRONMENT_ENDS, agent, document, environment, na
 
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.errors import DocumentError, SimulatorError
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
 
 SIMULATORS = Path(__file__).parents[1] / "example_simulators"

@@ -20,7 +20,7 @@ from support.documents import (
 from palaestrai_mosaik.errors import ContractError, DocumentError
 from palaestrai_mosaik.experiment.classes import canonical_name
 from palaestrai_mosaik.experiment.conditions import AgentRules, PlateauRule, SuccessRule, read_rules
-from palaestrai_mosaik.run import inspect
+from palaestrai_mosaik.runner import inspect
 from palaestrai_mosaik.simulation.conditions import EvaluationView, TerminationCondition
 from palaestrai_mosaik.simulation.evaluation import AgentEvaluationObjectiveTerminationCondition
 from palaestrai_mosaik.testing import ConformanceError, check_termination_condition

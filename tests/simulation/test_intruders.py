@@ -17,7 +17,7 @@ import psutil
 import pytest
 from support.documents import agent, document, environment, phase
 
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.simulation import peer_check
 
 SIMULATORS = Path(__file__).parents[1] / "example_simulators"

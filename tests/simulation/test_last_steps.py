@@ -16,8 +16,8 @@ from support.documents import agent, document, environment, phase
 from palaestrai_mosaik import attach_agents
 from palaestrai_mosaik.agent.library.dummy import DummyMuscle
 from palaestrai_mosaik.errors import RunInterrupted, SimulatorError
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.interrupt import Interrupt
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.scenario import Agent
 from palaestrai_mosaik.types import Box
 

@@ -17,8 +17,8 @@ from support.documents import agent, document, environment, named, phase
 from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.environment.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import RunInterrupted, SimulationError, SimulatorError
-from palaestrai_mosaik.run import execute
-from palaestrai_mosaik.run.interrupt import Interrupt
+from palaestrai_mosaik.runner import execute
+from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.simulation.mosaik_internals import plain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import ActuatorInformation, Box, SensorInformation
@@ -201,7 +201,7 @@ def test_nothing_is_said_about_what_could_not_be_sent():
     script = f"""
 import sys; sys.path[:0] = [{str(SIMULATORS)!r}, {str(SIMULATORS.parent)!r}]
 from support.documents import agent, document, environment, named, phase
-from palaestrai_mosaik.run import execute
+from palaestrai_mosaik.runner import execute
 import slow_sim
 slow_sim.SlowSimulator.get_data = lambda self, outputs: {{e: dict.fromkeys(n, object) for e, n in outputs.items()}}
 world = environment("co", {DESCRIBED!r}, end=3,

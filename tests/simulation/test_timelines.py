@@ -16,7 +16,7 @@ from palaestrai_mosaik.agent import Muscle
 from palaestrai_mosaik.environment import Environment, EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.environment.matrix_game import MatrixGame
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.run import execute, inspect
+from palaestrai_mosaik.runner import execute, inspect
 from palaestrai_mosaik.simulation.conditions import (
     AgentObjectiveTerminationCondition,
     EnvironmentTerminationCondition,

@@ -28,7 +28,7 @@ from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.environment.replay import SessionPoolEnvironment
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.importing import only_modules
-from palaestrai_mosaik.run.recorded_sessions import StoredSessions, check_sessions
+from palaestrai_mosaik.runner.recorded_sessions import StoredSessions, check_sessions
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.models import Base

@@ -36,7 +36,7 @@ from palaestrai_mosaik.palaestrai.results import database as palaestrai_database
 from palaestrai_mosaik.palaestrai.results.database import PalaestraiDatabase
 from palaestrai_mosaik.palaestrai.results.jsonpickle import informations, numbers, plain
 from palaestrai_mosaik.palaestrai.results.phase import zone_of
-from palaestrai_mosaik.run.brains import keep_brain
+from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
 from tests.support import postgresql
@@ -314,7 +314,7 @@ def test_what_cannot_be_read_ends_the_import_of_its_run_only(peer: Path, store: 
 KILLED = """
 import os, signal, sys
 from palaestrai_mosaik import files
-from palaestrai_mosaik.run.brains import keep_brain
+from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.palaestrai import results
 from palaestrai_mosaik.palaestrai.results import importer
 from palaestrai_mosaik.store import Store

@@ -30,7 +30,7 @@ PROGRAMS = {"palaestrai-mosaik": "palaestrai_mosaik.cli.main", "arsenai": "palae
 #: what commands import when they are at work
 IMPORTED = (
     *PROGRAMS.values(),
-    *(f"palaestrai_mosaik.{name}" for name in ("analysis", "design", "execution", "run", "store")),
+    *(f"palaestrai_mosaik.{name}" for name in ("analysis", "design", "execution", "runner", "store")),
     *("SALib", "matplotlib.pyplot", "pandas", "palaestrai_mosaik.environment.grid"),
 )
 

@@ -152,7 +152,7 @@ def read_source(
         if read_store is None:
             raise ContractError(
                 "source: a store can be read where a run is executed; here, load its sessions with "
-                "palaestrai_mosaik.run.recorded_sessions.read_sessions"
+                "palaestrai_mosaik.runner.recorded_sessions.read_sessions"
             )
         return read_store(source)
     kinds = (*readers, *STORE_KEYS)

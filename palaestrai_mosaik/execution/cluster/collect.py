@@ -21,7 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, FileLock
 from palaestrai_mosaik.errors import StoreError
-from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
+from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import (

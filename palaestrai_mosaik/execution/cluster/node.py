@@ -28,8 +28,8 @@ from types import FrameType
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, STORES
 from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, ExecutionError
-from palaestrai_mosaik.run.checkpoint import FOLDER as CHECKPOINTS
-from palaestrai_mosaik.run.worker_process import THREADS
+from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
+from palaestrai_mosaik.runner.worker_process import THREADS
 
 from ..claim import wait_for_dying
 from ..job import Job, JobRecord, Marker, now

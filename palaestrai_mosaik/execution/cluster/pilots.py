@@ -40,7 +40,7 @@ from parsl.providers.base import ExecutionProvider
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError, SchedulerError, did_you_mean
-from palaestrai_mosaik.run.worker_process import THREADS
+from palaestrai_mosaik.runner.worker_process import THREADS
 
 from ..local import available_cores
 from .settings import ParslSettings

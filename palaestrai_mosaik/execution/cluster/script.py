@@ -11,7 +11,7 @@ from pathlib import Path
 
 from palaestrai_mosaik.design.folder import SCRIPT
 from palaestrai_mosaik.errors import SchedulerError
-from palaestrai_mosaik.run.worker_process import THREADS
+from palaestrai_mosaik.runner.worker_process import THREADS
 from palaestrai_mosaik.text import count
 
 from ..job import write_file

@@ -22,7 +22,7 @@ from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import SimulationError
 
 _LENGTH = struct.Struct("<Q")
-_PROGRAM = program("palaestrai_mosaik.run.worker_main")
+_PROGRAM = program("palaestrai_mosaik.runner.worker_main")
 #: seconds that a process has to end by itself
 _PATIENCE = 2.0
 

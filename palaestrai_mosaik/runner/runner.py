@@ -77,7 +77,7 @@ def execute(
     """Run ``document`` (a path, a mapping, or as it was read) and record it in ``store`` (nowhere if there is none).
 
     ``store`` is an open store, or the folder or URL of one, which is made if it is missing. ``resume`` is an
-    instance of ``document`` in ``store`` that did not finish (:func:`~palaestrai_mosaik.run.checkpoint.earlier_run`):
+    instance of ``document`` in ``store`` that did not finish (:func:`~palaestrai_mosaik.runner.checkpoint.earlier_run`):
     it goes on from its last whole checkpoint, with the result that it would have had undisturbed. While a train phase runs, a checkpoint is written every
     ``checkpoint_every`` seconds (0: never), or less often where it takes long. ``scalars`` names
     sinks, such as ``tensorboard:runs`` (:mod:`.scalars`).
