@@ -224,6 +224,8 @@ class RecordedRun:
         facts = summary[[name for name in _FACTS if name != "error" or summary["error"]]].to_frame(
             self.instance
         )
+        facts.loc["started"] = f"{summary['started']:%Y-%m-%d %H:%M:%S} UTC"
+        facts.loc["duration"] = f"{summary['duration']:.2f} s"
         warned = "".join(f"<li>{escape(text)}</li>" for text in self.warnings)
         shown = self.phases[["phase", "name", "mode", "workers", "episodes_done", "reason"]]
         return (

@@ -72,6 +72,7 @@ JUDGED: dict[str, dict[str, str]] = {
     "analysis/series.py": {".rename": "columns of a frame"},
     "analysis/comparison/compare.py": {".rename": "columns of a frame"},
     "analysis/learning.py": {".rename": "columns of a frame"},
+    "analysis/figure.py": {".savefig": "into memory"},
     "analysis/plot.py": {".savefig": "into a file that files.writing gives"},
     "analysis/report/data.py": {".to_csv": "into memory"},
     "cli/analyse.py": {".to_csv": "into a file that files.writing_text gives"},

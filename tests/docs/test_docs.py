@@ -233,10 +233,17 @@ def _part(name: str, request: pytest.FixtureRequest) -> Iterator[None]:
 
 #: it submits, waits, collects, submits again
 _SLOW = "docs/cluster.md"
+#: its blocks are cells: tests/docs/test_notebook.py
+_NOTEBOOK = "docs/notebook.md"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == _SLOW else name for name in NAMES]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == _SLOW else name
+        for name in NAMES
+        if name != _NOTEBOOK
+    ],
 )
 def test_the_blocks_of_a_page_work(name: str, directory: Path, request: pytest.FixtureRequest) -> None:
     page, parts = Page(name, directory), set[str]()
