@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 #: exit codes of commands and of processes that execute runs, also in the records of runs
 FINISHED, FAILED, UNSOUND, INTERRUPTED = 0, 1, 2, 130
@@ -58,10 +59,15 @@ class Problem:
 
 
 class DocumentError(PalaestraiMosaikError):
-    """A document is unsound. ``problems`` holds all that was found, in document order."""
+    """A document is unsound. ``problems`` holds all that was found, in document order.
 
-    def __init__(self, problems: Iterable[Problem]):
+    ``partial`` is what could be read of a run document nevertheless, if anything
+    (:class:`~palaestrai_mosaik.experiment.PartialDocument`): further checks find more in it.
+    """
+
+    def __init__(self, problems: Iterable[Problem], partial: Any = None):
         self.problems: tuple[Problem, ...] = tuple(problems)
+        self.partial = partial
         super().__init__("\n".join(str(p) for p in self.problems))
 
 

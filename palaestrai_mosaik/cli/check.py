@@ -17,7 +17,14 @@ from palaestrai_mosaik.errors import (
     PalaestraiMosaikError,
     Problem,
 )
-from palaestrai_mosaik.experiment import check_classes, describe, json_schema, load
+from palaestrai_mosaik.experiment import (
+    PartialDocument,
+    RunDocument,
+    check_classes,
+    describe,
+    json_schema,
+    load,
+)
 from palaestrai_mosaik.text import count
 
 from .common import print_problems, say
@@ -46,25 +53,36 @@ def schema() -> int:
 
 
 def _check(path: str, environments: bool) -> int:
+    document: RunDocument | PartialDocument
+    known: Sequence[Problem] = ()
     try:
         document = load(path)
+        say(describe(document), end="")
+        warnings = [*document.warnings]
     except DocumentError as error:
-        return _report(path, error.problems)
-    say(describe(document), end="")
+        if error.partial is None:
+            return _report(path, error.problems)
+        document, known, warnings = error.partial, error.problems, []
+    from palaestrai_mosaik.runner.agent_check import check_agents
     from palaestrai_mosaik.runner.factory import BASES, class_of
     from palaestrai_mosaik.runner.preflight import Inspection
 
-    warnings: Sequence[Problem] = ()
     if environments:
-        inspection = Inspection(document)
-        inspection.close()
-        problems, warnings = inspection.problems, inspection.warnings
+        inspection = Inspection(document, known=known)
+        try:
+            check_agents(inspection)
+        finally:
+            inspection.close()
+        problems, warnings = inspection.problems, warnings + inspection.warnings
     else:
-        problems = list(check_classes(document, BASES, class_of))
-    for warning in (*document.warnings, *warnings):
+        whole = document.document if isinstance(document, PartialDocument) else document
+        problems = list(check_classes(whole, BASES, class_of))
+    for warning in warnings:
         say(f"warning: {warning}", error=True)
-    if problems:
-        return _report(path, problems)
+    if known or problems:
+        return _report(
+            path, sorted({*known, *problems}, key=lambda problem: (problem.line or 0, problem.message))
+        )
     unchecked = "" if environments else " (environments not checked)"
     say(f"{path}: sound{unchecked}")
     return FINISHED

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.types.control import Mode
 
 from .bodies import Common, body_list, channel_list, has_bodies, origins_of
@@ -13,7 +14,7 @@ from .brain_sources import load_section, points_before_the_first, replay_list, s
 from .cascade import CascadedPhase, Definitions, Entry
 from .conditions import check_agent_keys, warn_of_evaluations
 from .fields import check_modules, id_list, items_of
-from .located import Findings, Located
+from .located import Findings, Located, Section
 from .model import (
     DOCUMENT_VERSION,
     AgentSpec,
@@ -80,9 +81,9 @@ class ModelBuilder:
     def _entries(
         self, here: Place, entries: Mapping[str, Entry], reader: Callable[[Entry, Place], Spec | None]
     ) -> tuple[Spec, ...]:
-        specs = []
-        for index, entry in enumerate(entries.values()):
-            place = (*here, index)
+        specs: list[Spec] = []
+        for entry in entries.values():
+            place = (*here, len(specs))
             self.origins[place] = entry.at.place
             for key, part in entry.parts.items():
                 if part.place != (*entry.at.place, key):
@@ -108,7 +109,9 @@ class ModelBuilder:
         found, parts = self.found, entry.parts
         several, faulty = has_bodies(parts), "agents" in phase.faulty
         section = AGENT_WITH_BODIES if several else AGENT
-        incomplete = not faulty and found.missing(entry.at.place, parts, section)
+        incomplete = not faulty and (
+            self._is_misspelt(entry, phase, section) or found.missing(entry.at.place, parts, section)
+        )
         # With an environment unread, nobody can say which ids are wrong.
         environments = None if "environments" in phase.faulty else phase.environments
         given = section.values(found, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
@@ -141,6 +144,19 @@ class ModelBuilder:
             snapshots,
             bodies,
         )
+
+    def _is_misspelt(self, entry: Entry, phase: CascadedPhase, section: Section) -> bool:
+        """Report an agent that lacks keys, and is called nearly as another one; tell whether it is so."""
+        absent = [key for key in section.required if key not in entry.parts]
+        name = entry.parts["name"].value
+        near = did_you_mean(name, [other for other in phase.agents if other != name])
+        if not absent or not near:
+            return False
+        self.found.error(
+            entry.at.place,
+            f"agent {name!r} is new in phase {phase.name!r}{near}; a new one needs {', '.join(map(repr, absent))}, too",
+        )
+        return True
 
     def _simulation(self, raw: CascadedPhase, here: Place) -> SimulationSpec | None:
         found, parts = self.found, raw.simulation

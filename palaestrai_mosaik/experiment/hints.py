@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from palaestrai_mosaik.errors import did_you_mean
 from palaestrai_mosaik.types.control import Mode
 
 from .bodies import COMMON
@@ -27,6 +28,8 @@ _WITHOUT_EFFECT = {
 }
 #: what palaestrAI takes where a phase's ``phase_config`` does not say it, and how to say that
 _DEFAULTS: Mapping[str, tuple[Any, str]] = {"mode": ("train", "train mode"), "workers": (1, "1 worker")}
+#: more than the cores of most machines
+_MANY_WORKERS = 256
 _TEST = "the phase is in test mode"
 
 
@@ -95,6 +98,33 @@ def _other(before: CascadedPhase, phase: CascadedPhase) -> Iterator[tuple[str, L
                 yield (
                     f"{key!r} of phase {before.name!r}, {kept_part.value}, goes on here; palaestrAI would take {shown}",
                     phase.at.child("phase_config"),
+                )
+
+
+def warn_of_slips(
+    found: Findings, seed: int, parts: Mapping[str, Located], raw: Sequence[CascadedPhase]
+) -> None:
+    """Warn of what is allowed, and hardly ever meant. ``parts`` are those of the document, ``raw`` has no faults."""
+    if seed < 0:
+        found.warn(
+            parts["seed"].place,
+            f"{seed} is a seed as any other: every execution draws the same numbers with it",
+        )
+    for phase in raw:
+        workers = phase.phase_config.get("workers")
+        if workers is not None and isinstance(workers.value, int) and workers.value > _MANY_WORKERS:
+            found.warn(
+                workers.place,
+                f"{workers.value} workers are as many processes, each with environments and agents of its own",
+            )
+    for before, phase in pairwise(raw):
+        for uid, entry in phase.environments.items():
+            near = did_you_mean(uid, before.environments)
+            if uid not in before.environments and near and set(before.environments) & set(phase.environments):
+                found.warn(
+                    entry.at.place,
+                    f"environment {uid!r} is new in phase {phase.name!r}{near}; the phase has it beside "
+                    f"{', '.join(repr(one) for one in phase.environments if one != uid)}",
                 )
 
 

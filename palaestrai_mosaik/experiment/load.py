@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from .cascade import Definitions, cascade
 from .check import ModelBuilder, header, run_config_of
 from .conditions import check_evaluations, check_phase_averages
 from .fields import items_of
-from .hints import hint, warn_of_no_effect
+from .hints import hint, warn_of_no_effect, warn_of_slips
 from .located import Findings, Lines, Located, show
-from .model import RunDocument
+from .model import PartialDocument, RunDocument
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
 
@@ -119,24 +120,38 @@ def _document(data: Any, found: Findings, text: str, hashed: bool = True) -> Run
     )
     if not found.errors:
         check_evaluations(found, builder.run_condition_items, sound)
-    if found.errors:
-        raise DocumentError(found.errors)
-    warn_of_no_effect(found, raw, sound)
-    hint(found, raw)
-    warn_of_snapshots(found, uid, raw)
-    canonical = canonical_document(uid, seed, version, sound, conditions)
-    return RunDocument(
+    make = partial(
+        RunDocument,
         uid=uid,
         seed=seed,
         version=version,
-        phases=sound,
         conditions=conditions,
-        canonical=canonical,
-        hash=digest(canonical) if hashed else "",
         source=found.source,
         text=text,
         experiment_uid=experiment,
-        warnings=found.warnings,
         lines=found.lines,
         origins=builder.origins,
+    )
+    if found.errors:
+        # the phases before the first one of which nothing can be said, and of these those with all environments
+        count = phases.index(None) if None in phases else len(phases)
+        readable = tuple(phase for phase in phases[:count] if phase is not None)
+        whole = [
+            phase is not None
+            and len(phase.environments) == len(entry.environments)
+            and "environments" not in entry.faulty
+            for phase, entry in zip(phases, raw, strict=True)
+        ]
+        document = make(phases=readable, canonical={}, hash="")
+        raise DocumentError(found.errors, PartialDocument(document, tuple(whole)) if readable else None)
+    warn_of_no_effect(found, raw, sound)
+    warn_of_slips(found, seed, parts, raw)
+    hint(found, raw)
+    warn_of_snapshots(found, uid, raw)
+    canonical = canonical_document(uid, seed, version, sound, conditions)
+    return make(
+        phases=sound,
+        canonical=canonical,
+        hash=digest(canonical) if hashed else "",
+        warnings=found.warnings,
     )

@@ -222,6 +222,18 @@ class RunDocument:
         return Problem(message, join(written), self.source, line)
 
 
+@dataclass(frozen=True)
+class PartialDocument:
+    """What could be read of an unsound document: its phases up to one that could not be read at all.
+
+    ``whole`` says for each phase whether all its environments could be read. Of agents and conditions, those
+    that could not be read are missing.
+    """
+
+    document: RunDocument
+    whole: tuple[bool, ...]
+
+
 def join(place: Place) -> str:
     """Return ``place`` as it is printed: ``schedule.0.phase_0``."""
     return ".".join(str(part) for part in place)

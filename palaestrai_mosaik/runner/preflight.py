@@ -10,7 +10,14 @@ from typing import NamedTuple
 from palaestrai_mosaik.agent import Brain
 from palaestrai_mosaik.environment.cosimulation import CoSimulation
 from palaestrai_mosaik.errors import ContractError, DocumentError, Problem
-from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, check_classes
+from palaestrai_mosaik.experiment import (
+    AgentSpec,
+    EnvironmentSpec,
+    PartialDocument,
+    PhaseSpec,
+    RunDocument,
+    check_classes,
+)
 from palaestrai_mosaik.simulation.body_placement import BodyGroup, place_bodies
 from palaestrai_mosaik.simulation.conditions import (
     AgentObjectiveTerminationCondition,
@@ -33,6 +40,9 @@ from .factory import (
 )
 from .recorded_sessions import DEFAULT_STORE, StoredSessions, check_sessions
 
+#: sections of a document that say when phases and episodes end
+_ENDINGS = ("phase_config", "simulation", "run_config", "condition")
+
 
 class PlacedBodies(NamedTuple):
     """The bodies of an agent in the environments of a phase; ``sound``: all have their place."""
@@ -44,23 +54,32 @@ class PlacedBodies(NamedTuple):
 class Inspection:
     """A run document with its environments set up.
 
-    ``problems`` is empty if the document can be run; ``warnings`` are what it may not mean. ``phases`` are those of the document,
+    ``problems`` is empty if the document can be run; ``warnings`` are what it may not mean. Of a document with
+    problems that are ``known``, what is left is checked, without what would only follow from them. ``phases`` are those of the document,
     with patterns among the sensors and actuators of agents (``grid.bus-*.vm_pu``) replaced
     by what they match, in the order of the environments. The environments that were made for
     the checks are used by the run (:meth:`take`), or shut down
     (:meth:`close`).
     """
 
-    def __init__(self, document: RunDocument, stored: StoredSessions = DEFAULT_STORE):
-        self.document = document
+    def __init__(
+        self,
+        document: RunDocument | PartialDocument,
+        stored: StoredSessions = DEFAULT_STORE,
+        known: Sequence[Problem] = (),
+    ):
+        partial = document if isinstance(document, PartialDocument) else None
+        self.document = document.document if isinstance(document, PartialDocument) else document
         self.stored = stored
-        self.problems: list[Problem] = list(check_classes(document, BASES, class_of))
+        self.problems: list[Problem] = list(check_classes(self.document, BASES, class_of))
+        #: what makes others look wrong that are not
+        self.causes = [*known, *self.problems]
         self.warnings: list[Problem] = []
         self.phases: list[PhaseSpec] = []
         self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
         self._spare: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
-        if not self.problems:
-            for i, phase in enumerate(document.phases):
+        for i, phase in enumerate(self.document.phases):
+            if partial is None or partial.whole[i]:
                 _PhaseCheck(self, i, phase).check()
 
     def raise_problems(self) -> None:
@@ -94,6 +113,11 @@ class Inspection:
         if problem not in known:
             known.append(problem)
 
+    def is_sound(self, *place: str | int) -> bool:
+        """Whether nothing was found at this place of the document, or inside of it, before environments were set up."""
+        here = self.document.problem("", *place).path
+        return not any(cause.path == here or cause.path.startswith(f"{here}.") for cause in self.causes)
+
     def set_up(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
         """Return the environment of ``spec`` if it has been set up before."""
         return next((handle for known, handle in self._handles if known == spec), None)
@@ -119,6 +143,8 @@ class _PhaseCheck:
     def check(self) -> None:
         """Report what is wrong; add the phase to those of the inspection if all its environments can be set up."""
         phase = self._phase
+        if not all(self._is_sound("environments", j) for j in range(len(phase.environments))):
+            return
         for j, spec in enumerate(phase.environments):
             handle = self._inspection.set_up(spec)
             if handle is None:
@@ -134,7 +160,8 @@ class _PhaseCheck:
         self._check_loading()
         self._inspection.phases.append(replace(phase, agents=tuple(agents)))
         self._check_filters()
-        self._check_end()
+        if not any(word in cause.path for cause in self._inspection.causes for word in _ENDINGS):
+            self._check_end()
 
     def _set_up(self, j: int, spec: EnvironmentSpec) -> EnvironmentHandle | None:
         place = ("environments", j)
@@ -177,6 +204,10 @@ class _PhaseCheck:
         owned: list[tuple[str, Sequence[str]]] = []
         owners: list[int] = []
         for j, agent in enumerate(self._phase.agents):
+            if not self._is_sound("agents", j):
+                agents.append(agent)
+                self._placed.append(PlacedBodies([], False))
+                continue
             groups, faults = place_bodies(agent, handles)
             self._placed.append(PlacedBodies(groups, not faults))
             for message, place in faults:
@@ -252,6 +283,8 @@ class _PhaseCheck:
         for j, agent in enumerate(self._phase.agents):
             if agent.brain is None or agent.load is not None or agent.name not in learned:
                 continue
+            if not self._is_sound("agents", j):
+                continue
             brain = class_of(agent.brain.name, "brain")
             if issubclass(brain, Brain) and brain._continues:
                 text = (
@@ -263,7 +296,7 @@ class _PhaseCheck:
     def _check_loading(self) -> None:
         """Look for models that nothing loads, or that do not reach the muscles in a test."""
         for j, agent in enumerate(self._phase.agents):
-            if agent.load is None:
+            if agent.load is None or not self._is_sound("agents", j):
                 continue
             problem, warning = cannot_load(agent), unused_model_warning(agent, self._phase.mode)
             if problem or warning:
@@ -343,6 +376,9 @@ class _PhaseCheck:
                     "ends the episode, or 'when: any'"
                 )
                 self._report(text, "environments", j)
+
+    def _is_sound(self, *place: str | int) -> bool:
+        return self._inspection.is_sound("phases", self._i, *place)
 
     def _report(self, message: str, *place: str | int, warning: bool = False) -> None:
         self._inspection.report(message, "phases", self._i, *place, warning=warning)

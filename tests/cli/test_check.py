@@ -1,0 +1,162 @@
+"""``palaestrai-mosaik check``: one round shows all mistakes, those in users' own classes among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.documents import agent, document, environment, named, phase
+
+from palaestrai_mosaik.agent import Brain, Muscle, Objective
+from palaestrai_mosaik.cli.main import main
+from palaestrai_mosaik.experiment import dumps
+from palaestrai_mosaik.runner import execute
+
+CROSS_ENTROPY = "palaestrai_mosaik.agent.library.cross_entropy"
+
+
+class Picky(Muscle):
+    """Refuses some parameters when it is made, others when it is set up."""
+
+    def __init__(self, size: int = 1, late: int = 1):
+        if size < 1:
+            raise ValueError("size must be positive")
+        self.late = late
+
+    def setup(self) -> None:
+        if self.late < 1:
+            raise ValueError("late must be positive")
+
+    def propose_actions(self, sensors: Any, actuators_available: Any) -> Any:
+        return actuators_available, None
+
+
+class PickyBrain(Brain):
+    def setup(self) -> None:
+        if len(self.sensors) < 2:
+            raise RuntimeError("two sensors are needed")
+
+    def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
+        return None
+
+
+class OnlyKnownRewards(Objective):
+    def __init__(self, reward: str = "dummy_reward"):
+        self.reward = reward
+
+    def setup(self, reward_names: Any) -> None:
+        if self.reward not in reward_names:
+            raise ValueError(f"no reward {self.reward!r}; there are: {', '.join(reward_names)}")
+
+    def internal_reward(self, memory: Any) -> float:
+        return 0.0
+
+
+@pytest.fixture
+def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Return a function that checks a document; it returns the lines on standard error and the exit code."""
+
+    def checked(data: dict[str, Any]) -> tuple[list[str], int]:
+        (tmp_path / "run.yml").write_text(dumps(data))
+        code = main(["check", str(tmp_path / "run.yml")])
+        return capsys.readouterr().err.splitlines(), code
+
+    return checked
+
+
+def own(name: str, *sensors: int, **parts: Any) -> dict[str, Any]:
+    given = agent(name, brain=None, **parts)
+    given["sensors"] = [f"myenv.{i}" for i in sensors or (0,)]
+    given["actuators"] = [f"myenv.{ord(name) - ord('a')}"]
+    return given
+
+
+def plain(*agents: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return a document with these agents as plain data, as a user would write it."""
+    return {**yaml.safe_load(document(phase(agents=[own("a")])).text), **changes} | (
+        {"schedule": [{"one": phase(agents=list(agents))}]} if agents else {}
+    )
+
+
+def test_one_round_shows_mistakes_of_all_kinds(check: Any) -> None:
+    data = plain(
+        own("a", muscle=named("palaestrai_mosaik.agent.library.dummy:DumyMuscle")),
+        own("b", 77),
+        own("c", muscle=named(f"{__name__}:Picky", size=0)),
+        own("d", muscle=named(f"{__name__}:Picky", late=0)),
+    )
+    data["sede"] = 4
+    data["schedule"][0]["one"]["phase_config"]["episods"] = 2
+    lines, code = check(data)
+    assert code == 2 and lines[-1].endswith(": 6 problems")
+    for said in (
+        "unknown key 'sede'",
+        "unknown key 'episods'",
+        "has no class 'DumyMuscle' (did you mean 'DummyMuscle'?)",
+        "no sensor 'myenv.77' (did you mean 'myenv.7'?)",
+        f"agents.2.muscle: muscle '{__name__}:Picky' cannot be made: ValueError: size must be positive",
+        "agents.3: agent 'd' cannot be set up: ValueError: late must be positive",
+    ):
+        assert sum(said in line for line in lines) == 1, said
+
+
+def test_no_mistake_is_reported_for_what_follows_from_another(check: Any) -> None:
+    # an environment that cannot be made offers no sensors; an agent without its muscle has none either
+    data = plain(own("a", 88), {**own("b"), "muscle": {"params": {}}})
+    data["schedule"][0]["one"]["environments"] = [environment(max_itr=3)]
+    data["run_config"] = {"condition": named("no.such:Condition")}
+    del data["schedule"][0]["one"]["phase_config"]["episodes"]
+    lines, code = check(data)
+    assert code == 2 and len(lines) == 4, lines
+    assert "takes no parameter 'max_itr' (did you mean 'max_iter'?)" in lines[0]
+    assert "needs the key 'name'" in lines[1] and "agents.1.muscle" in lines[1]
+    assert "no.such" in lines[2]
+
+
+def test_brains_and_objectives_are_set_up(check: Any) -> None:
+    brain = {**own("a"), "brain": named(f"{__name__}:PickyBrain")}
+    objective = own("b", objective=named(f"{__name__}:OnlyKnownRewards", reward="dummy_rewrad"))
+    elites = {**own("c"), "brain": named(f"{CROSS_ENTROPY}:CrossEntropyBrain", elites=9, population=4)}
+    lines, code = check(plain(brain, objective, elites))
+    assert code == 2 and lines[-1].endswith(": 3 problems")
+    assert "agent 'a' cannot be set up: RuntimeError: two sensors are needed" in lines[0]
+    assert "agent 'b' cannot be set up: ValueError: no reward 'dummy_rewrad'" in lines[1]
+    assert "brain" in lines[2] and "1 < elites <= population" in lines[2]
+    brain["sensors"] = ["myenv.0", "myenv.1"]
+    assert check(plain(brain))[1] == 0
+
+
+def test_checking_changes_nothing(check: Any) -> None:
+    doc = document(phase())
+    before = execute(doc)
+    assert check(yaml.safe_load(doc.text)) == ([], 0)
+    after = execute(doc)
+    assert [one.steps for one in after.phases] == [one.steps for one in before.phases]
+
+
+def later(**second: Any) -> dict[str, Any]:
+    data = plain(own("a"), own("b"))
+    data["schedule"].append({"two": second})
+    return data
+
+
+def test_a_misspelt_agent_of_a_later_phase_is_one_mistake(check: Any) -> None:
+    lines, code = check(later(agents=[{"name": "aa", "sensors": ["myenv.3"]}]))
+    assert code == 2 and len(lines) == 2
+    assert "agent 'aa' is new in phase 'two' (did you mean 'a'?)" in lines[0]
+    assert "needs 'muscle'" in lines[0] and lines[0].endswith("too")
+    # one that is no neighbour of another name lacks its keys as before
+    lines, _ = check(later(agents=[{"name": "newcomer", "sensors": ["myenv.3"]}]))
+    assert any("needs the key 'muscle'" in line for line in lines)
+
+
+def test_slips_are_warned_of(check: Any) -> None:
+    slips = later(environments=[environment("myenw")], phase_config={"workers": 5000})
+    lines, code = check({**slips, "seed": -1})
+    assert code == 0 and all(line.startswith("warning: ") for line in lines)
+    assert "-1 is a seed as any other" in lines[0]
+    assert "environment 'myenw' is new in phase 'two' (did you mean 'myenv'?)" in lines[1]
+    assert "5000 workers are as many processes" in lines[2]
+    assert check(later(phase_config={"workers": 2})) == ([], 0)
