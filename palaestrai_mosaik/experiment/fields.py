@@ -176,6 +176,7 @@ def check_modules(
     if limit() is not None:
         for message, (key, *way) in refusals(name, params):
             found.error((*parts[key].place, *way), message)
+            found.refused = True
 
 
 def optional_class(found: Findings, at: Located | None, what: str) -> ClassSpec | None:

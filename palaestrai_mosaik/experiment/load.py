@@ -143,7 +143,9 @@ def _document(data: Any, found: Findings, text: str, hashed: bool = True) -> Run
             for phase, entry in zip(phases, raw, strict=True)
         ]
         document = make(phases=readable, canonical={}, hash="")
-        raise DocumentError(found.errors, PartialDocument(document, tuple(whole)) if readable else None)
+        raise DocumentError(
+            found.errors, PartialDocument(document, tuple(whole)) if readable and not found.refused else None
+        )
     warn_of_no_effect(found, raw, sound)
     warn_of_slips(found, seed, parts, raw)
     hint(found, raw)

@@ -203,6 +203,8 @@ class Findings:
     def __init__(self, source: str, lines: Lines):
         self.source = source
         self.lines = lines
+        #: whether modules are named that are not allowed: then no other may be imported to look for more errors
+        self.refused = False
         self._errors: dict[Problem, None] = {}
         self._warnings: dict[Problem, None] = {}
 

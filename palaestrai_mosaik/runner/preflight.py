@@ -71,7 +71,10 @@ class Inspection:
         partial = document if isinstance(document, PartialDocument) else None
         self.document = document.document if isinstance(document, PartialDocument) else document
         self.stored = stored
-        self.problems: list[Problem] = list(check_classes(self.document, BASES, class_of))
+        places = {problem.path for problem in known}
+        self.problems: list[Problem] = [
+            problem for problem in check_classes(self.document, BASES, class_of) if problem.path not in places
+        ]
         #: what makes others look wrong that are not
         self.causes = [*known, *self.problems]
         self.warnings: list[Problem] = []

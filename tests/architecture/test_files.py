@@ -95,6 +95,7 @@ JUDGED: dict[str, dict[str, str]] = {
         ".extractall": "into such a folder; names that lead out of it are made harmless",
     },
     "rl/driver.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "runner/agent_check.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "runner/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "simulation/world_graph.py": {".savefig": "into a file that files.writing gives"},
     "simulators/power_flow.py": {".to_json": "gives text"},

@@ -160,3 +160,14 @@ def test_slips_are_warned_of(check: Any) -> None:
     assert "environment 'myenw' is new in phase 'two' (did you mean 'myenv'?)" in lines[1]
     assert "5000 workers are as many processes" in lines[2]
     assert check(later(phase_config={"workers": 2})) == ([], 0)
+
+
+def test_nothing_is_made_of_a_document_with_modules_that_are_not_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = own("b", muscle=named(f"{__name__}:Picky", size=0))
+    (tmp_path / "run.yml").write_text(dumps(plain(own("a", muscle=named("os:system")), made)))
+    allowed = __name__.partition(".")[0]
+    assert main(["check", str(tmp_path / "run.yml"), "--allow-modules", allowed]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and "'os' is not allowed" in lines[0]
