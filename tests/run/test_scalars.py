@@ -146,7 +146,7 @@ class Dying(Progress):
 
 checkpoint._SHARE = 1e9
 path, folder, sink = sys.argv[1:]
-with Store(folder) as store:
+with Store(folder, create=True) as store:
     execute(load(path), store=store, progress=Dying(), checkpoint_every=1e-9, scalars=[sink])
 """
 
