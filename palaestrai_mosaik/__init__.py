@@ -1,4 +1,8 @@
-"""Co-simulation of agents and environments on mosaik, from one YAML document."""
+"""Co-simulation of agents and environments on mosaik, from one YAML document.
+
+The package of the distribution ``mosaik-agents``. Its commands look for that name here (``mosaik_agents.py``): another
+distribution has a package of the same name.
+"""
 
 from __future__ import annotations
 

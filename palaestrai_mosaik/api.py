@@ -23,6 +23,7 @@ from palaestrai_mosaik.analysis.plot import learning_figure, run_figure
 from palaestrai_mosaik.analysis.series import Clock, clock_of
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment import AnyDocument, as_document
+from palaestrai_mosaik.experiment.overrides import Overrides
 from palaestrai_mosaik.runner import earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.checkpoint import INTERVAL
 from palaestrai_mosaik.store import BodyChoice, Store
@@ -45,6 +46,7 @@ def run(
     resume: bool = False,
     checkpoint_every: float = INTERVAL,
     scalars: Sequence[str] = (),
+    overrides: Overrides | None = None,
 ) -> RecordedRun:
     """Execute a run document, record it, and return what was recorded.
 
@@ -59,6 +61,8 @@ def run(
         resume: resume the newest run of this document if it did not finish. If it did, return it.
         checkpoint_every: seconds between two checkpoints of a train phase; 0 writes none.
         scalars: sinks of live scalars, such as ``tensorboard:runs``.
+        overrides: other values at some paths of the document, as ``start --set`` has them: ``{"seed": 2,
+            "agents.defender.muscle.params.gain": 0.5}``. The record has the document with them.
 
     Raises:
         DocumentError: the document cannot be run; nothing was recorded.
@@ -66,7 +70,7 @@ def run(
         StoreError: the store cannot be opened, or the run to resume is running.
         Exception: what an agent or an environment raised; the record has it, with the traceback.
     """
-    document = as_document(document)
+    document = as_document(document, overrides)
     opened = store if isinstance(store, Store) else Store(store, create=True)
     try:
         earlier = earlier_run(document, opened) if resume else None

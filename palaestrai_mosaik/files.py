@@ -32,14 +32,14 @@ _FLAGS = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else getattr(os, "O_NOINHERIT"
 _FLAGS |= getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 #: without waiting for the other end of a pipe
-_NOW = getattr(os, "O_NONBLOCK", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 #: to write a file that must not be there
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _FLAGS
 #: to go through a folder one need not be allowed to list it
 _FOLDER = _FLAGS | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", 0)
 #: whether names can be looked up in a folder that is held open; elsewhere (Windows) each folder is looked at, and then
 #: named again, which is no help against whoever exchanges it in between
-_HOLDS_FOLDERS = bool(_NOFOLLOW) and {os.open, os.mkdir, os.rename, os.unlink, os.stat, os.link} <= (
+_HAS_DIR_FD = bool(_NOFOLLOW) and {os.open, os.mkdir, os.rename, os.unlink, os.stat, os.link} <= (
     os.supports_dir_fd
 )
 #: a link is given another name itself, not what it leads to
@@ -56,12 +56,12 @@ def add_root(folder: str | Path) -> None:
     _roots.add(str(Path(folder).absolute()))
 
 
-def aside(path: str | Path) -> Path:
+def temporary_path(path: str | Path) -> Path:
     """Return a name beside ``path`` that nobody uses, and nobody can guess."""
-    return Path(path).with_name(_aside_name())
+    return Path(path).with_name(_temporary_name())
 
 
-def is_aside(name: str) -> bool:
+def is_temporary(name: str) -> bool:
     """Whether this is the name of a file that was to take another one's place; its writer may have been killed."""
     return _ASIDE.fullmatch(name) is not None
 
@@ -286,7 +286,7 @@ def touch(path: str | Path) -> None:
             os.utime(name, dir_fd=at, follow_symlinks=False)
 
 
-def modified_beside(path: str | Path) -> float:
+def file_system_time(path: str | Path) -> float:
     """Return what time it is by the clock of the file system of ``path``: a file beside it is made for that."""
     with _place(path) as (at, _):
         new = _aside(path, at)
@@ -309,7 +309,7 @@ def open_read(path: str | Path) -> io.BufferedReader:
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise _no_file(path, status)
-    handle = os.open(path, os.O_RDONLY | _NOW | _FLAGS)
+    handle = os.open(path, os.O_RDONLY | _NONBLOCK | _FLAGS)
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)
@@ -379,7 +379,7 @@ def _is_below_root(path: Path) -> bool:
 def _place(path: str | Path) -> Iterator[tuple[int | None, str]]:
     """Give the open folder of ``path``, and its name there; where folders cannot be held, ``None`` and the path."""
     root, (*folders, name) = _split(path)
-    if not _HOLDS_FOLDERS:
+    if not _HAS_DIR_FD:
         whole = root
         for folder in folders:
             whole /= folder
@@ -401,23 +401,23 @@ def _place(path: str | Path) -> Iterator[tuple[int | None, str]]:
         yield at, name
     except OSError as error:
         # what was named in an open folder is told with it
-        if error.filename == name or is_aside(str(error.filename)):
+        if error.filename == name or is_temporary(str(error.filename)):
             error.filename = str(path)
         raise
     finally:
         os.close(at)
 
 
-def _aside_name() -> str:
+def _temporary_name() -> str:
     return f".{secrets.token_hex(8)}.tmp"
 
 
 def _aside(path: str | Path, at: int | None) -> str:
-    return _aside_name() if at is not None else str(aside(path))
+    return _temporary_name() if at is not None else str(temporary_path(path))
 
 
 def _open_in_place(path: str | Path, flags: int) -> int:
-    flags |= os.O_CREAT | _NOFOLLOW | _NOW | _FLAGS
+    flags |= os.O_CREAT | _NOFOLLOW | _NONBLOCK | _FLAGS
     with _place(path) as (at, name):
         for _ in range(_TRIES):
             # (to open a device may do something)

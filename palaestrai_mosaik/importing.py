@@ -183,6 +183,9 @@ def import_module(module_name: str, *, ours: bool = True) -> Any:
             f"{traceback_of(error)}"
         ) from error
     except (Exception, SystemExit) as error:
+        if isinstance(error, ImportError) and module_name.partition(".")[0] == OURS:
+            # one of ours says itself what it needs, and how to install it
+            raise NameResolutionError(str(error)) from error
         raise NameResolutionError(f"importing {module_name!r} raised\n{traceback_of(error)}") from error
 
 

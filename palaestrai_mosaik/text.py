@@ -30,6 +30,6 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3].rstrip() + "..."
 
 
-def harmless(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return ``text`` as it may be printed: what a terminal would obey is written out (``\\x1b``)."""
     return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)

@@ -102,18 +102,18 @@ class FileBrainDumper(BrainDumper):
 
     def save(self, dump: BinaryIO, tag: str = "") -> None:
         files.make_folder(self.directory, parents=True)
-        files.write_bytes(self.directory / _file(tag), _with_head(dump.read()), durable=False)
+        files.write_bytes(self.directory / _file(tag), _with_header(dump.read()), durable=False)
 
     def save_all(self, dumps: Mapping[str, bytes]) -> None:
         if not self._is_snapshot:
             # this folder holds the snapshots, too
             super().save_all(dumps)
             return
-        new, old = files.aside(self.directory), self._old
+        new, old = files.temporary_path(self.directory), self._old
         files.make_folder(new, parents=True)
         try:
             for tag, dump in dumps.items():
-                files.write_bytes(new / _file(tag), _with_head(dump), durable=False)
+                files.write_bytes(new / _file(tag), _with_header(dump), durable=False)
             if self.directory.is_dir():
                 # what an earlier process may have left, which was killed after the next line
                 files.discard_tree(old)
@@ -157,11 +157,11 @@ class FileBrainDumper(BrainDumper):
             following = folder / _folder(kind, name)
             if not following.is_dir():
                 names = [_name(kind, entry.name) for entry in _folders(folder)]
-                return f"{str(folder)!r} has no {kind} {name!r}{_instead(name, names)}"
+                return f"{str(folder)!r} has no {kind} {name!r}{_alternatives(name, names)}"
             folder = following
         tags = [_name("tag", entry.stem) for entry in folder.glob("brain*.bin")]
         snapshots = [_name("snapshot", e.name) for e in _folders(folder) if e.name.startswith(_SNAPSHOT)]
-        result = f"{str(folder)!r} has no dump {_tagged(tag)}{_instead(tag, tags)}"
+        result = f"{str(folder)!r} has no dump {_tagged(tag)}{_alternatives(tag, tags)}"
         return result + (f"; it has the snapshots {_listed(snapshots)}" if snapshots else "")
 
 
@@ -169,8 +169,12 @@ def dump_arrays(arrays: Mapping[str, ArrayLike], dumpers: Sequence[BrainDumper],
     """Save named arrays and numbers with every dumper, as an ``npz`` archive.
 
     The same arrays give the same bytes. Raises ``ValueError`` for what is no array of
-    numbers, booleans or text.
+    numbers, booleans or text, and ``TypeError`` where ``dumpers`` are none.
     """
+    if not isinstance(dumpers, Sequence):
+        raise TypeError(
+            f"dump_arrays takes the dumpers of a brain, self._dumpers; found a {type(dumpers).__name__}"
+        )
     archive = BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
         for name in sorted(arrays):
@@ -191,8 +195,12 @@ def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.
     """Return what :func:`dump_arrays` saved, numbers as arrays without dimensions.
 
     Nothing is unpickled. Raises :class:`BrainDumpError` if there is no such dump, or if it
-    holds something else.
+    holds something else, and ``TypeError`` where ``dumpers`` are none.
     """
+    if not isinstance(dumpers, Sequence):
+        raise TypeError(
+            f"load_arrays takes the dumpers of a brain or a muscle, self._dumpers; found a {type(dumpers).__name__}"
+        )
     dump = BrainDumper.load_brain_dump(dumpers, tag)
     try:
         with np.load(dump, allow_pickle=False) as archive:
@@ -217,7 +225,7 @@ def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.
         raise BrainDumpError(f"the brain dump {_tagged(tag)} holds no named arrays (npz): {error}") from error
 
 
-def _with_head(content: bytes) -> bytes:
+def _with_header(content: bytes) -> bytes:
     """Return what a file holds that keeps ``content``."""
     head = f"{_MAGIC} sha256={hashlib.sha256(content).hexdigest()} bytes={len(content)}\n"
     return head.encode() + content
@@ -260,7 +268,7 @@ def _tagged(tag: str) -> str:
     return f"with the tag {tag!r}" if tag else "without a tag"
 
 
-def _instead(name: str, names: list[str]) -> str:
+def _alternatives(name: str, names: list[str]) -> str:
     return f"{did_you_mean(name, names)}; it has {_listed(names)}"
 
 

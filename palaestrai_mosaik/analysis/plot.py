@@ -13,7 +13,7 @@ import numpy as np
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
 from palaestrai_mosaik.store import BodyChoice
-from palaestrai_mosaik.text import harmless
+from palaestrai_mosaik.text import escape_control_characters
 
 from .curves import means, means_of, span_of, thinned
 from .groups import find_groups, learning_title
@@ -176,30 +176,32 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
         heights = [_height(panel) for panel in panels]
         size = (_WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights))
         figure = NotebookFigure(figsize=size, layout=layout)
-        figure.suptitle(harmless(title), x=0.01, ha="left", fontsize=10.5)
+        figure.suptitle(escape_control_characters(title), x=0.01, ha="left", fontsize=10.5)
         rows = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
         for axes, panel in zip(rows[:, 0], panels, strict=True):
-            _draw(axes, _harmless(panel))
+            _draw(axes, _escaped_panel(panel))
     return figure
 
 
-def _harmless(panel: Panel) -> Panel:
+def _escaped_panel(panel: Panel) -> Panel:
     """Return ``panel`` with texts that a picture can hold."""
     # matplotlib shows no label that begins with an underscore
     curves = (
         replace(
-            curve, label=("\N{THIN SPACE}" if curve.label.startswith("_") else "") + harmless(curve.label)
+            curve,
+            label=("\N{THIN SPACE}" if curve.label.startswith("_") else "")
+            + escape_control_characters(curve.label),
         )
         for curve in panel.curves
     )
     return replace(
         panel,
-        title=harmless(panel.title),
-        x_label=harmless(panel.x_label),
-        y_label=harmless(panel.y_label),
+        title=escape_control_characters(panel.title),
+        x_label=escape_control_characters(panel.x_label),
+        y_label=escape_control_characters(panel.y_label),
         curves=tuple(curves),
-        marks=tuple((x, harmless(name)) for x, name in panel.marks),
-        note=harmless(panel.note),
+        marks=tuple((x, escape_control_characters(name)) for x, name in panel.marks),
+        note=escape_control_characters(panel.note),
     )
 
 

@@ -13,14 +13,17 @@ from typing import Any
 from .common import (
     STORE_HELP,
     Command,
+    add_allow_modules,
     call,
     index_ranges,
     lazy,
     positive,
     seconds,
     top_parser,
+    warn_of_neighbours,
 )
 
+PROGRAM = "arsenai"
 _DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
 _EPILOG = """\
 A DESIGN is a YAML document; 'generate' makes a FOLDER of it. Without FOLDER, commands use the only
@@ -58,9 +61,9 @@ def _without_none(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of ``arsenai``."""
-    top, command = top_parser("arsenai", _DESCRIPTION, _EPILOG)
+def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """Return the parser of ``arsenai``, which was called as ``program``."""
+    top, command = top_parser(program, _DESCRIPTION, _EPILOG)
     _add_design_commands(command)
     _add_execution_commands(command)
     _add_cluster_commands(command)
@@ -69,14 +72,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_design_commands(command: Command) -> None:
-    plan = command("plan", lazy("design", "plan"), "show what a design would generate; write nothing")
+    plan = command(
+        "plan", lazy("design", "plan", one_thread=True), "show what a design would generate; write nothing"
+    )
     plan.add_argument("design", metavar="DESIGN.yml")
     plan.add_argument(
         "--seconds-per-run", type=seconds, metavar="SECONDS", help="for the estimate of the costs"
     )
 
     generate = command(
-        "generate", lazy("design", "generate"), "write the run documents of a design into a folder"
+        "generate",
+        lazy("design", "generate", one_thread=True),
+        "write the run documents of a design into a folder",
     )
     generate.add_argument("design", metavar="DESIGN.yml")
     generate.add_argument(
@@ -92,6 +99,18 @@ def _add_design_commands(command: Command) -> None:
         "results/ and jobs/ stay",
     )
     generate.add_argument("--quiet", action="store_true", help="show no progress")
+
+    plan.add_argument("--quiet", action="store_true", help="show no progress")
+    for sub in (plan, generate):
+        sub.add_argument(
+            "--check",
+            dest="extent",
+            choices=("levels", "all", "none"),
+            default="levels",
+            help="rows to check as 'palaestrai-mosaik check' does: levels (default), so many that each level and each "
+            "extreme value of a factor occurs; all; none, where packages of the runs are missing here",
+        )
+        add_allow_modules(sub)
 
     command("schema", lazy("design", "schema"), "print the JSON Schema of design documents, for editors")
 
@@ -271,9 +290,11 @@ def _add_outcomes(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``arsenai`` with ``argv`` (default: the process's); return the exit code."""
-    return call(parser(), argv, _with_store)
+def main(argv: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run ``arsenai`` with ``argv`` (default: the process's), called as ``program``; return the exit code."""
+    if argv is None:
+        warn_of_neighbours()
+    return call(parser(program), argv, _with_store)
 
 
 def _with_store(options: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from palaestrai_mosaik.experiment import (
     json_schema,
     load,
 )
+from palaestrai_mosaik.experiment.overrides import Overrides, parse
 from palaestrai_mosaik.text import count
 
 from .common import print_problems, say
@@ -35,14 +36,15 @@ if TYPE_CHECKING:
     from palaestrai_mosaik.store.location import StoreLocation
 
 
-def check(documents: Sequence[str], *, environments: bool) -> int:
+def check(documents: Sequence[str], *, environments: bool, settings: Sequence[str] = ()) -> int:
     """Print the cascaded phases of each document and everything that is wrong with it.
 
     Descriptions go to standard output, warnings and problems to standard error, one a
     line. Without ``environments`` none is set up, so the names of sensors and actuators
-    and the end of phases are not checked.
+    and the end of phases are not checked. ``settings`` (``PATH=VALUE``) change all documents.
     """
-    codes = [_check(path, environments) for path in documents]
+    overrides = parse(settings)
+    codes = [_check(path, environments, overrides) for path in documents]
     return max(codes, default=FINISHED)
 
 
@@ -52,11 +54,11 @@ def schema() -> int:
     return FINISHED
 
 
-def _check(path: str, environments: bool) -> int:
+def _check(path: str, environments: bool, overrides: Overrides) -> int:
     document: RunDocument | PartialDocument
     known: Sequence[Problem] = ()
     try:
-        document = load(path)
+        document = load(path, overrides)
         say(describe(document), end="")
         warnings = [*document.warnings]
     except DocumentError as error:
@@ -93,13 +95,18 @@ def _report(path: str, problems: Sequence[Problem]) -> int:
     return UNSOUND
 
 
-def graph(document: str, phase: int | str, output: str | None) -> int:
+def graph(
+    document: str,
+    phase: int | str,
+    output: str | None,
+    settings: Sequence[str] = (),
+) -> int:
     """Draw the world of a phase of the document at that path; print it if there is no ``output``."""
     from palaestrai_mosaik.runner import inspect
     from palaestrai_mosaik.runner.factory import BASES, class_of
     from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, world_graph
 
-    loaded = load(document)
+    loaded = load(document, parse(settings))
     problems = check_classes(loaded, BASES, class_of)
     if problems:
         raise DocumentError(problems)

@@ -23,7 +23,8 @@ from palaestrai_mosaik.errors import (
     Problem,
 )
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules, only_modules
-from palaestrai_mosaik.text import harmless, listed
+from palaestrai_mosaik.installation import neighbours
+from palaestrai_mosaik.text import escape_control_characters, listed
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.design.folder import DesignFolder
@@ -78,6 +79,12 @@ def lazy(module: str, name: str, *, one_thread: bool = False, limited: bool = Fa
         return code
 
     return function
+
+
+def warn_of_neighbours() -> None:
+    """Report on standard error what other packages have replaced of this one (where a command starts)."""
+    for neighbour in neighbours():
+        say(f"warning: {neighbour}", error=True)
 
 
 def call(
@@ -168,7 +175,7 @@ def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """
     if error:
         sys.stdout.flush()
-    print(harmless(str(text)), file=sys.stderr if error else sys.stdout, end=end)
+    print(escape_control_characters(str(text)), file=sys.stderr if error else sys.stdout, end=end)
 
 
 def print_problems(problems: Iterable[Problem]) -> int:

@@ -8,18 +8,25 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.design.vocabulary import design_schema
-from palaestrai_mosaik.errors import FINISHED, DocumentError, ExecutionError
+from palaestrai_mosaik.errors import FINISHED, UNSOUND, DocumentError, ExecutionError
+from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
-from .common import say
+from .common import print_problems, say
 from .tables import byte_size, duration, first_line, number, table
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.execution.design_check import Extent
+
+#: modules that documents may name; ``None``: the configuration file says it, or else the design
+Modules = tuple[str, ...] | None
 
 #: how much of a list of levels and of a path is shown
 _WIDTH = 60
@@ -27,24 +34,35 @@ _WIDTH = 60
 _LISTED = 5
 
 
-def plan(design: str, seconds_per_run: float | None) -> int:
-    """Print what a design varies, how many runs it makes and what they will take."""
+def plan(
+    design: str, seconds_per_run: float | None, extent: Extent, quiet: bool, allow_modules: Modules
+) -> int:
+    """Print what a design varies, how many runs it makes and what they will take; check documents of it."""
     loaded = Design.load(design)
     planned = loaded.plan(seconds_per_run=seconds_per_run)
     say("\n".join(_plan(planned, design)))
     _warn(planned.warnings)
+    checked = _check(loaded, extent, quiet, allow_modules)
+    if checked is None:
+        return UNSOUND
+    if checked:
+        say(f"checked    {count(checked, 'row')}: sound")
     say(f"next: arsenai generate {design}")
     return FINISHED
 
 
-def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
-    """Write the run documents of a design into its folder; say what is in it.
+def generate(
+    design: str, output: str | None, force: bool, extent: Extent, quiet: bool, allow_modules: Modules
+) -> int:
+    """Check documents of a design, write all of them into its folder, and say what is in it.
 
     With ``force``, another design is not replaced while its runs are queued on a cluster or running.
     """
     loaded = Design.load(design)
     if force:
         _refuse_at_work(loaded, loaded.folder if output is None else Path(output))
+    if _check(loaded, extent, quiet, allow_modules) is None:
+        return UNSOUND
     with ExitStack() as stack:
         progress = None if quiet else stack.enter_context(CountProgress(sys.stderr, "generate", "generated"))
         written = loaded.write(output, force, progress)
@@ -59,6 +77,30 @@ def generate(design: str, output: str | None, force: bool, quiet: bool) -> int:
     say(f"  {_documents(counts['runs'], counts['documents'])}")
     say(f"next: arsenai run {written.path}")
     return FINISHED
+
+
+def _check(design: Design, extent: Extent, quiet: bool, allow_modules: Modules) -> int | None:
+    """Check documents of ``design``; return how many, or print what is wrong and return ``None``."""
+    if extent == "none":
+        return 0
+    from palaestrai_mosaik.execution.design_check import check_design
+    from palaestrai_mosaik.execution.settings import allowed_modules
+
+    modules = allowed_modules(design.spec.resolved.get("execution"), allow_modules)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(only_modules(modules))
+            progress = (
+                None if quiet else stack.enter_context(CountProgress(sys.stderr, "check", "checked", "row"))
+            )
+            return check_design(design.spec, extent, progress)
+    except DocumentError as error:
+        print_problems(error.problems)
+        say(
+            "no document was written. If what is missing here exists where the runs will be executed, use --check none",
+            error=True,
+        )
+        return None
 
 
 def _refuse_at_work(design: Design, path: Path) -> None:

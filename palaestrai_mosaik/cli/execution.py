@@ -27,7 +27,7 @@ from palaestrai_mosaik.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.execution.cluster.submission import Submission, Submissions, TaskRun
 from palaestrai_mosaik.execution.cluster.submit import DryRun, cancel_folder, plan_submission
 from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
-from palaestrai_mosaik.execution.runs import Which
+from palaestrai_mosaik.execution.runs import RunsToExecute
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.progress import CountProgress
@@ -76,7 +76,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         allow_modules=allow_modules,
         before=before,
     )
-    which: Which = "failed" if failed else "unfinished" if again else "missing"
+    which: RunsToExecute = "failed" if failed else "unfinished" if again else "missing"
     summary = run_folder(
         opened,
         which=which,
@@ -124,7 +124,7 @@ def resume(folder: str | None, **options: Any) -> int:
     if newest.executor == "parsl":
         return run(folder, again=True, before=before, **{**options, "executor": "parsl"})
 
-    which: Which = "failed" if options.get("failed") else "unfinished"
+    which: RunsToExecute = "failed" if options.get("failed") else "unfinished"
     kept = ("store", "rows", "ignore_queue", "timeout", "runs_per_process", "allow_modules")
     given = {name: options[name] for name in kept if name in options}
     return submit(folder, which=which, before=before, **given)
@@ -195,7 +195,7 @@ def submit(
     *,
     store: str | None = None,
     rows: Sequence[range] | None = None,
-    which: Which = "missing",
+    which: RunsToExecute = "missing",
     ignore_queue: bool = False,
     dry_run: bool = False,
     seconds_per_run: float | None = None,

@@ -1,5 +1,8 @@
 """The command ``palaestrai-mosaik``: its arguments, and what every command has in common.
 
+``palaestrai-mosaik arsenai ...`` is the command ``arsenai``: where palaestrAI is installed beside this package,
+it has replaced the program of this name.
+
 Nothing heavy is imported here: a command imports what it needs when it is called.
 """
 
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.locations import DEFAULT_STORE, STORE_VARIABLE, default_store
 
+from . import arsenai
 from .common import (
     STORE_HELP,
     Command,
@@ -23,6 +27,7 @@ from .common import (
     positive,
     seconds,
     top_parser,
+    warn_of_neighbours,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +39,9 @@ A RUN is the id that 'list' shows (or its beginning), the uid of a run document 
 run), or 'latest'. Results are stored in the folder {DEFAULT_STORE!r}, or in what
 {STORE_VARIABLE} or --store name: a folder, the URL of a database, @FILE (the first
 line is the URL) or env:NAME (a variable that holds the URL).
+
+'palaestrai-mosaik arsenai ...' is the command arsenai, also where another package has replaced
+the program of that name, and 'python -m palaestrai_mosaik ...' is palaestrai-mosaik.
 
 Exit codes: 0 success, 1 a run failed, 2 wrong usage or an invalid document,
 130 interrupted.
@@ -106,6 +114,13 @@ def store_of(given: str | None) -> str:
     return given or default_store()
 
 
+def _seed(text: str) -> str:
+    return f"seed={int(text)}"
+
+
+_seed.__name__ = "seed"
+
+
 def _phase(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
@@ -146,6 +161,7 @@ def _add_document_commands(command: Command) -> None:
         "or jsonl:FILE while the run goes on; may be given several times",
     )
 
+    _add_overrides(start)
     add_allow_modules(start)
 
     check = command(
@@ -161,7 +177,14 @@ def _add_document_commands(command: Command) -> None:
         help="do not set up environments (then the names of sensors and actuators are not checked)",
     )
 
+    _add_overrides(check)
     add_allow_modules(check)
+
+    new = command("new", lazy("new", "new"), "write a small working example to start from")
+    new.add_argument("kind", choices=("run", "agent", "environment", "design"))
+    new.add_argument(
+        "name", metavar="NAME", help="of the document, and of the module and class where there is one"
+    )
 
     command("schema", lazy("check", "schema"), "print the JSON Schema of run documents, for editors")
 
@@ -173,11 +196,49 @@ def _add_document_commands(command: Command) -> None:
     graph.add_argument("document", metavar="RUN.yml")
     graph.add_argument("--phase", type=_phase, default=0, help="name or number (default: the first one)")
     graph.add_argument("--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)")
+    _add_overrides(graph)
     add_allow_modules(graph)
 
 
+def _add_overrides(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="use another value in the document, such as 'schedule.train.phase_config.episodes=3', or "
+        "'agents.defender.muscle.params.gain=0.5' in every phase that has it; may be given several times",
+    )
+    sub.add_argument(
+        "--seed",
+        dest="settings",
+        action="append",
+        type=_seed,
+        metavar="N",
+        help="use another seed; the same as --set seed=N",
+    )
+
+
 def _add_result_commands(command: Command) -> None:
-    _add_store(command("list", _of_store("show", "list_runs"), "list the runs in the store, the newest last"))
+    listed = command("list", _of_store("show", "list_runs"), "list the runs in the store, the newest last")
+    listed.add_argument(
+        "--status",
+        nargs="+",
+        choices=("running", "finished", "failed", "interrupted", "lost"),
+        help="only runs with one of these",
+    )
+    listed.add_argument(
+        "--document", metavar="PATTERN", help="only runs of documents with such a uid ('rural_*')"
+    )
+    listed.add_argument("--last", type=positive, metavar="N", help="only the newest N of them")
+    listed.add_argument("--json", dest="as_json", action="store_true", help="print JSON, for programs")
+    _add_store(listed)
+
+    deleted = command("delete", _of_store("store", "delete"), "delete runs with all that they recorded")
+    deleted.add_argument("runs", nargs="+", metavar="RUN")
+    deleted.add_argument("--yes", action="store_true", help="do not ask")
+    _add_store(deleted)
 
     show = command("show", _show, "show how a run went: phases, episodes, outcomes, errors")
     show.add_argument("run", metavar="RUN")
@@ -276,7 +337,12 @@ def _add_store(group: argparse._ActionsContainer) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``palaestrai-mosaik`` with ``argv`` (default: the process's); return the exit code."""
-    return call(parser(), argv)
+    if argv is None:
+        warn_of_neighbours()
+    given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] == [arsenai.PROGRAM]:
+        return arsenai.main(given[1:], f"palaestrai-mosaik {arsenai.PROGRAM}")
+    return call(parser(), given)
 
 
 if __name__ == "__main__":

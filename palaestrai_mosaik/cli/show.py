@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,31 @@ _PLACES = ("environment", "body", "environment_episode")
 _ID_WIDTH = 16
 
 
-def list_runs(location: StoreLocation) -> int:
-    """Print one line per run in the store, the newest last."""
+def list_runs(
+    location: StoreLocation,
+    *,
+    status: Sequence[str] | None = None,
+    document: str | None = None,
+    last: int | None = None,
+    as_json: bool = False,
+) -> int:
+    """Print one line per run in the store, the newest last.
+
+    Only runs with one of these kinds of ``status``, of a document with a uid that fits a pattern, the ``last`` of them.
+    """
     with location.look() as store:
         runs = store.runs()
+        if status is not None:
+            runs = runs[runs["status"].isin(status)]
+        if document is not None:
+            runs = runs[[fnmatchcase(uid, document) for uid in runs["document"]]]
+        runs = runs if last is None else runs.tail(last)
+        if as_json:
+            say(runs.to_json(orient="records", date_format="iso", indent=2))
+            return FINISHED
         if runs.empty:
-            say(f"no runs in {store.directory}")
+            chosen = " such" if status is not None or document is not None else ""
+            say(f"no{chosen} runs in {store.directory}")
             return FINISHED
     ids = short_ids(list(runs["run"]))
     headers = ("run", "document", "status", "started", "duration", "phases", "episodes", "steps", "error")

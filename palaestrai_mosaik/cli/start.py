@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 import traceback
@@ -22,6 +23,7 @@ from palaestrai_mosaik.errors import (
     RunInterrupted,
 )
 from palaestrai_mosaik.experiment import RunDocument, load
+from palaestrai_mosaik.experiment.overrides import Overrides, parse
 from palaestrai_mosaik.locations import default_store
 from palaestrai_mosaik.runner import Progress, earlier_run, execute, make_progress
 from palaestrai_mosaik.runner.scalars import check_sinks
@@ -101,7 +103,8 @@ class _Tally(Progress):
 class _Results:
     """The store of this command, or none; and how to name a run of it."""
 
-    def __init__(self, location: str | None, stack: ExitStack):
+    def __init__(self, location: str | None, stack: ExitStack, overrides: Overrides):
+        self._overrides = overrides
         self.store = None if location is None else stack.enter_context(Store(location, create=True))
         self._option = "" if location == default_store() else store_option(location)
 
@@ -110,7 +113,11 @@ class _Results:
         found = None if self.store is None else earlier_run(document, self.store)
         if found is None or not found.has_checkpoint:
             return None
-        return f"palaestrai-mosaik start {shlex.quote(document.source)} --resume{self._option}"
+        changed = "".join(
+            f" --set {shlex.quote(f'{path}={json.dumps(value, ensure_ascii=False)}')}"
+            for path, value in self._overrides.items()
+        )
+        return f"palaestrai-mosaik start {shlex.quote(document.source)} --resume{changed}{self._option}"
 
     def next_command(self, instance: str) -> str:
         """Return the command that shows the run."""
@@ -125,6 +132,7 @@ def start(
     resume: bool,
     checkpoint_every: float,
     scalars: Sequence[str] = (),
+    settings: Sequence[str] = (),
 ) -> int:
     """Execute the run documents at these paths; return the exit code.
 
@@ -132,16 +140,17 @@ def start(
     ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing. With
     ``resume``, the newest run of a document is resumed if it did not finish, and nothing is
     done if it did. Checkpoints are written every ``checkpoint_every`` seconds. ``scalars`` names sinks
-    of scalars, such as ``tensorboard:runs``.
+    of scalars, such as ``tensorboard:runs``. ``settings`` (``PATH=VALUE``) change all documents.
     """
     check_sinks(scalars)
-    loaded = _load(documents)
+    overrides = parse(settings)
+    loaded = _load(documents, overrides)
     for document in loaded:
         for warning in document.warnings:
             say(f"warning: {warning}", error=True)
     codes = []
     with ExitStack() as stack:
-        results = _Results(store, stack)
+        results = _Results(store, stack, overrides)
         for document in loaded:
             instance = None
             if resume and results.store is not None:
@@ -158,12 +167,12 @@ def start(
     return next((code for code in (INTERRUPTED, FAILED, UNSOUND) if code in codes), FINISHED)
 
 
-def _load(paths: Sequence[str]) -> list[RunDocument]:
+def _load(paths: Sequence[str], overrides: Overrides) -> list[RunDocument]:
     documents: list[RunDocument] = []
     problems: list[Problem] = []
     for path in paths:
         try:
-            documents.append(load(path))
+            documents.append(load(path, overrides))
         except DocumentError as error:
             problems += error.problems
     if problems:

@@ -17,8 +17,8 @@ from palaestrai_mosaik.execution import (
     States,
     StoreLocation,
     available_cores,
+    load_run_states,
     row_values,
-    states_of,
 )
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.submission import Submissions
@@ -42,7 +42,7 @@ def status(
     ``ignore_queue``: schedulers are not asked about what was submitted to them.
     """
     opened = find_folder(folder)
-    states = states_of(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
+    states = load_run_states(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
     data = _as_json(opened, states)
     if as_json:
         print(json.dumps(data, indent=2))

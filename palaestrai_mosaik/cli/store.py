@@ -1,4 +1,4 @@
-"""``palaestrai-mosaik verify`` and ``import``: is a store whole, and results of palaestrAI brought into it."""
+"""``palaestrai-mosaik verify``, ``delete`` and ``import``: what changes a store, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from palaestrai_mosaik.palaestrai.results import Imported, import_results
 from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
@@ -20,9 +21,30 @@ from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
 from .common import say
+from .tables import rows_of
 
 # Of runs without files, so many are named.
 _LISTED = 5
+
+
+def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
+    """Delete runs with all that they recorded, once the user has said so; return the exit code."""
+    with location.open() as opened:
+        table = opened.runs()
+        uids = list(dict.fromkeys(opened.find_run(run) for run in runs))
+        chosen = table[table["run"].isin(uids)]
+        for run in rows_of(chosen):
+            say(f"{run.run} ({run.document}, {run.status}, {count(int(run.steps), 'step')})")
+        if not yes:
+            if not sys.stdin.isatty():
+                raise PalaestraiMosaikError("nothing was deleted: use --yes where nobody can be asked")
+            say(f"delete {count(len(uids), 'run')} from {opened.directory}? [y/N] ", end="")
+            if input().strip().lower() not in ("y", "yes"):
+                say("nothing was deleted")
+                return FINISHED
+        delete_runs(opened, uids)
+        say(f"{count(len(uids), 'run')} deleted")
+    return FINISHED
 
 
 def verify(

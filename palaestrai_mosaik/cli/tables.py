@@ -8,7 +8,7 @@ from datetime import datetime
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from palaestrai_mosaik.text import harmless, shorten
+from palaestrai_mosaik.text import escape_control_characters, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def text(value: Any) -> str:
         return NOTHING
     if isinstance(value, bool | str):
         # a cell is one line
-        return harmless(str(value)).replace("\n", "\\n").replace("\t", "\\t")
+        return escape_control_characters(str(value)).replace("\n", "\\n").replace("\t", "\\t")
     if isinstance(value, datetime):
         return f"{value.astimezone():%Y-%m-%d %H:%M:%S}" if value.tzinfo else f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, Integral):

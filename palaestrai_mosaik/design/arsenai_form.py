@@ -22,6 +22,7 @@ from palaestrai_mosaik.experiment.bodies import has_bodies
 from palaestrai_mosaik.experiment.cascade import phases_of
 from palaestrai_mosaik.experiment.fields import CLASS_NAME, TEXT, class_spec, items_of, optional_class
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
+from palaestrai_mosaik.experiment.short_names import uid_of, with_mappings
 
 from .model import DesignSpec, Topic
 from .vocabulary import AGENT, AGENT_WITH_BODIES, DEFINITIONS, PHASE, TOPICS
@@ -107,7 +108,7 @@ def _uids(at: Located | None) -> tuple[str, ...]:
     """Return the uids of all environments, also of those whose definition is not sound."""
     entries = at.value.values() if at is not None and isinstance(at.value, dict) else ()
     inner = [entry.get("environment", entry) for entry in entries if isinstance(entry, dict)]
-    return tuple(dict.fromkeys(str(one["uid"]) for one in inner if isinstance(one, dict) and "uid" in one))
+    return tuple(dict.fromkeys(uid for uid in map(uid_of, inner) if uid is not None))
 
 
 def _named(
@@ -142,15 +143,16 @@ def _environment(found: Findings, at: Located) -> dict[str, Any] | None:
     parts = found.section(at, run.ENVIRONMENT_ENTRY)
     if parts is None or found.missing(at.place, parts, run.ENVIRONMENT_ENTRY):
         return None
-    inner = found.section(parts["environment"], run.ENVIRONMENT)
-    if inner is None or found.missing(parts["environment"].place, inner, run.ENVIRONMENT):
+    written = parts["environment"]
+    inner = {"name": written} if isinstance(written.value, str) else found.section(written, run.ENVIRONMENT)
+    if inner is None or found.missing(written.place, inner, run.ENVIRONMENT):
         return None
-    uid = TEXT.read(found, inner["uid"], "an environment's uid")
+    uid = TEXT.read(found, inner["uid"], "an environment's uid") if "uid" in inner else ""
     name = CLASS_NAME.read(found, inner["name"], "name")
     result = {"environment": parts["environment"].value}
     for key in ("reward", "state_transformer"):
         if key in parts and not _nameless(parts[key].value):
-            optional_class(found, parts[key], key)
+            optional_class(found, parts[key], key, key)
             result[key] = parts[key].value
     return result if uid is not None and name is not None else None
 
@@ -168,9 +170,11 @@ def _agent(
     if parts is None or found.missing(at.place, parts, AGENT_WITH_BODIES if several else AGENT):
         return None
     name = TEXT.read(found, parts["name"], "an agent's name")
-    sound = (several or class_spec(found, parts["muscle"], "muscle") is not None) and name is not None
+    sound = (
+        several or class_spec(found, parts["muscle"], "muscle", "muscle") is not None
+    ) and name is not None
     for key in ("brain", "objective", *(("muscle",) if several else ())):
-        optional_class(found, parts.get(key), key)
+        optional_class(found, parts.get(key), key, key)
     if "load" in parts:
         loads[at.place[-1]] = _loads(found, parts["load"], phases)
     entry = {key: part.value for key, part in parts.items() if key != "load"}
@@ -549,7 +553,8 @@ class Schedule:
         """Return the run document where every slot has the alternative ``chosen`` (else the first)."""
         schedule = [{phase.name: self._phase(phase, chosen)} for phase in self.phases]
         _write_out([next(iter(phase.values())) for phase in schedule])
-        return {"version": self._version, "schedule": schedule, "run_config": self.definitions.run_config}
+        run_config = self.definitions.run_config
+        return with_mappings({"version": self._version, "schedule": schedule, "run_config": run_config})
 
     def _phase(self, phase: Phase, chosen: Mapping[SlotKey, int]) -> dict[str, Any]:
         names = {
@@ -559,7 +564,7 @@ class Schedule:
         }
         defined = self.definitions
         environments = [defined.environments[name] for name in names["environments"]]
-        uids = tuple(str(entry["environment"]["uid"]) for entry in environments)
+        uids = tuple(str(uid_of(entry["environment"])) for entry in environments)
         result: dict[str, Any] = {
             "environments": environments,
             "agents": [self._agent(phase, name, uids, chosen) for name in names["agents"]],
@@ -598,7 +603,7 @@ def _write_out(phases: Sequence[dict[str, Any]]) -> None:
     before: list[list[str]] = [[], []]
     for phase in phases:
         names = [
-            [str(one["environment"]["uid"]) for one in phase["environments"]],
+            [str(uid_of(one["environment"])) for one in phase["environments"]],
             [one["name"] for one in phase["agents"]],
         ]
         if any(list(dict.fromkeys((*old, *new))) != new for old, new in zip(before, names, strict=True)):

@@ -23,11 +23,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import RunDocument, canonical_json, dumps, from_mapping
+from palaestrai_mosaik.experiment.model import join
+from palaestrai_mosaik.experiment.paths import Changes, Keys, Path
 from palaestrai_mosaik.seeding import integer_seed
 
 from .arsenai_form import SlotKey, schedule_of
 from .model import INACTIVE, DesignSpec, Factor
-from .paths import Changes, Keys, Path
 from .run_names import run_file, run_uid
 
 #: characters of structures that are kept at a time
@@ -172,6 +173,15 @@ class Expansion:
         """Return the run document of a row with these values as plain data."""
         return self._document(self._builder.build(values), uid, seed)
 
+    def factor_at(self, path: str, values: Values) -> Factor | None:
+        """Return the factor that sets what is at ``path`` of the document of ``values``, or the only one below it."""
+        places = {name: join(keys) for name, keys in self._builder.places(values).items()}
+        around = [name for name, place in places.items() if _is_in(path, place)]
+        below = [name for name, place in places.items() if _is_in(place, path)]
+        if around:
+            return self.spec.factor(max(around, key=lambda name: len(places[name])))
+        return self.spec.factor(below[0]) if len(below) == 1 else None
+
     def row(self, values: Values, number: int) -> Row:
         """Return the documents of the row ``number`` with these values of the factors.
 
@@ -255,6 +265,10 @@ class Expansion:
         return _Structure(Template(text, self._json_hole), _closed(document), document.warnings)
 
 
+def _is_in(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}.")
+
+
 def _header(uid: str) -> str:
     return f"uid: {uid}\n" if _PLAIN.fullmatch(uid) else dumps({"uid": uid})
 
@@ -331,6 +345,15 @@ class DocumentBuilder:
                 changes.set(keys, value)
         built: dict[str, Any] = changes.applied(document)
         return built
+
+    def places(self, values: Mapping[str, Any]) -> dict[str, Keys]:
+        """Return where the active factors with a path set something in the document of ``values``, by their names."""
+        document = self._base if self._schedule is None else self._generated(values)
+        return {
+            factor.name: self._keys.get(factor.name) or self._found(factor, path, document, values)
+            for factor, path in self._paths
+            if values[factor.name] is not INACTIVE
+        }
 
     def _generated(self, values: Mapping[str, Any]) -> dict[str, Any]:
         chosen: dict[SlotKey, int] = {}

@@ -168,7 +168,14 @@ class _Parser:
         if name not in self._factors:
             near = did_you_mean(name, [*self._factors, *_FUNCTIONS, *_CONSTANTS])
             known = ", ".join(self._factors) or "none"
-            raise _fault(self._text, f"names {name!r}, which is no factor{near}; factors: {known}")
+            labelled = {
+                label
+                for factor in self._factors.values()
+                if isinstance(factor, Factor)
+                for label in factor.labels
+            }
+            quoted = f"; a level is text, write {name!r} with its quotes" if name in labelled else near
+            raise _fault(self._text, f"names {name!r}, which is no factor{quoted}; factors: {known}")
         self._used[name] = None
         factor = self._factors[name]
         if isinstance(factor, str) or factor.kind != "levels" or factor.choice is not None:

@@ -11,12 +11,12 @@ from palaestrai_mosaik.experiment.cascade import CascadedPhase, cascade
 from palaestrai_mosaik.experiment.cascade import Definitions as RunDefinitions
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located
 from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.experiment.paths import Changes, Keys, Path
 
 from .arsenai_form import SlotKey
 from .expressions import Expression
 from .model import Factor
 from .outcomes import PhaseNames
-from .paths import Changes, Keys, Path
 from .vocabulary import IDENTITY
 
 #: makes the run document of the alternatives that are chosen

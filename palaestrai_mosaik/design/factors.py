@@ -10,12 +10,12 @@ from palaestrai_mosaik.errors import DocumentError, did_you_mean
 from palaestrai_mosaik.experiment.canonical import canonical_json
 from palaestrai_mosaik.experiment.fields import TEXT, items_of
 from palaestrai_mosaik.experiment.located import Findings, Located, show
+from palaestrai_mosaik.experiment.paths import Path
 
 from . import distributions
 from .arsenai_form import BY_AGENT, Phase
 from .merge import default_name
 from .model import Axis, Choice, Distribution, Factor, Kind
-from .paths import Path
 from .vocabulary import CONTINUOUS, DISCRETE, FACTOR, PARAMETERS, RESERVED, TYPES, UNBOUNDED
 
 _LONGEST_LABEL = 60

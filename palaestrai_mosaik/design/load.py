@@ -14,6 +14,7 @@ from palaestrai_mosaik.experiment.check import header
 from palaestrai_mosaik.experiment.fields import TEXT, integer, items_of
 from palaestrai_mosaik.experiment.located import Findings, Lines, Located, show
 from palaestrai_mosaik.experiment.model import Place
+from palaestrai_mosaik.experiment.short_names import with_mappings
 from palaestrai_mosaik.experiment.vocabulary import TOP
 
 from .arsenai_form import Schedule, read_schedule
@@ -189,7 +190,7 @@ class _Reader:
         base = {key: value for key, value in at.value.items() if key not in IDENTITY}
         if isinstance(base.get("schedule"), dict):
             base["schedule"] = list(_phase_list(base["schedule"]))
-        return base
+        return with_mappings(base)
 
     def _schedule(self, version: str) -> Schedule | None:
         found = self._found

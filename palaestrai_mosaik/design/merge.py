@@ -17,9 +17,8 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from palaestrai_mosaik.experiment.located import Findings, Lines, show
 from palaestrai_mosaik.experiment.model import Place, join
+from palaestrai_mosaik.experiment.paths import Path as DocumentPath
 from palaestrai_mosaik.experiment.yaml_text import MAX_BYTES, decode, read
-
-from .paths import Path as DocumentPath
 
 #: where something was written: (file, its lines, the place there)
 Origin = tuple[str, Lines, Place]

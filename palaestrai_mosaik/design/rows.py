@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -14,7 +14,7 @@ from palaestrai_mosaik.text import listed
 from palaestrai_mosaik.types.arrays import FloatArray
 
 from .decode import decode, keep
-from .expansion import Expansion, Row, RowName, Values
+from .expansion import Expansion, Row, RowName, Values, is_scalar
 from .model import INACTIVE, DesignSpec
 from .sample import Sample
 from .samplers import sample
@@ -23,6 +23,8 @@ from .samplers import sample
 _CHUNK = 1000
 #: runs of a design: as many as a folder may sensibly hold, and far more than are executed
 MOST_RUNS = 10_000_000
+#: of so many combinations of levels at most, one row each is representative
+MOST_COMBINATIONS = 100
 #: how many faults and factors of a row a message names
 _FAULTS, _FACTORS = 20, 8
 _NUMBERS = re.compile(r"[0-9][0-9.e+-]*")
@@ -95,7 +97,7 @@ def expand(rows: SampledRows, expansion: Expansion) -> Iterator[ExpandedRow]:
     row, after the last of them; rows are yielded up to the first that is not sound.
     """
     spec = expansion.spec
-    faults = _Faults(spec)
+    faults = RowFaults(spec)
     firsts: dict[str, int] = {}
     equal: Counter[str] = Counter()
     decoded = (enumerate(values, start) for start, values in _decoded(spec, rows.sample.unit))
@@ -103,7 +105,7 @@ def expand(rows: SampledRows, expansion: Expansion) -> Iterator[ExpandedRow]:
         try:
             documents = expansion.row(values, number)
         except DocumentError as error:
-            faults.add(number, values, error)
+            faults.add(number, values, error.problems)
             continue
         if faults.count:
             continue
@@ -120,13 +122,59 @@ def expand(rows: SampledRows, expansion: Expansion) -> Iterator[ExpandedRow]:
         raise DocumentError(faults.problems())
 
 
+def representative_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values]:
+    """Return the values of some rows, by their numbers, that stand for all.
+
+    Each level of each factor is in one of them, each factor without levels at its least and at its greatest value. Levels that
+    are no numbers (classes, names, lists) make documents of another structure, so every combination of them that
+    occurs is in one, up to :data:`MOST_COMBINATIONS`.
+    """
+    structural = [
+        factor.name
+        for factor in spec.factors
+        if any(isinstance(level, str) or not is_scalar(level) for level in factor.levels)
+    ]
+    found: dict[int, Values] = {}
+    seen: set[tuple[str, str]] = set()
+    combinations: set[tuple[str, ...]] = set()
+    ends: dict[tuple[str, bool], tuple[float, int, Values]] = {}
+    for start, decoded in _decoded(spec, rows.sample.unit):
+        for number, values in enumerate(decoded, start):
+            levels = {
+                (factor.name, repr(values[factor.name]))
+                for factor in spec.factors
+                if factor.levels or values[factor.name] is INACTIVE
+            }
+            combination = tuple(repr(values[name]) for name in structural)
+            new = combination not in combinations and len(combinations) < MOST_COMBINATIONS
+            if new or not levels <= seen:
+                found[number] = values
+                seen |= levels
+                combinations.add(combination)
+            for factor in spec.factors:
+                value = values[factor.name]
+                if factor.levels or value is INACTIVE:
+                    continue
+                for sign in (1, -1):
+                    key = (factor.name, sign < 0)
+                    if key not in ends or sign * value < ends[key][0]:
+                        ends[key] = (sign * value, number, values)
+    found.update((number, values) for _, number, values in ends.values())
+    return dict(sorted(found.items()))
+
+
+def all_rows(spec: DesignSpec, rows: SampledRows) -> dict[int, Values]:
+    """Return the values of all rows, by their numbers."""
+    return {n: v for start, decoded in _decoded(spec, rows.sample.unit) for n, v in enumerate(decoded, start)}
+
+
 def _decoded(spec: DesignSpec, unit: FloatArray) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield the values of some rows at a time, with the number of the first of them."""
     for start in range(0, len(unit), _CHUNK):
         yield start, decode(spec, unit[start : start + _CHUNK])
 
 
-class _Faults:
+class RowFaults:
     """What is wrong in rows; what differs in numbers only is one fault."""
 
     def __init__(self, spec: DesignSpec):
@@ -135,10 +183,10 @@ class _Faults:
         self._rows: dict[tuple[str, str], int] = {}
         self.count = 0
 
-    def add(self, number: int, values: Values, error: DocumentError) -> None:
+    def add(self, number: int, values: Values, problems: Iterable[Problem]) -> None:
         """Take note of what is wrong in the row ``number``."""
         self.count += 1
-        for key, problem in {_fault(problem): problem for problem in error.problems}.items():
+        for key, problem in {_fault(problem): problem for problem in problems}.items():
             self._first.setdefault(key, (number, values, problem))
             self._rows[key] = self._rows.get(key, 0) + 1
 
@@ -149,7 +197,7 @@ class _Faults:
             others = self._rows[key] - 1
             rows = f"row {number}" + (f" and {others:,} other{'s' * (others > 1)}" if others else "")
             message = f"{problem.message} (in {rows}, where {_shown(values)})"
-            problems.append(Problem(message, problem.path, self._spec.source))
+            problems.append(Problem(message, problem.path, self._spec.source, problem.line))
         if len(self._first) > _FAULTS:
             message = f"and {len(self._first) - _FAULTS:,} more faults, in {self.count:,} rows in all"
             problems.append(Problem(message, file=self._spec.source))

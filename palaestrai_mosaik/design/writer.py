@@ -98,7 +98,7 @@ def write_folder(spec: DesignSpec, path: Path, *, force: bool, progress: Progres
                 # minutes may have passed, and a folder be where none was
                 if place != target and target.is_dir():
                     held.enter_context(_lock(target, target))
-                outcome = _settle(scratch, target, spec, force)
+                outcome = _put_in_place(scratch, target, spec, force)
     except BlockingIOError as error:
         refuse(path, f"the folder {error.strerror}: wait for it, or end it")
     except OSError as error:
@@ -283,7 +283,7 @@ def _scratch(place: Path, target: Path) -> Iterator[Path]:
         files.discard_tree(hidden)
 
 
-def _settle(scratch: Path, target: Path, spec: DesignSpec, force: bool) -> Outcome:
+def _put_in_place(scratch: Path, target: Path, spec: DesignSpec, force: bool) -> Outcome:
     if not _check(target, spec, force):
         if os.path.lexists(target):
             _exchange(scratch, target, GENERATED)

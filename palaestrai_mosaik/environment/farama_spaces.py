@@ -1,6 +1,6 @@
 """Spaces of Gymnasium, which PettingZoo's games have too, as sensors and actuators.
 
-Needs the extra ``rl`` (or Gymnasium alone): ``pip install palaestrai-mosaik[rl]``.
+Needs the extra ``rl`` (or Gymnasium alone).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError
 from palaestrai_mosaik.importing import needed
+from palaestrai_mosaik.installation import install_extra
 from palaestrai_mosaik.types import (
     ActuatorInformation,
     Box,
@@ -30,7 +31,7 @@ from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 try:
     from gymnasium import spaces
 except ImportError as error:
-    raise ImportError(f"this environment needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this environment needs {needed(error)}: {install_extra('rl')}") from error
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Part:
 
     uid: str
     way: tuple[str | int, ...]
-    theirs: spaces.Space[Any]
+    original: spaces.Space[Any]
     ours: Space
     start: npt.NDArray[Any] | int = 0
 
@@ -61,9 +62,9 @@ class Part:
 
     def write(self, vector: FloatVector) -> Any:
         """Return this part's value for its flat vector."""
-        if isinstance(self.theirs, spaces.Discrete):
-            return self.theirs.dtype.type(vector[0])
-        value = vector.astype(self.theirs.dtype).reshape(self.ours.shape)
+        if isinstance(self.original, spaces.Discrete):
+            return self.original.dtype.type(vector[0])
+        value = vector.astype(self.original.dtype).reshape(self.ours.shape)
         return value + self.start if self.shifted else value
 
     def read_all(self, values: Sequence[Any]) -> FloatMatrix | None:
@@ -80,10 +81,10 @@ class Part:
 
     def write_all(self, vectors: FloatMatrix) -> Any:
         """Return an array with this part's value for each of several flat vectors; not of shape ()."""
-        if isinstance(self.theirs, spaces.Discrete):
-            return vectors[:, 0].astype(self.theirs.dtype)
+        if isinstance(self.original, spaces.Discrete):
+            return vectors[:, 0].astype(self.original.dtype)
         assert self.ours.shape is not None
-        values = vectors.astype(self.theirs.dtype).reshape(len(vectors), *self.ours.shape)
+        values = vectors.astype(self.original.dtype).reshape(len(vectors), *self.ours.shape)
         return values + self.start if self.shifted else values
 
 
@@ -107,7 +108,7 @@ class Action:
         if (
             only is not None
             and not only.way
-            and (isinstance(only.theirs, spaces.Discrete) or only.ours.shape)
+            and (isinstance(only.original, spaces.Discrete) or only.ours.shape)
         ):
             self._only = only
 

@@ -1,6 +1,6 @@
 """Environments of Gymnasium, unchanged.
 
-Needs the extra ``rl`` (or Gymnasium alone): ``pip install palaestrai-mosaik[rl]``.
+Needs the extra ``rl`` (or Gymnasium alone).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from palaestrai_mosaik.importing import (
     raised_at,
     refusal,
 )
+from palaestrai_mosaik.installation import install_extra
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
@@ -28,7 +29,7 @@ from .farama_spaces import Action, actuators_of, parts_of, plain_info, reward, s
 try:
     import gymnasium
 except ImportError as error:
-    raise ImportError(f"this environment needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this environment needs {needed(error)}: {install_extra('rl')}") from error
 
 
 #: keywords that ``gymnasium.make`` takes itself
@@ -66,7 +67,7 @@ class GymnasiumEnvironment(Environment):
     def reset(self) -> EnvironmentState:
         assert self._world is not None
         observation, info = self._world.reset(seed=int(self.rng.integers(2**31)))
-        return EnvironmentState(self._readings(observation), (0.0,), world_state=_told(info))
+        return EnvironmentState(self._readings(observation), (0.0,), world_state=_world_state(info))
 
     def step(self, setpoints: FloatVector) -> EnvironmentState:
         assert self._world is not None
@@ -78,7 +79,7 @@ class GymnasiumEnvironment(Environment):
             terminated=bool(terminated),
             # both at once are possible; a world that has ended is not cut off
             truncated=bool(truncated and not terminated),
-            world_state=_told(info),
+            world_state=_world_state(info),
         )
 
     @classmethod
@@ -154,7 +155,7 @@ class _Together(Together):
             yield self._copies[k]._readings(observation)
 
 
-def _told(info: Mapping[str, Any]) -> dict[str, Any] | None:
+def _world_state(info: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what is stored of an info, ``None`` where it says nothing."""
     plain = plain_info(info) if info else None
     return {"info": plain} if plain else None

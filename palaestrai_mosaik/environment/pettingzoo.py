@@ -1,8 +1,6 @@
 """Games of PettingZoo, unchanged: all act at once (parallel), or one after the other (AEC).
 
-Needs PettingZoo: ``pip install palaestrai-mosaik[rl]``.
-
-Needs PettingZoo: ``pip install palaestrai-mosaik[rl]``.
+Needs the extra ``rl`` (or PettingZoo alone).
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import check_origin, import_module, misfit, needed, raised_at, refusal
+from palaestrai_mosaik.installation import install_extra
 from palaestrai_mosaik.types import Discrete, MultiBinary, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 
@@ -39,7 +38,7 @@ try:
     import pettingzoo
     from pettingzoo import AECEnv, ParallelEnv
 except ImportError as error:
-    raise ImportError(f"this environment needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this environment needs {needed(error)}: {install_extra('rl')}") from error
 
 PARALLEL, AEC = "parallel", "aec"
 
@@ -232,7 +231,7 @@ def _registered(id: str, api: str | None) -> Callable[..., Any]:
 try:
     from gymnasium import spaces
 except ImportError as error:
-    raise ImportError(f"this environment needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this environment needs {needed(error)}: {install_extra('rl')}") from error
 
 #: the entry of an observation, or of an info, that says which actions are allowed
 MASK = "action_mask"
@@ -246,8 +245,7 @@ class GameAgent:
 
     def __init__(self, agent: Agent, game: Game, masked: bool):
         self.agent, self.uid = agent, str(agent)
-        theirs = game.made.observation_space(agent)
-        self.parts = list(_observed(self.uid, theirs))
+        self.parts = list(_observed(self.uid, game.made.observation_space(agent)))
         self.action = Action(f"{self.uid}.action", game.made.action_space(agent))
         #: where its set-points are in those of the environment
         self.where = slice(0)
@@ -288,7 +286,7 @@ class GameAgent:
             self.has_acted = True
             self.setpoints = np.where(given, setpoints, self.setpoints)
 
-    def see(self, seen: Any, info: Mapping[str, Any]) -> None:
+    def observe(self, seen: Any, info: Mapping[str, Any]) -> None:
         """Take over what the agent observes, and its info."""
         self.readings = np.concatenate([np.empty(0), *(part.read(seen) for part in self.parts)])
         mask = seen[MASK] if self._has_mask else info.get(MASK) if self.masked else None
@@ -446,7 +444,7 @@ class PettingZooEnvironment(Environment):
         game = self._game
         assert game is not None
         for agent, seen in game.seen.items():
-            self._seats[agent].see(seen, game.infos.get(agent, {}))
+            self._seats[agent].observe(seen, game.infos.get(agent, {}))
         for agent, gain in game.gains.items():
             self._seats[agent].due += gain
         infos = {str(agent): plain_info(info, without=MASK) for agent, info in game.infos.items()}

@@ -13,7 +13,7 @@ from .local import LocalExecutor, available_cores
 from .progress import FolderProgress, make_progress
 from .runs import SubmitSummary, Summary, row_values, run_folder, select_runs, submit_missing
 from .settings import EXECUTORS, Settings
-from .status import RunState, RunStatus, States, job_records, run_states, states_of
+from .status import RunState, RunStatus, States, job_records, load_run_states, run_states
 
 __all__ = [
     "EXECUTORS",
@@ -32,11 +32,11 @@ __all__ = [
     "Summary",
     "available_cores",
     "job_records",
+    "load_run_states",
     "make_progress",
     "row_values",
     "run_folder",
     "run_states",
     "select_runs",
-    "states_of",
     "submit_missing",
 ]

@@ -4,7 +4,7 @@ A marker is put in place only where there is none, or in place of one whose proc
 
 - a process of this host is gone when it does not run any more;
 - one of another host, when the marker has not been touched for
-  :data:`~palaestrai_mosaik.execution.job.SILENCE` seconds, or when it belongs to an earlier start of the very task
+  :data:`~palaestrai_mosaik.execution.job.STALE_AFTER` seconds, or when it belongs to an earlier start of the very task
   that this process belongs to: a scheduler ends a task before it starts it again.
 
 Two processes that find the marker of a dead one must not both replace it. To replace it, a process holds a
@@ -29,7 +29,7 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import ExecutionError
 from palaestrai_mosaik.runner import Interrupt
 
-from .job import HEARTBEAT, Job, JobRecord, Marker, is_silent
+from .job import HEARTBEAT_INTERVAL, Job, JobRecord, Marker, is_stale
 
 #: what file systems without hard links say
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
@@ -44,7 +44,7 @@ def claim(job: Job) -> Marker | None:
     ``None``: another process executes the run, or has recorded this attempt or a later one meanwhile.
     Raises :class:`ExecutionError` where the marker cannot be written.
     """
-    marker = Marker.here(job)
+    marker = Marker.of_this_process(job)
     try:
         if not _take(job.marker, marker):
             return None
@@ -67,7 +67,7 @@ def is_taken_over(job: Job, marker: Marker) -> bool:
     )
 
 
-def wait_for_dying(markers: Iterable[Path], seconds: float, of: Callable[[Marker], bool]) -> None:
+def wait_for_exits(markers: Iterable[Path], seconds: float, of: Callable[[Marker], bool]) -> None:
     """Wait while processes of this host have those of the markers that ``of`` chooses.
 
     They are those of a driver that is gone: they notice, and end within seconds.
@@ -86,10 +86,10 @@ def wait_for_dying(markers: Iterable[Path], seconds: float, of: Callable[[Marker
 
 
 class Heartbeat:
-    """While entered, touches the marker of a run every :data:`~palaestrai_mosaik.execution.job.HEARTBEAT` seconds.
+    """While entered, touches the marker of a run every :data:`~palaestrai_mosaik.execution.job.HEARTBEAT_INTERVAL` seconds.
 
     Where another process has taken the run over (this one was held up for longer than
-    :data:`~palaestrai_mosaik.execution.job.SILENCE`), the run is asked to stop.
+    :data:`~palaestrai_mosaik.execution.job.STALE_AFTER`), the run is asked to stop.
     """
 
     def __init__(self, job: Job, marker: Marker, interrupt: Interrupt):
@@ -105,7 +105,7 @@ class Heartbeat:
         self._over.set()
 
     def _beat(self) -> None:
-        while not self._over.wait(HEARTBEAT):
+        while not self._over.wait(HEARTBEAT_INTERVAL):
             # a file system that does not answer, or is full, is no reason to end the run
             with suppress(OSError):
                 if is_taken_over(self._job, self._marker):
@@ -116,7 +116,7 @@ class Heartbeat:
 
 def _take(path: Path, marker: Marker) -> bool:
     """Put ``marker`` in place at ``path``, whole; false if another process has that place."""
-    temporary = files.aside(path)
+    temporary = files.temporary_path(path)
     try:
         files.write_text(temporary, json.dumps(asdict(marker), indent=1) + "\n", durable=False)
         while not _link(temporary, path):
@@ -159,11 +159,11 @@ def _create(path: Path, content: bytes) -> bool:
 def _is_gone(path: Path, found: Marker | None, marker: Marker) -> bool:
     """Whether the process of the marker ``found`` at ``path`` executes nothing any more."""
     if found is None:  # being written, or left half-written by a fault of the machine
-        return is_silent(path, _WRITING)
+        return is_stale(path, _WRITING)
     if found.of_this_host:
         # (this process executes nothing yet: it has failed to remove one)
         return not found.alive or (found.pid, found.pid_started) == (marker.pid, marker.pid_started)
-    return (found.task is not None and found.task == marker.task) or is_silent(path)
+    return (found.task is not None and found.task == marker.task) or is_stale(path)
 
 
 def _replace(temporary: Path, path: Path, found: Marker | None, marker: Marker) -> bool:

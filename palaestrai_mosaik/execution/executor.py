@@ -32,7 +32,7 @@ from palaestrai_mosaik.experiment.classes import canonical_name
 from palaestrai_mosaik.runner import Interrupt, Progress
 
 from .job import Job, JobRecord
-from .task import open_log, perform
+from .task import execute_job, open_log
 
 #: module, class and parameters of a part of this package that runs are made of
 PreloadedClass = tuple[str, str, dict[str, Any]]
@@ -86,7 +86,7 @@ class InlineExecutor(Executor):
         for job in jobs:
             if self.cancelled:
                 return
-            done = perform(job, Interrupt(), Progress())
+            done = execute_job(job, Interrupt(), Progress())
             if done is None:
                 self.left_out.append(job.run)
                 continue

@@ -36,7 +36,7 @@ from palaestrai_mosaik.store.store import package_versions
 from .executor import PreloadedClass
 from .job import Job
 from .run_store import empty_database
-from .task import GRACE, leave, work
+from .task import GRACE, execute_jobs, exit_process
 
 #: what every run imports, beside what this module does
 _ALWAYS = (
@@ -158,7 +158,7 @@ class _Server:
             self._connection.close()
             os.close(self._wakeup)
             os.close(self._woken)
-            leave(work(jobs, self._lifeline))
+            exit_process(execute_jobs(jobs, self._lifeline))
         except BaseException:
             traceback.print_exc()
         finally:

@@ -12,7 +12,7 @@ The process of a run writes marker and record itself. A process that died leaves
 the process that notices writes the record. A record that belongs to another document (its ``hash``) or
 cannot be read does not count.
 
-While a run is executing, its process touches the marker every :data:`HEARTBEAT` seconds: another host can see
+While a run is executing, its process touches the marker every :data:`HEARTBEAT_INTERVAL` seconds: another host can see
 nothing else of it.
 """
 
@@ -74,9 +74,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "float": (int, float),
 }
 #: seconds between two touches of a marker by the process of its run
-HEARTBEAT = 30.0
+HEARTBEAT_INTERVAL = 30.0
 #: seconds after which a marker of another host that has not been touched belongs to a dead process
-SILENCE = 10 * HEARTBEAT
+STALE_AFTER = 10 * HEARTBEAT_INTERVAL
 #: seconds by which the start of a process may differ that an older release wrote down
 _START_TOLERANCE = 2.0
 
@@ -90,7 +90,7 @@ class Job:
     ``resume`` is the instance in the store to resume from its checkpoint, if there is one;
     ``checkpoint_every`` are the seconds between two of them (0: none).
 
-    ``own``: ``store`` is that of this run alone. It is made where it is missing, and the run goes
+    ``own_store``: ``store`` is that of this run alone. It is made where it is missing, and the run goes
     on from the newest checkpoint that it finds there. ``task`` is what the scheduler of a
     cluster calls the task that executes the run. ``allow_modules`` are the beginnings of modules'
     names of which the document may name classes (``None``: all). ``shares_process``: another run may follow
@@ -105,7 +105,7 @@ class Job:
     attempt: int = 1
     resume: str | None = None
     checkpoint_every: float = CHECKPOINT_EVERY
-    own: bool = False
+    own_store: bool = False
     task: str | None = None
     allow_modules: tuple[str, ...] | None = None
     shares_process: bool = False
@@ -166,7 +166,7 @@ class JobRecord:
         write_file(path, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def left(
+    def of_dead_process(
         cls,
         job: Job,
         marker: Marker | None,
@@ -222,7 +222,7 @@ class Marker:
     task: str | None = None
 
     @classmethod
-    def here(cls, job: Job) -> Marker:
+    def of_this_process(cls, job: Job) -> Marker:
         """Return the marker of ``job`` for this process, from now on."""
         return cls(
             job.run,
@@ -256,13 +256,13 @@ class Marker:
         return not self.of_this_host or still_runs(self.pid, self.pid_started, _START_TOLERANCE)
 
 
-def is_silent(marker: Path, seconds: float = SILENCE) -> bool:
+def is_stale(marker: Path, seconds: float = STALE_AFTER) -> bool:
     """Whether the file ``marker`` has not been touched for ``seconds`` (or is gone).
 
     The clock is that of the file system, which may be another host's: a file beside it is made for that.
     """
     try:
-        return files.modified_beside(marker) - marker.stat().st_mtime > seconds
+        return files.file_system_time(marker) - marker.stat().st_mtime > seconds
     except FileNotFoundError:
         return True
     except OSError:  # a folder that cannot be written: this host's clock has to do

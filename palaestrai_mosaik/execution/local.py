@@ -16,7 +16,7 @@ from palaestrai_mosaik.errors import FAILED, FINISHED
 from .executor import Executor, PreloadedClass
 from .job import Job, JobRecord, Marker
 from .processes import DEFAULT_METHOD, Ended, Launcher, StartMethod, describe_exit, make_launcher
-from .task import LEFT_OUT
+from .task import EXIT_LEFT_OUT
 
 #: seconds between two looks at records, time limits and whether the end is wanted
 _POLL = 0.1
@@ -69,7 +69,7 @@ class LocalExecutor(Executor):
         #: how long the newest runs have taken
         self._seconds: deque[float] = deque(maxlen=_NEWEST)
         #: whether users' code takes part, so that no run may follow another one in a process
-        self._apart = False
+        self._isolate_runs = False
         self._preload, self._method, self._launcher = preload, method, launcher
         self._should_end, self._asked = should_end, 0.0
 
@@ -95,7 +95,7 @@ class LocalExecutor(Executor):
                     process = running.pop(ended.key)
                     yield from self._noted(process.poll())
                     if ended.code == FINISHED and process.jobs:
-                        self._apart = True
+                        self._isolate_runs = True
                     if process.is_left_out(ended):
                         self.left_out.append(process.jobs.popleft().run)
                     else:
@@ -136,7 +136,7 @@ class LocalExecutor(Executor):
     def _batch_size(self) -> int:
         if self._runs_per_process is not None:
             return self._runs_per_process
-        if self._apart or not self._seconds:
+        if self._isolate_runs or not self._seconds:
             return 1
         mean = sum(self._seconds) / len(self._seconds)
         return max(1, int(SHARED_SECONDS[self._method] / max(mean, 1e-3)))
@@ -168,7 +168,7 @@ class _Process:
             if self._since is None and job.marker.exists():
                 self._since = time.monotonic()
             record = JobRecord.read(job.record)
-            if record is None or not _is_of(record, job):
+            if record is None or not _belongs_to(record, job):
                 return
             self.jobs.popleft()
             self._done += 1
@@ -204,7 +204,7 @@ class _Process:
         if not self.jobs or self._marker(process) is not None:
             return False
         marker = Marker.read(self.jobs[0].marker)
-        return process.code == LEFT_OUT or (marker is not None and marker.alive)
+        return process.code == EXIT_LEFT_OUT or (marker is not None and marker.alive)
 
     def _marker(self, process: Ended) -> Marker | None:
         """Return the marker of the first job, if it is that of the process."""
@@ -226,7 +226,7 @@ class _Process:
             return
         self.jobs.popleft()
         since = self._asked if self._since is None else self._since
-        record = JobRecord.left(
+        record = JobRecord.of_dead_process(
             job,
             marker,
             status="interrupted" if self._wanted else "failed",
@@ -251,7 +251,7 @@ class _Process:
         return f"took longer than the time limit of {self._timeout:g} s"
 
 
-def _is_of(record: JobRecord, job: Job) -> bool:
+def _belongs_to(record: JobRecord, job: Job) -> bool:
     """Whether the record is that of a process of this host which was to execute ``job``."""
     here = (job.hash, job.attempt, job.task, socket.gethostname())
     return (record.hash, record.attempt, record.task, record.host) == here

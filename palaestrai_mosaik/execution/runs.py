@@ -22,7 +22,7 @@ from palaestrai_mosaik.runner.checkpoint import resumable, versions, why_unusabl
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 
-from .claim import wait_for_dying
+from .claim import wait_for_exits
 from .cluster.submission import Submission, Submissions, TaskRun, run_store_location
 from .executor import Executor, InlineExecutor, classes_to_preload
 from .job import Job, JobRecord, held
@@ -30,7 +30,16 @@ from .local import LocalExecutor
 from .progress import FolderProgress
 from .run_store import orphaned_stores
 from .settings import Settings
-from .status import RunState, RunStatus, States, job_path, job_records, run_file_stem, run_states, states_of
+from .status import (
+    RunState,
+    RunStatus,
+    States,
+    job_path,
+    job_records,
+    load_run_states,
+    run_file_stem,
+    run_states,
+)
 from .task import GRACE
 
 if TYPE_CHECKING:
@@ -41,7 +50,7 @@ logger = logging.getLogger(__name__)
 #: executors that give each run a store of its own
 _OWN_STORES = ("slurm", "parsl")
 
-Which = Literal["missing", "unfinished", "failed"]
+RunsToExecute = Literal["missing", "unfinished", "failed"]
 _FAILED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY})
 _MISSING = frozenset(
     {
@@ -53,7 +62,7 @@ _MISSING = frozenset(
     }
 )
 #: which states are executed
-CHOSEN: Mapping[Which, frozenset[RunStatus]] = {
+STATUSES_TO_EXECUTE: Mapping[RunsToExecute, frozenset[RunStatus]] = {
     "missing": _MISSING,
     "unfinished": _MISSING | _FAILED,
     "failed": _FAILED,
@@ -73,7 +82,7 @@ class RunSelection:
         return len(self.chosen) + sum(self.before.values())
 
 
-def choose(states: States, which: Which, considered: Collection[str]) -> RunSelection:
+def select_by_status(states: States, which: RunsToExecute, considered: Collection[str]) -> RunSelection:
     """Choose among the runs with the uids ``considered``.
 
     Raises :class:`SchedulerError` where a scheduler did not say whether it still has some of them.
@@ -84,8 +93,8 @@ def choose(states: States, which: Which, considered: Collection[str]) -> RunSele
             "(--ignore-queue treats them as lost)"
         )
     asked = [state for state in states.runs if state.planned.uid in considered]
-    chosen = tuple(state for state in asked if state.status in CHOSEN[which])
-    kept = Counter(state.status for state in asked if state.status not in CHOSEN[which])
+    chosen = tuple(state for state in asked if state.status in STATUSES_TO_EXECUTE[which])
+    kept = Counter(state.status for state in asked if state.status not in STATUSES_TO_EXECUTE[which])
     return RunSelection(chosen, dict(kept))
 
 
@@ -148,7 +157,7 @@ class Summary:
 def run_folder(
     folder: DesignFolder,
     *,
-    which: Which = "missing",
+    which: RunsToExecute = "missing",
     rows: Collection[int] | None = None,
     store: str | None = None,
     settings: Settings | None = None,
@@ -181,7 +190,7 @@ def run_folder(
             raise DocumentError(problems)
         pilots = tuple(f"{one.name}:" for one in Submissions(folder.path).all() if one.executor == "parsl")
         # those of a command that is gone, on this host
-        wait_for_dying(
+        wait_for_exits(
             (folder.path / JOBS).glob("*.running"),
             2 * GRACE,
             of=lambda marker: marker.task is None or marker.task.startswith(pilots),
@@ -192,7 +201,7 @@ def run_folder(
             _collect(folder, location, summary)
         with location.open(create=True) as opened:
             states = run_states(folder, opened, held=True, ask=not ignore_queue)
-            selection = choose(states, which, considered)
+            selection = select_by_status(states, which, considered)
             to_resume = {
                 state.planned.uid: resumable(opened, [one[:2] for one in state.instances])
                 for state in selection.chosen
@@ -203,7 +212,7 @@ def run_folder(
             executor = make_executor(settings, folder)
             jobs = (
                 replace(
-                    _job(folder, state, location, own=settings.executor in _OWN_STORES),
+                    _job(folder, state, location, own_store=settings.executor in _OWN_STORES),
                     resume=to_resume[state.planned.uid],
                     checkpoint_every=settings.checkpoint_every,
                     allow_modules=settings.allow_modules,
@@ -254,15 +263,15 @@ def _warn_of_unusable_checkpoints(
         )
 
 
-def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own: bool) -> Job:
+def _job(folder: DesignFolder, state: RunState, location: StoreLocation, *, own_store: bool) -> Job:
     """Return the job of a run. One that stopped in a store of its own is resumed there, wherever it is executed."""
     planned = state.planned
     document = (folder.path / planned.file).absolute()
     run_store = run_store_location(folder.path, run_file_stem(planned))
-    own = own or any(Path(run_store.location).glob(f"instances/*/{CHECKPOINTS}"))
+    own_store = own_store or any(Path(run_store.location).glob(f"instances/*/{CHECKPOINTS}"))
     path = job_path(folder.path, planned)
-    store = run_store if own else location
-    return Job(planned.uid, planned.hash, document, path, store, state.attempts + 1, own=own)
+    store = run_store if own_store else location
+    return Job(planned.uid, planned.hash, document, path, store, state.attempts + 1, own_store=own_store)
 
 
 def _execute(
@@ -332,7 +341,7 @@ class SubmitSummary:
 def submit_missing(
     folder: DesignFolder,
     *,
-    which: Which = "missing",
+    which: RunsToExecute = "missing",
     rows: Collection[int] | None = None,
     store: str | None = None,
     settings: Settings,
@@ -363,8 +372,8 @@ def submit_missing(
         if not dry_run and orphaned_stores(folder, job_records(folder)):
             # the runs that have their names now would hide them
             collect_folder(folder, location)
-        states = states_of(folder, location, held=True, ask=not ignore_queue)
-        selection = choose(states, which, considered)
+        states = load_run_states(folder, location, held=True, ask=not ignore_queue)
+        selection = select_by_status(states, which, considered)
         runs = tuple(task_run(state) for state in selection.chosen)
         submission = submit_folder(folder, runs, settings) if runs and not dry_run else None
     return SubmitSummary(submission, runs, selection.considered, selection.before)

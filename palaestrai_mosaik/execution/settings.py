@@ -181,6 +181,15 @@ def read_configuration(environment: Mapping[str, str] = os.environ) -> Configura
     return configuration
 
 
+def allowed_modules(
+    section: Mapping[str, Any] | None, given: tuple[str, ...] | None = None
+) -> tuple[str, ...] | None:
+    """Return the modules that documents of a design may name: those ``given``, else those of the user, else of its ``section``."""
+    user = read_configuration().execution
+    said = (one.get("allow_modules") for one in ({"allow_modules": given}, user, section or {}))
+    return Settings(allow_modules=next((one for one in said if one is not None), None)).allow_modules
+
+
 def _default(environment: Mapping[str, str]) -> Path:
     given = Path(environment.get("XDG_CONFIG_HOME") or "")
     # (what is not absolute does not count, by the specification of these folders)

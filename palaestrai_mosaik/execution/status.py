@@ -15,7 +15,7 @@ from palaestrai_mosaik.store.location import StoreLocation
 from .cluster.scheduler import TaskState
 from .cluster.submission import TaskRun, run_store_location
 from .cluster.task_assignment import TaskAssignment, TaskAssignments, task_assignments
-from .job import JobRecord, Marker, is_silent, with_suffix
+from .job import JobRecord, Marker, is_stale, with_suffix
 from .run_store import KnownInstance, instances_of, is_whole, orphaned_stores, uncollected_contents
 
 
@@ -44,14 +44,14 @@ class RunStatus(StrEnum):
 
 
 #: what the end of a task says of a run that had begun in it, and recorded nothing
-_ENDED_BY = {
+_STATUS_BY_TASK_STATE = {
     TaskState.TIMED_OUT: RunStatus.TIMED_OUT,
     TaskState.OUT_OF_MEMORY: RunStatus.OUT_OF_MEMORY,
     TaskState.NODE_FAILED: RunStatus.NODE_FAILED,
     TaskState.CANCELLED: RunStatus.CANCELLED,
 }
 #: what the end of a task in which no run has begun says of all of them: it would end so again
-_BEFORE = {
+_FAILED_BEFORE_RUNS = {
     TaskState.FAILED: (RunStatus.FAILED, "failed"),
     TaskState.TIMED_OUT: (RunStatus.TIMED_OUT, "reached its time limit"),
     TaskState.OUT_OF_MEMORY: (RunStatus.OUT_OF_MEMORY, "ran out of memory"),
@@ -96,7 +96,7 @@ class RunState:
         """
         if self.assignment is None or self.assignment.state is None or self.assignment.begun:
             return None
-        status, how = _BEFORE.get(self.assignment.state, (None, None))
+        status, how = _FAILED_BEFORE_RUNS.get(self.assignment.state, (None, None))
         return how if status is self.status else None
 
 
@@ -131,7 +131,7 @@ def job_records(folder: DesignFolder) -> dict[str, JobRecord]:
     return found
 
 
-def _records_of_others(
+def _records_under_other_names(
     folder: DesignFolder,
     records: Mapping[str, JobRecord],
     known: Mapping[str, Sequence[KnownInstance]],
@@ -174,7 +174,7 @@ def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False,
     }
 
     orphans = uncollected_contents(orphaned_stores(folder, records), store)
-    records |= _records_of_others(folder, records, known, hashes)
+    records |= _records_under_other_names(folder, records, known, hashes)
     waiting = [run.hash for run in planned if run.uid not in finished] if orphans else []
     in_run_store = {
         hash_
@@ -225,7 +225,7 @@ def _state(
         marker = None
     assignment = assignments.by_run.get(run.uid)
     if marker is not None and not marker.of_this_host:
-        instances = tuple(_without_the_dead(instances, marker, path))
+        instances = tuple(_mark_dead_instances(instances, marker, path))
     statuses = [instance.status for instance in instances]
     in_run_store = in_run_store or (
         record is not None and record.status == "finished" and _is_whole(folder.path, run, record)
@@ -233,12 +233,12 @@ def _state(
     status = _status(record, marker, statuses, in_run_store, assignment)
     if status is None:
         assert marker is not None
-        status = RunStatus.LOST if is_silent(path) else RunStatus.RUNNING
+        status = RunStatus.LOST if is_stale(path) else RunStatus.RUNNING
     collected = status is not RunStatus.FINISHED or "finished" in statuses
     return RunState(run, status, record, marker, instances, assignment, collected)
 
 
-def _without_the_dead(
+def _mark_dead_instances(
     instances: tuple[KnownInstance, ...], marker: Marker, path: Path
 ) -> Iterator[KnownInstance]:
     """Yield the instances; that of a marker of another host, at ``path``, is lost if it has not been touched for long.
@@ -246,7 +246,7 @@ def _without_the_dead(
     The store believes that whatever another host has begun still runs there.
     """
     for one in instances:
-        dead = one.uid == marker.instance and one.status == "running" and is_silent(path)
+        dead = one.uid == marker.instance and one.status == "running" and is_stale(path)
         yield one._replace(status="lost") if dead else one
 
 
@@ -269,16 +269,16 @@ def _status(
     if "running" in statuses:
         return RunStatus.RUNNING
     current = assignment is not None and _is_current(record, assignment.attempt)
-    if assignment is not None and assignment.state is not None and not (current and not _goes_on(record)):
+    if assignment is not None and assignment.state is not None and not (current and not _will_resume(record)):
         found = _by_task_state(record if current else None, marker, assignment.state, begun=assignment.begun)
         if found is not None:
             return found
     if marker is not None:
         return RunStatus.LOST if marker.of_this_host or (assignment and assignment.state) else None
-    return _when_over(record, statuses)
+    return _status_without_process(record, statuses)
 
 
-def _when_over(record: JobRecord | None, statuses: list[str]) -> RunStatus:
+def _status_without_process(record: JobRecord | None, statuses: list[str]) -> RunStatus:
     """Return the status of an unfinished run that no process executes."""
     if record is not None:
         return RunStatus.LOST if record.status == "finished" else RunStatus(record.status)
@@ -296,14 +296,14 @@ def _by_task_state(
         return RunStatus.RUNNING
     if not word.ended:
         return RunStatus.QUEUED
-    if not begun and word in _BEFORE:
-        return _BEFORE[word][0]
+    if not begun and word in _FAILED_BEFORE_RUNS:
+        return _FAILED_BEFORE_RUNS[word][0]
     if marker is not None or (record is None and word is TaskState.CANCELLED):
-        return _ENDED_BY.get(word)
+        return _STATUS_BY_TASK_STATE.get(word)
     return None
 
 
-def _goes_on(record: JobRecord | None) -> bool:
+def _will_resume(record: JobRecord | None) -> bool:
     """Whether a requeued task will resume the run."""
     return record is not None and record.status == "interrupted"
 
@@ -319,7 +319,7 @@ def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
     return is_whole(Path(run_store_location(folder, run_file_stem(run)).location), record.instance)
 
 
-def states_of(
+def load_run_states(
     folder: DesignFolder, location: StoreLocation, *, held: bool = False, ask: bool = True
 ) -> States:
     """Return the states of the runs of ``folder``, whose results are at ``location``, if anywhere.

@@ -34,7 +34,7 @@ from palaestrai_mosaik.errors import (
 from palaestrai_mosaik.experiment import RunDocument, load, only_modules
 from palaestrai_mosaik.importing import named_users_code
 from palaestrai_mosaik.runner import Interrupt, Progress, execute, make_progress
-from palaestrai_mosaik.runner.checkpoint import as_begun
+from palaestrai_mosaik.runner.checkpoint import document_of_instance
 from palaestrai_mosaik.runner.worker_process import read_frame
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import shorten
@@ -48,14 +48,14 @@ GRACE = 5.0
 #: characters of an error that its record keeps; the log has all of it
 _ERROR_LENGTH = 2000
 #: the exit code of a process that has left out the run it was at, because another one executes it
-LEFT_OUT = 75
+EXIT_LEFT_OUT = 75
 
 
-class _Replaced(Exception):
+class _DocumentReplaced(Exception):
     """The design was generated again since the job was handed out, and the run's new document was executed."""
 
 
-class _Noted(Progress):
+class _MarkerProgress(Progress):
     """Shows the progress, and notes the instance in the marker once there is one."""
 
     def __init__(self, shown: Progress, marker: Marker, path: Path):
@@ -71,7 +71,7 @@ class _Noted(Progress):
         self._shown.begin_run(instance)
 
 
-def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord, str] | None:
+def execute_job(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord, str] | None:
     """Execute ``job`` in this process; return its record and the traceback of its failure.
 
     ``None``: it is left out, because another process executes the run, or because the document is another one
@@ -83,16 +83,16 @@ def perform(job: Job, interrupt: Interrupt, shown: Progress) -> tuple[JobRecord,
     marker = claim(job)
     if marker is None:
         return None
-    noted = _Noted(shown, marker, job.marker)
+    noted = _MarkerProgress(shown, marker, job.marker)
     clock = time.perf_counter()
     status: RecordStatus = "finished"
     code, error, trace = FINISHED, None, ""
     try:
         with Heartbeat(job, marker, interrupt), only_modules(job.allow_modules):
             document = _load(job)
-            with open_run_store(job.store) if job.own else job.store.open() as store:
+            with open_run_store(job.store) if job.own_store else job.store.open() as store:
                 _execute(document, store, job, interrupt, noted)
-    except _Replaced:
+    except _DocumentReplaced:
         files.remove(job.marker, missing_ok=True)
         return None
     except (RunInterrupted, KeyboardInterrupt) as stopped:
@@ -126,12 +126,14 @@ def _load(job: Job) -> RunDocument:
     if document.hash != job.hash:
         record = JobRecord.read(job.record)
         if record is not None and record.hash == document.hash:
-            raise _Replaced
+            raise _DocumentReplaced
         raise DocumentError([Problem("was edited after it was generated", file=str(job.document))])
     return document
 
 
-def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt, noted: _Noted) -> None:
+def _execute(
+    document: RunDocument, store: Store, job: Job, interrupt: Interrupt, noted: _MarkerProgress
+) -> None:
     options: dict[str, Any] = {
         "store": store,
         "progress": noted,
@@ -139,7 +141,7 @@ def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt
         "checkpoint_every": job.checkpoint_every,
     }
     resume = job.resume
-    if job.own:
+    if job.own_store:
         finished, resume = earlier_attempts(store, job.hash)
         if finished is not None:
             noted.instance = finished
@@ -147,7 +149,7 @@ def _execute(document: RunDocument, store: Store, job: Job, interrupt: Interrupt
             return
     if resume is not None:
         try:
-            execute(as_begun(document, store, resume), resume=resume, **options)
+            execute(document_of_instance(document, store, resume), resume=resume, **options)
         except (CheckpointError, StoreError) as error:
             if noted.instance is not None:
                 raise
@@ -165,7 +167,7 @@ def _error_text(error: BaseException) -> str:
     return shorten(text, _ERROR_LENGTH)
 
 
-def work(jobs: Sequence[Job], lifeline: int) -> int:
+def execute_jobs(jobs: Sequence[Job], lifeline: int) -> int:
     """Execute ``jobs`` one after the other in this process, which is theirs alone.
 
     All that is printed, also by compiled code and child processes, goes to the logs. A SIGTERM
@@ -176,7 +178,7 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
     Users' code may leave anything in the globals of modules, so a run that has named some is the last one
     here, unless its job says otherwise; the others are left to another process.
 
-    Return the exit code of the process: :data:`LEFT_OUT` at the first run that is left out.
+    Return the exit code of the process: :data:`EXIT_LEFT_OUT` at the first run that is left out.
     """
     interrupt = Interrupt()
     for number in Interrupt.SIGNALS:
@@ -189,13 +191,13 @@ def work(jobs: Sequence[Job], lifeline: int) -> int:
         if interrupt.requested:
             break
         _redirect(job)
-        done = perform(job, interrupt, make_progress(stream=sys.stderr))
+        done = execute_job(job, interrupt, make_progress(stream=sys.stderr))
         if done is None:
             print(
                 f"{now()}: skipped: another process executes this run, or executed its new document",
                 file=sys.stderr,
             )
-            return LEFT_OUT
+            return EXIT_LEFT_OUT
         record, trace = done
         sys.stderr.write(trace)
         _flush()
@@ -250,7 +252,7 @@ def _flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
-def leave(code: int) -> None:
+def exit_process(code: int) -> None:
     """End this process, a fork, without what its parent's frames would do on their way out."""
     with suppress(Exception):
         # such as removing temporary folders; the records are written, nothing else depends on it
@@ -264,4 +266,4 @@ def main() -> None:
     stream = os.fdopen(os.dup(0), "rb")
     frame = read_frame(stream)
     if frame is not None:
-        sys.exit(work(pickle.loads(frame), stream.fileno()))
+        sys.exit(execute_jobs(pickle.loads(frame), stream.fileno()))

@@ -178,7 +178,7 @@ def _muscle(found: Findings, at: Located, parts: Mapping[str, Located], common: 
         return common.muscle
     if parts["muscle"].value is None:
         found.error(parts["muscle"].place, "a body's muscle may not be left out")
-    return optional_class(found, parts["muscle"], "muscle")
+    return optional_class(found, parts["muscle"], "muscle", "muscle")
 
 
 def _given(parts: Mapping[str, Located], key: str) -> bool:

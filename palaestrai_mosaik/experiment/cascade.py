@@ -17,11 +17,13 @@ from palaestrai_mosaik.errors import did_you_mean
 
 from .bodies import taken_by_bodies
 from .canonical import size_of
-from .fields import FLAG, TEXT
+from .fields import CLASS_NAME, FLAG, TEXT
 from .located import Findings, Located, Section, show
 from .model import BODY_NUMBER
+from .short_names import SHORT_NAMES, default_uid
 from .vocabulary import (
     AGENT,
+    CONTROLLERS,
     ENVIRONMENT,
     ENVIRONMENT_ENTRY,
     PHASE,
@@ -95,6 +97,10 @@ class Definitions:
         names = list(named.value) if named is not None else []
         if named is not None and at.value in named.value:
             return named.child(at.value)
+        if topic == "environments" and (":" in at.value or at.value in SHORT_NAMES["environment"]):
+            return Located({"environment": at.value}, at.place)
+        if topic == "simulation" and at.value in CONTROLLERS:
+            return Located({"name": at.value}, at.place)
         allowed = f"; defined: {', '.join(map(str, names))}" if names else ""
         self._found.error(
             at.place,
@@ -254,9 +260,15 @@ def _environment(found: Findings, at: Located, _: dict[str, Entry], given: dict[
     parts = found.section(at, ENVIRONMENT_ENTRY)
     if parts is None or found.missing(at.place, parts, ENVIRONMENT_ENTRY):
         return
-    inner = found.section(parts["environment"], ENVIRONMENT)
-    if inner is None or found.missing(parts["environment"].place, inner, ENVIRONMENT):
+    written = parts["environment"]
+    inner = {"name": written} if isinstance(written.value, str) else found.section(written, ENVIRONMENT)
+    if inner is None or found.missing(written.place, inner, ENVIRONMENT):
         return
+    if "uid" not in inner:
+        if not isinstance(inner["name"].value, str):
+            CLASS_NAME.read(found, inner["name"], "name")
+            return
+        inner["uid"] = Located(default_uid(inner["name"].value), inner["name"].place)
     uid = inner["uid"]
     if BODY_NUMBER in str(uid.value):
         found.error(uid.place, f"an environment's uid may not hold {BODY_NUMBER!r}, found {show(uid.value)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from .bodies import Common, body_list, channel_list, has_bodies, origins_of
 from .brain_sources import load_section, points_before_the_first, replay_list, snapshot_section
 from .cascade import CascadedPhase, Definitions, Entry
 from .conditions import check_agent_keys, warn_of_evaluations
-from .fields import check_modules, id_list, items_of
+from .fields import check_modules, id_list, items_of, with_full_name
 from .located import Findings, Located, Section
 from .model import (
     DOCUMENT_VERSION,
@@ -24,7 +24,9 @@ from .model import (
     PhaseSpec,
     Place,
     SimulationSpec,
+    all_channels,
 )
+from .short_names import EPISODE_CONDITION, RUN_CONDITION
 from .vocabulary import (
     AGENT,
     AGENT_WITH_BODIES,
@@ -39,6 +41,7 @@ from .vocabulary import (
 Spec = TypeVar("Spec")
 
 #: keys of an agent that are read with what stands around it
+_CHANNELS = ("sensors", "actuators")
 _IN_CONTEXT = ("name", "sensors", "actuators", "load", "replay", "snapshots", "bodies")
 
 
@@ -54,17 +57,24 @@ class ModelBuilder:
         self.found = found
         self.origins: dict[Place, Place] = {}
         self.run_condition_items: list[Located] = []
-        self._specs: dict[int, Any] = {}
+        self._specs: dict[tuple[Any, ...], Any] = {}
+        #: the topics that a phase has none of
+        self._absent: set[str] = set()
 
     def phase(self, index: int, raw: CascadedPhase) -> PhaseSpec | None:
         """Return one phase, or ``None`` where it is not sound."""
         here: Place = ("phases", index)
         self.origins[here] = raw.at.place
         for topic, entries in (("environments", raw.environments), ("agents", raw.agents)):
-            if not entries and topic not in raw.faulty:
+            if not entries and topic not in raw.faulty and topic not in self._absent:
                 self.found.error(raw.at.place, f"the phase {raw.name!r} needs at least one of {topic!r}")
+                # what a phase lacks, those after it inherit: one mistake
+                self._absent.add(topic)
         environments = self._entries((*here, "environments"), raw.environments, self._environment)
-        agents = self._entries((*here, "agents"), raw.agents, lambda entry, _: self._agent(entry, raw))
+        agents = self._entries(
+            (*here, "agents"), raw.agents, lambda entry, _: self._agent(entry, raw), raw.environments
+        )
+        self._check_owners(raw)
         agents = tuple(
             replace(agent, load=None)
             if agent.load is not None and points_before_the_first(agent.load, index)
@@ -78,8 +88,25 @@ class ModelBuilder:
             return None
         return PhaseSpec(index, raw.name, environments, agents, simulation, **config)
 
+    def _check_owners(self, raw: CascadedPhase) -> None:
+        """Report several agents that would have all actuators, as they name none."""
+        owners = [
+            name
+            for name, entry in raw.agents.items()
+            if "actuators" not in entry.parts and not has_bodies(entry.parts)
+        ]
+        if len(owners) > 1 and "agents" not in raw.faulty:
+            names = ", ".join(map(repr, owners))
+            for name in owners[1:]:
+                message = f"the agents {names} name no actuators, and each would have all: say which ones each of them has"
+                self.found.error(raw.agents[name].at.place, message)
+
     def _entries(
-        self, here: Place, entries: Mapping[str, Entry], reader: Callable[[Entry, Place], Spec | None]
+        self,
+        here: Place,
+        entries: Mapping[str, Entry],
+        reader: Callable[[Entry, Place], Spec | None],
+        uids: Iterable[str] = (),
     ) -> tuple[Spec, ...]:
         specs: list[Spec] = []
         for entry in entries.values():
@@ -91,10 +118,12 @@ class ModelBuilder:
             if has_bodies(entry.parts):
                 for inside, origin in origins_of(entry.parts):
                     self.origins[(*place, *inside)] = origin
-            if id(entry) not in self._specs:
-                self._specs[id(entry)] = reader(entry, place)
-            if self._specs[id(entry)] is not None:
-                specs.append(self._specs[id(entry)])
+            # (what an agent has by default depends on the environments of the phase)
+            known = (id(entry), *(() if entry.parts.keys() >= {*_CHANNELS} else uids))
+            if known not in self._specs:
+                self._specs[known] = reader(entry, place)
+            if self._specs[known] is not None:
+                specs.append(self._specs[known])
         return tuple(specs)
 
     def _environment(self, entry: Entry, _: Place) -> EnvironmentSpec | None:
@@ -102,6 +131,9 @@ class ModelBuilder:
         own, given = ENVIRONMENT.values(self.found, parts), ENVIRONMENT_ENTRY.values(self.found, parts)
         if own["name"] is None:
             return None
+        own["name"], own["params"] = with_full_name(
+            self.found, parts, own["name"], own["params"], "environment"
+        )
         check_modules(self.found, parts, own["name"], own["params"])
         return EnvironmentSpec(**own, reward=given["reward"], state_transformer=given["state_transformer"])
 
@@ -116,7 +148,10 @@ class ModelBuilder:
         environments = None if "environments" in phase.faulty else phase.environments
         given = section.values(found, {key: at for key, at in parts.items() if key not in _IN_CONTEXT})
         channels = channel_list if several else id_list
-        ids = {key: channels(found, parts.get(key), key, environments) for key in ("sensors", "actuators")}
+        ids = {key: channels(found, parts.get(key), key, environments) for key in _CHANNELS}
+        for key in () if several else _CHANNELS:
+            if key not in parts:
+                ids[key] = tuple(map(all_channels, environments or ()))
         load = load_section(found, parts.get("load"))
         replay = replay_list(found, parts.get("replay"))
         snapshots = snapshot_section(found, parts.get("snapshots"))
@@ -162,13 +197,9 @@ class ModelBuilder:
         found, parts = self.found, raw.simulation
         faulty = "simulation" in raw.faulty
         if not parts:
-            if not faulty:
-                message = f"the phase {raw.name!r} needs the key 'simulation', which is missing"
-                found.error(raw.at.place, message)
-            return None
+            return None if faulty else SimulationSpec("vanilla", "vanilla", (EPISODE_CONDITION,))
         for key, part in parts.items():
             self.origins[(*here, key)] = part.place
-        place = next(iter(parts.values())).place[:-1]
         given = SIMULATION.values(found, parts)
         listed = items_of(parts.get("conditions"))
         check_agent_keys(found, listed, raw.agents)
@@ -178,14 +209,12 @@ class ModelBuilder:
                 (*parts["params"].place, key),
                 f"unknown parameter {key!r}: a simulation controller takes none",
             )
-        if "name" not in parts:
-            if not faulty:
-                found.missing(place, parts, SIMULATION)
+        if "name" not in parts and faulty:
             return None
         return SimulationSpec(
             given["name"],
-            str(parts["name"].value),
-            given["conditions"],
+            str(parts["name"].value) if "name" in parts else given["name"],
+            given["conditions"] if "conditions" in parts else (EPISODE_CONDITION,),
             given["bridge"],
             given["scheduler"],
         )
@@ -196,8 +225,7 @@ class ModelBuilder:
         """Return the conditions of ``run_config`` (``at``); ``place`` is where it belongs."""
         found = self.found
         if at is None:
-            found.error(place, "the document needs the key 'run_config', which is missing")
-            return ()
+            return (RUN_CONDITION,)
         parts = found.section(at, RUN_CONFIG)
         if parts is None:
             return ()
@@ -229,6 +257,8 @@ def header(found: Findings, parts: Mapping[str, Located]) -> tuple[str, int, str
     uid, seed, version = (
         TOP.keys[key].read(found, parts.get(key), key) for key in ("uid", "seed", "version")
     )
+    if "version" not in parts:
+        version = DOCUMENT_VERSION
     if version is not None:
         ours, theirs = DOCUMENT_VERSION.split(".")[:2], version.split(".")[:2]
         if ours != theirs:

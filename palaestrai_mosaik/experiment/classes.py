@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.errors import NameResolutionError, Problem, did_you_mean
@@ -24,6 +25,7 @@ from palaestrai_mosaik.text import listed
 
 from .located import show
 from .model import ClassSpec, Place, RunDocument
+from .short_names import SHORT_NAMES, full_name
 
 __all__ = [
     "PALAESTRAI_NAMES",
@@ -150,6 +152,7 @@ def resolve(name: str, topic: str) -> type:
     fault = name_fault(name)
     if fault is not None:
         raise NameResolutionError(fault)
+    name = full_name(name, topic)
     if ":" not in name:
         return _resolve_short(name, topic)
     target = canonical_name(name)
@@ -174,10 +177,10 @@ def _as_class(found: Any, name: str) -> type:
 def _resolve_short(name: str, topic: str) -> type:
     registered = _registered(topic)
     if name not in registered:
-        known = f"; registered: {', '.join(sorted(registered))}" if registered else ""
+        known = sorted({*registered, *SHORT_NAMES[topic]})
         raise NameResolutionError(
-            f"no package registers {name!r} in the entry-point group 'palaestrai_mosaik.{topic}'"
-            f"{did_you_mean(name, registered)}{known}; or write 'package.module:Class'"
+            f"{name!r} is no short name of a class for {topic!r}{did_you_mean(name, known)}; short names: "
+            f"{', '.join(known) or 'none'}; of your own class, write 'package.module:Class'"
         )
     entry = registered[name]
     found = load_entry_point(entry)
@@ -198,8 +201,9 @@ def named_modules(name: str) -> list[str]:
         return []
     if ":" in name:
         return [canonical_name(name).partition(":")[0]]
+    shipped = [full_name(name, topic).partition(":")[0] for topic in TOPICS if name in SHORT_NAMES[topic]]
     found = (_registered(topic).get(name) for topic in TOPICS)
-    return list(dict.fromkeys(entry.module for entry in found if entry is not None))
+    return list(dict.fromkeys([*shipped, *(entry.module for entry in found if entry is not None)]))
 
 
 def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
@@ -336,10 +340,27 @@ def check_classes(
     for topic, name, params, place in named_classes(document):
         key = (topic, id(params))  # an inherited spec is shared: look at it once
         if key not in checked:
-            checked[key] = list(_faults(find, topic, name, params, bases.get(topic)))
+            faults = _faults(find, topic, name, params, bases.get(topic))
+            checked[key] = [(message + _beside(document.source, message), tail) for message, tail in faults]
             for message, tail in checked[key]:
                 problems[document.problem(message, *place, *tail)] = None
     return list(problems)
+
+
+#: see :func:`~palaestrai_mosaik.importing.import_module`
+_NO_MODULE = re.compile(r"there is no module '(\w+)'")
+
+
+def _beside(source: str, message: str) -> str:
+    """Return what to do where a module that is not found lies beside the document at ``source``."""
+    missing = _NO_MODULE.search(message)
+    folder = Path(source).parent
+    if missing is None or not any((folder / name).exists() for name in (f"{missing[1]}.py", missing[1])):
+        return ""
+    return (
+        f"; it lies beside the document, and modules are found in the working directory: cd {folder} first, or set "
+        f"PYTHONPATH={folder}"
+    )
 
 
 def named_classes(document: RunDocument) -> Iterator[tuple[str, str, dict[str, Any], Place]]:
@@ -396,6 +417,24 @@ def _faults(
     yield from _misfits(cls, name, params)
 
 
+#: what YAML 1.1 reads as booleans, and YAML 1.2 as text
+_TRUE, _FALSE = ("y", "yes", "on"), ("n", "no", "off")
+
+
+def _is_old_boolean(value: Any) -> bool:
+    return isinstance(value, str) and value.lower() in (*_TRUE, *_FALSE, "true", "false")
+
+
+def _is_boolean(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is annotated as a boolean, or has one as its default."""
+    kind = parameter.annotation
+    return (
+        isinstance(parameter.default, bool)
+        or kind is bool
+        or kind in ("bool", "bool | None", "Optional[bool]")
+    )
+
+
 def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str, Place]]:
     try:
         signature = inspect.signature(cls)
@@ -412,6 +451,14 @@ def _misfits(cls: type, name: str, params: dict[str, Any]) -> Iterator[tuple[str
                     ("params", key),
                 )
     for parameter in accepted:
+        if parameter.name in params and _is_boolean(parameter) and _is_old_boolean(params[parameter.name]):
+            value = params[parameter.name]
+            meant = str(value.lower() in (*_TRUE, "true")).lower()
+            yield (
+                f"{parameter.name!r} of {name!r} is true or false, found {show(value)}, which is text in YAML 1.2; "
+                f"write {meant}",
+                ("params", parameter.name),
+            )
         if parameter.default is not parameter.empty or parameter.kind in (
             parameter.VAR_KEYWORD,
             parameter.VAR_POSITIONAL,

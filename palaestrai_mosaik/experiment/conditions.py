@@ -18,6 +18,7 @@ from .classes import canonical_name
 from .fields import TEXT, integer, number, word
 from .located import Fault, Findings, Located, Section, show
 from .model import PhaseSpec
+from .short_names import full_name
 from .vocabulary import AGENT_KEYED_CONDITION, EVALUATION_CONDITION
 
 #: evaluations that a rule may count
@@ -228,7 +229,7 @@ def _params(conditions: Iterable[Located], name: str) -> Iterator[Located]:
     """Yield the params of the conditions of this canonical name, where they are a mapping."""
     for item in conditions:
         written = item.value.get("name") if isinstance(item.value, dict) else None
-        if isinstance(written, str) and canonical_name(written) == name:
+        if isinstance(written, str) and canonical_name(full_name(written, "condition")) == name:
             for key in ("params", "parameters"):
                 if isinstance(item.value.get(key), dict):
                     yield item.child(key)
@@ -236,7 +237,8 @@ def _params(conditions: Iterable[Located], name: str) -> Iterator[Located]:
 
 
 def _check_agents(found: Findings, at: Located, agents: Collection[str]) -> None:
-    for agent in at.value:
+    # (that there are no agents at all is reported where they are missing)
+    for agent in at.value if agents else ():
         if agent not in agents:
             found.error(
                 (*at.place, agent),

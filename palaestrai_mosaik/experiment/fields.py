@@ -14,6 +14,7 @@ from .canonical import copy
 from .classes import name_fault, refusals, split_id
 from .located import Fault, Field, Findings, Located, Schema, Section, show
 from .model import ClassSpec
+from .short_names import SHORT_NAMES, full_name, preset
 
 
 def ref(name: str) -> Schema:
@@ -90,17 +91,19 @@ def number(minimum: float | None = None) -> Field:
     return Field({"type": "number"} | limits, faults, nullable=False)
 
 
-def word(table: Collection[str], default: Any = None, *, case: bool = True) -> Field:
+def word(
+    table: Collection[str], default: Any = None, *, case: bool = True, shown: Collection[str] = ()
+) -> Field:
     """Return the field of one of some words; of a mapping the value that the word stands for is kept.
 
-    Without ``case``, upper and lower case are the same.
+    Without ``case``, upper and lower case are the same. Messages list the words that are ``shown`` (none: all).
     """
 
     def faults(value: Any) -> Iterator[Fault]:
         given = value if case or not isinstance(value, str) else value.lower()
         if not (isinstance(given, str) and given in table):
             near = did_you_mean(given, table) if isinstance(given, str) else ""
-            yield (), f"is {show(given)}{near}; allowed: {', '.join(table)}"
+            yield (), f"is {show(given)}{near}; allowed: {', '.join(shown or table)}"
 
     def convert(value: str) -> Any:
         value = value if case else value.lower()
@@ -152,21 +155,40 @@ CLASS = Section(
 )
 
 
-def class_spec(found: Findings, at: Located | None, what: str) -> ClassSpec | None:
-    """Return the class to load at ``at`` (``name`` and ``params``)."""
+def class_spec(found: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
+    """Return the class to load at ``at``: ``name`` and ``params``, or the name alone."""
     if at is None:
         return None
-    if not isinstance(at.value, dict):
-        found.error(at.place, f"{what} must be a mapping with name and params, found {show(at.value)}")
+    parts: dict[str, Located] | None
+    if isinstance(at.value, str):
+        parts = {"name": at}
+    elif not isinstance(at.value, dict):
+        found.error(
+            at.place, f"{what} must be a name, or a mapping with name and params, found {show(at.value)}"
+        )
         return None
-    parts = found.section(at, CLASS)
+    else:
+        parts = found.section(at, CLASS)
     if parts is None or found.missing(at.place, parts, CLASS):
         return None
     given = CLASS.values(found, parts)
     if given["name"] is None:
         return None
-    check_modules(found, parts, given["name"], given["params"])
-    return ClassSpec(given["name"], given["params"])
+    name, params = with_full_name(found, parts, given["name"], given["params"], topic)
+    check_modules(found, parts, name, params)
+    return ClassSpec(name, params)
+
+
+def with_full_name(
+    found: Findings, parts: Mapping[str, Located], name: str, params: dict[str, Any], topic: str
+) -> tuple[str, dict[str, Any]]:
+    """Return name and params of a class, read from ``parts``, without a short name."""
+    brought = preset(name, topic)
+    for key in brought.keys() & params.keys():
+        found.error(
+            (*parts["params"].place, key), f"{key!r} is given by the name {name!r}; leave it out here"
+        )
+    return full_name(name, topic), {**brought, **params}
 
 
 def check_modules(
@@ -179,25 +201,48 @@ def check_modules(
             found.refused = True
 
 
-def optional_class(found: Findings, at: Located | None, what: str) -> ClassSpec | None:
+def optional_class(found: Findings, at: Located | None, what: str, topic: str) -> ClassSpec | None:
     """Return the class to load at ``at``; absent or null means none."""
-    return None if at is None or at.value is None else class_spec(found, at, what)
+    return None if at is None or at.value is None else class_spec(found, at, what, topic)
 
 
-def class_list(found: Findings, at: Located | None, what: str) -> tuple[ClassSpec, ...]:
+def class_list(found: Findings, at: Located | None, what: str, topic: str) -> tuple[ClassSpec, ...]:
     """Return the classes listed at ``at`` (``what``, a plural); absent or null means none."""
     if at is None or at.value is None:
         return ()
     if not isinstance(at.value, list):
         found.error(at.place, f"{what} must be a list, found {show(at.value)}")
         return ()
-    specs = [class_spec(found, item, f"an entry of {what}") for item in items_of(at)]
+    specs = [class_spec(found, item, f"an entry of {what}", topic) for item in items_of(at)]
     return tuple(spec for spec in specs if spec is not None)
 
 
-A_CLASS = Field(ref("class"), reader=class_spec)
-MAYBE_CLASS = Field(maybe(ref("class")), reader=optional_class)
-CLASSES = Field(maybe({"type": "array", "items": ref("class")}), reader=class_list)
+def one_class(topic: str) -> Field:
+    """Return the field of a class for ``topic``."""
+    return Field(ref(topic), reader=partial(class_spec, topic=topic))
+
+
+def maybe_class(topic: str) -> Field:
+    """Return the field of a class for ``topic``, or null."""
+    return Field(maybe(ref(topic)), reader=partial(optional_class, topic=topic))
+
+
+def class_items(topic: str) -> Field:
+    """Return the field of a list of classes for ``topic``, or null."""
+    return Field(maybe({"type": "array", "items": ref(topic)}), reader=partial(class_list, topic=topic))
+
+
+def class_name_schema(topic: str) -> Schema:
+    """Return the schema of a class name for ``topic``, with the short names for editors to complete."""
+    known = sorted(SHORT_NAMES[topic])
+    return {"anyOf": [{"enum": known}, TEXT.schema]} if known else TEXT.schema
+
+
+def class_schema(topic: str) -> Schema:
+    """Return the schema of a class for ``topic``: its name, or a mapping."""
+    whole = CLASS.schema(CLASS.required)
+    name = class_name_schema(topic)
+    return {"anyOf": [name, whole | {"properties": whole["properties"] | {"name": name}}]}
 
 
 # --- sensors and actuators ----------------------------------------------------------------

@@ -17,6 +17,7 @@ from .bodies import COMMON
 from .cascade import CascadedPhase, Entry
 from .located import Findings, Located
 from .model import AgentSpec, ClassSpec, PhaseSpec, Place
+from .short_names import full_name
 
 #: parameters of palaestrAI's filters that do nothing here, and why
 _WITHOUT_EFFECT = {
@@ -60,7 +61,7 @@ def _without_effect(filters: Located) -> Iterator[tuple[str, Located]]:
     for i, one in enumerate(filters.value):
         name, params = (one.get("name"), one.get("params")) if isinstance(one, dict) else (None, None)
         for key in params if isinstance(params, dict) else ():
-            why = _WITHOUT_EFFECT.get((str(name).rpartition(":")[2], key))
+            why = _WITHOUT_EFFECT.get((full_name(str(name), "filter").rpartition(":")[2], key))
             if why is not None:
                 place = filters.child(i).child("params").child(key)
                 yield f"{key!r} has no effect: {why}", place

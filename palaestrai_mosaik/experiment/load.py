@@ -20,6 +20,7 @@ from .fields import items_of
 from .hints import hint, warn_of_no_effect, warn_of_slips
 from .located import Findings, Lines, Located, show
 from .model import PartialDocument, RunDocument
+from .overrides import Overrides, overridden
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
 
@@ -27,25 +28,26 @@ from .yaml_text import MAX_BYTES, decode, dumps, read
 AnyDocument = str | os.PathLike[str] | Mapping[str, Any] | RunDocument
 
 
-def as_document(document: AnyDocument) -> RunDocument:
+def as_document(document: AnyDocument, overrides: Overrides | None = None) -> RunDocument:
     """Return the run document: a file is read, plain data is checked, what was read already stays as it is.
 
+    ``overrides`` are other values at some paths (:func:`~.overrides.overridden`).
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found, and :class:`TypeError` for
     anything else.
     """
     if isinstance(document, RunDocument):
-        return document
+        return loads(document.text, document.source, overrides) if overrides else document
     if isinstance(document, Mapping):
-        return from_mapping(document)
+        return from_mapping(overridden(document, overrides, "<mapping>") if overrides else document)
     if isinstance(document, str | os.PathLike):
-        return load(Path(document))
+        return load(Path(document), overrides)
     raise TypeError(
         f"a run document is a path, a mapping or what experiment.load() returns, found {show(document)}"
     )
 
 
-def load(path: str | Path) -> RunDocument:
-    """Read the run document at ``path`` (YAML, UTF-8).
+def load(path: str | Path, overrides: Overrides | None = None) -> RunDocument:
+    """Read the run document at ``path`` (YAML, UTF-8), with ``overrides`` (:func:`~.overrides.overridden`).
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
     """
@@ -62,11 +64,11 @@ def load(path: str | Path) -> RunDocument:
         if isinstance(error, FileNotFoundError) and path.parent.is_dir():
             near = did_you_mean(path.name, [other.name for other in path.parent.iterdir()])
         raise DocumentError([Problem(f"cannot be read: {error.strerror}{near}", file=source)]) from None
-    return loads(decode(data, source), source)
+    return loads(decode(data, source), source, overrides)
 
 
-def loads(text: str, source: str = "<string>") -> RunDocument:
-    """Read a run document from YAML ``text``; ``source`` is named in messages.
+def loads(text: str, source: str = "<string>", overrides: Overrides | None = None) -> RunDocument:
+    """Read a run document from YAML ``text``; ``source`` is named in messages. ``overrides``: see :func:`load`.
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
     """
@@ -76,6 +78,9 @@ def loads(text: str, source: str = "<string>") -> RunDocument:
         found = Findings(source, reading.lines)
         for place, message, line in reading.problems:
             found.error(place, message, line)
+        if overrides:
+            value = overridden(reading.value, overrides, source)
+            return _document(value, found, dumps(value))
         return _document(reading.value, found, text)
 
 

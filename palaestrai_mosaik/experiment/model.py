@@ -7,6 +7,7 @@ them to code that might write to them.
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -134,6 +135,11 @@ class AgentSpec:
     replay: tuple[ReplaySpec, ...] = ()
     snapshots: SnapshotSpec | None = None
     bodies: tuple[BodySpec, ...] = ()
+
+
+def all_channels(uid: str) -> str:
+    """Return the pattern of all sensors, or of all actuators, of an environment; it may have none of them."""
+    return f"{glob.escape(uid)}.*"
 
 
 @dataclass(frozen=True, slots=True)

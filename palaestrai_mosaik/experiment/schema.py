@@ -6,11 +6,12 @@ requires what every entry needs, and knows every key, spelling and allowed word.
 
 from __future__ import annotations
 
+from .classes import TOPICS
+from .fields import class_schema
 from .located import Schema
 from .vocabulary import (
     AGENT,
     BODY,
-    CLASS,
     ENVIRONMENT_ENTRY,
     PHASE,
     PHASE_CONFIG,
@@ -27,7 +28,7 @@ def json_schema() -> Schema:
         "title": "palaestrai_mosaik experiment-run document",
         **TOP.schema(TOP.required),
         "$defs": {
-            "class": CLASS.schema(CLASS.required),
+            **{topic: class_schema(topic) for topic in TOPICS if topic != "environment"},
             "environment_entry": ENVIRONMENT_ENTRY.schema(ENVIRONMENT_ENTRY.required),
             "agent": AGENT.schema(("name",)),
             "body": BODY.schema(),

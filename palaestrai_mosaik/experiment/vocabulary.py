@@ -7,19 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 from .fields import (
-    A_CLASS,
     CLASS,
     CLASS_NAME,
-    CLASSES,
     FLAG,
     IDS,
-    MAYBE_CLASS,
     MAYBE_TEXT,
     PARAMS,
     SPELLINGS,
     TEXT,
+    class_items,
+    class_name_schema,
     integer,
     maybe,
+    maybe_class,
+    one_class,
     ref,
     word,
 )
@@ -86,15 +87,22 @@ ENVIRONMENT = Section(
         "params": PARAMS,
         "step_size": _COUNT.called("step_size (mosaik ticks)"),
     },
-    required=("uid", "name"),
+    required=("name",),
     spellings=SPELLINGS,
 )
+
+
+def _environment_schema() -> dict[str, Any]:
+    whole = ENVIRONMENT.schema(ENVIRONMENT.required)
+    return whole | {"properties": whole["properties"] | {"name": class_name_schema("environment")}}
+
+
 ENVIRONMENT_ENTRY = Section(
     "an entry of environments",
     {
-        "environment": Field(ENVIRONMENT.schema(ENVIRONMENT.required)),
-        "reward": MAYBE_CLASS,
-        "state_transformer": MAYBE_CLASS,
+        "environment": Field({"anyOf": [class_name_schema("environment"), _environment_schema()]}),
+        "reward": maybe_class("reward"),
+        "state_transformer": maybe_class("state_transformer"),
     },
     required=("environment",),
 )
@@ -137,18 +145,18 @@ AGENT = Section(
     "an agent",
     {
         "name": TEXT,
-        "brain": MAYBE_CLASS,
-        "muscle": MAYBE_CLASS,
-        "objective": MAYBE_CLASS,
+        "brain": maybe_class("brain"),
+        "muscle": maybe_class("muscle"),
+        "objective": maybe_class("objective"),
         "sensors": IDS,
         "actuators": IDS,
         "load": Field(maybe(LOAD.schema())),
-        "filters": CLASSES,
+        "filters": class_items("filter"),
         "replay": Field(maybe({"type": "array", "items": REPLAY.schema()})),
         "snapshots": Field(maybe(SNAPSHOTS.schema() | {"minProperties": 1})),
         "bodies": Field(maybe({"type": "array", "items": ref("body"), "minItems": 1})),
     },
-    required=("name", "muscle", "sensors", "actuators"),
+    required=("name", "muscle"),
 )
 #: an agent with ``bodies``, each of which may give the rest
 AGENT_WITH_BODIES = replace(AGENT, required=("name",))
@@ -165,9 +173,9 @@ BODY = Section(
             "first (the number that '{body}' begins with)", maximum=MAX_BODIES
         ),
         "environment": MAYBE_TEXT.called("a body's environment"),
-        "muscle": A_CLASS,
-        "objective": MAYBE_CLASS,
-        "filters": CLASSES,
+        "muscle": one_class("muscle"),
+        "objective": maybe_class("objective"),
+        "filters": class_items("filter"),
         "sensors": _BODY_IDS,
         "actuators": _BODY_IDS,
     },
@@ -175,13 +183,16 @@ BODY = Section(
 SIMULATION = Section(
     "simulation",
     {
-        "name": word(CONTROLLERS, "vanilla").called("the simulation controller"),
-        "conditions": replace(CLASSES, schema={"type": ["array", "null"], "items": ref("class")}),
+        "name": word(CONTROLLERS, "vanilla", shown=("vanilla", "taking_turns")).called(
+            "the simulation controller"
+        ),
+        "conditions": replace(
+            class_items("condition"), schema={"type": ["array", "null"], "items": ref("condition")}
+        ),
         "bridge": word(BRIDGES, "agents").called("bridge", description="no effect any more", deprecated=True),
         "scheduler": word(SCHEDULERS, "direct"),
         "params": replace(PARAMS, schema=PARAMS.schema | {"maxProperties": 0}),
     },
-    required=("name",),
     spellings=SPELLINGS,
 )
 PHASE_CONFIG = Section(
@@ -202,7 +213,10 @@ PHASE_CONFIG = Section(
 )
 RUN_CONFIG = Section(
     "run_config",
-    {"condition": A_CLASS, "conditions": replace(CLASSES, schema={"type": "array", "items": ref("class")})},
+    {
+        "condition": one_class("condition"),
+        "conditions": replace(class_items("condition"), schema={"type": "array", "items": ref("condition")}),
+    },
 )
 PHASE = Section(
     "a phase",
@@ -233,5 +247,5 @@ TOP = Section(
         # the home of anchors: anything may stand here
         "definitions": Field({"type": ["object", "null"]}),
     },
-    required=("uid", "seed", "version", "schedule"),
+    required=("uid", "seed", "schedule"),
 )

@@ -63,6 +63,10 @@ class Reading:
     problems: list[tuple[Place, str, int]]
 
 
+#: what Python reads without changing a setting of the interpreter
+_MOST_DIGITS = 4300
+
+
 def plain_scalar(text: str) -> Any:
     """Return the value of an unquoted scalar (YAML 1.2 core schema, and ``1_000``, ``0b11``).
 
@@ -74,6 +78,8 @@ def plain_scalar(text: str) -> Any:
         return text
     if _INTEGER.fullmatch(text):
         digits = text.replace("_", "")
+        if len(digits) > _MOST_DIGITS:
+            raise ValueError(f"the number has {len(digits):,} digits; at most {_MOST_DIGITS:,} are read")
         return int(digits, _BASES.get(digits.lstrip("+-")[:2], 10))
     if _FLOAT.fullmatch(text):
         value = float(text.replace("_", ""))
@@ -148,6 +154,17 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Prob
     indentation = written[: len(written) - len(written.lstrip())]
     if "\t" in indentation:
         message = "a tab stands in the indentation; YAML allows spaces only"
+    elif (
+        (error.problem or "").startswith("did not find expected")
+        and "block" in (error.context or "")
+        and mark is not None
+        and mark.column == len(indentation)
+    ):
+        before = next((one for one in reversed(lines[:index]) if one.strip()), "")
+        message = (
+            f"the indentation does not fit: the line begins in column {mark.column + 1}, the one before it in column "
+            f"{len(before) - len(before.lstrip()) + 1}; lines that belong together begin in the same column"
+        )
     else:
         message = "not valid YAML: " + " ".join(part for part in (error.problem, error.context) if part)
         if mark is not None and written[mark.column : mark.column + 1] in ("@", "`", "%"):
@@ -258,7 +275,7 @@ class _Builder:
                 value = _tagged(event.tag, text)
         except ValueError as error:
             self.problems.append((self.place(), str(error), event.start_mark.line + 1))
-            value = None
+            value = 0  # a number, so that its absence is not reported as well
         if event.anchor:
             line = event.start_mark.line + 1
             self._anchors[event.anchor] = (text if value is _MERGE else value, line, 1, 0)

@@ -33,7 +33,7 @@ def adapted(found: type, topic: str) -> type | None:
     """Return a class of our kind that wraps ``found``, if that is of palaestrAI's kind.
 
     The class returned derives from our contract for ``topic`` and from the adapter; its attribute
-    ``theirs`` is ``found``, and its constructor takes the document's ``params``. It is the same
+    ``wrapped_class`` is ``found``, and its constructor takes the document's ``params``. It is the same
     class for each call, and what it makes can be pickled.
     """
     module, name, _ = _ADAPTERS[topic]
@@ -49,7 +49,7 @@ def _adapter(found: type, topic: str) -> type:
     place, _, wanted = _ADAPTERS[topic][2].partition(":")
     kind = getattr(importlib.import_module(place, __package__), wanted)
     members: dict[str, Any] = {
-        "theirs": found,
+        "wrapped_class": found,
         "__module__": found.__module__,
         "__doc__": found.__doc__,
         "__signature__": _signature(found, getattr(kind, "given", ())),

@@ -49,7 +49,7 @@ class Adapted:
     ``part`` is the object of palaestrAI's class, ``generators`` are the global generators that it sees.
     """
 
-    theirs: ClassVar[type]
+    wrapped_class: ClassVar[type]
     part: Any
     generators: GlobalGenerators
 
@@ -60,7 +60,7 @@ class Adapted:
         """Make the part; its global generators are seeded from ``seed``."""
         self.generators = GlobalGenerators(seed)
         with self.generators:
-            self.part = self.theirs(**deepcopy(self.params))
+            self.part = self.wrapped_class(**deepcopy(self.params))
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ _BASE = palaestrai.agent.Brain
 
 
 class AdaptedBrain(Adapted, Brain):
-    """Runs a brain of palaestrAI; subclasses have its class in :attr:`theirs`.
+    """Runs a brain of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
 
     It is made when it is set up, and loads its model before its ``setup``, as in palaestrAI. The muscles' first
     model is what ``thinking`` returns without data from a muscle. Nothing that it does, or that its
@@ -51,8 +51,8 @@ class AdaptedBrain(Adapted, Brain):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        theirs: Any = cls.theirs
-        if theirs.load is _BASE.load and theirs.load_model is _BASE.load_model:
+        wrapped: Any = cls.wrapped_class
+        if wrapped.load is _BASE.load and wrapped.load_model is _BASE.load_model:
             # a run that wants to load with it gets the error that it cannot
             cls.load = Brain.load  # type: ignore[method-assign]
 
@@ -112,7 +112,7 @@ class AdaptedBrain(Adapted, Brain):
                 return _update(self.part.thinking(self.bodies[0].muscles[0], None))
         except Exception as error:
             error.add_note(
-                f"{self.theirs.__name__}.thinking was asked for the muscles' first model, as palaestrAI does it: with "
+                f"{self.wrapped_class.__name__}.thinking was asked for the muscles' first model, as palaestrAI does it: with "
                 "None as the data from the muscle"
             )
             raise
@@ -146,11 +146,11 @@ class AdaptedBrain(Adapted, Brain):
         """It was done in :meth:`setup`."""
 
     def store(self) -> None:
-        theirs: Any = self.theirs
+        wrapped: Any = self.wrapped_class
         with self._thoughts():
-            if theirs.store is not _BASE.store:
+            if wrapped.store is not _BASE.store:
                 self.part.store()
-            elif theirs.store_model is not _BASE.store_model:
+            elif wrapped.store_model is not _BASE.store_model:
                 store_files(self.part.store_model, self._dumpers)
 
     def _ours(self) -> Sequence[BrainDumper]:
@@ -158,9 +158,9 @@ class AdaptedBrain(Adapted, Brain):
         return self._dumpers
 
     def _load(self) -> None:
-        theirs: Any = self.theirs
+        wrapped: Any = self.wrapped_class
         with self._dumper.loading(), self.generators:
-            if theirs.load is _BASE.load:
+            if wrapped.load is _BASE.load:
                 load_files(self.part.load_model, self._dumpers)
             else:
                 self.part.load()

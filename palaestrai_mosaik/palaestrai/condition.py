@@ -41,7 +41,7 @@ _CONTINUE = SimulationFlowControl.CONTINUE
 
 
 class AdaptedCondition(TerminationCondition):
-    """Asks a termination condition of palaestrAI; subclasses have its class in :attr:`theirs`.
+    """Asks a termination condition of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
 
     Below ``simulation``: ``brain_flow_control`` is asked for every muscle of an agent that has a
     brain, on an object for each agent, and ``check_termination`` for every new state of an
@@ -54,7 +54,7 @@ class AdaptedCondition(TerminationCondition):
     :class:`BrainView` and :class:`GovernorView`; messages are palaestrAI's own.
     """
 
-    theirs: ClassVar[type]
+    wrapped_class: ClassVar[type]
 
     def __init__(self, **params: Any):
         self.params = params
@@ -64,12 +64,12 @@ class AdaptedCondition(TerminationCondition):
         self._of_agents: dict[str, Any] = {}
         self._memories: dict[str, _Memory] = {}
         #: the answers to brains in the running episode, for the question about the phase
-        self._told: dict[str, Any] = {}
+        self._reported: dict[str, Any] = {}
         self._episode = -1
 
     def _make(self) -> Any:
         with self._generators:
-            return self.theirs(**deepcopy(self.params))
+            return self.wrapped_class(**deepcopy(self.params))
 
     @property
     def brain(self) -> bool:
@@ -80,7 +80,7 @@ class AdaptedCondition(TerminationCondition):
         return self._has("phase_flow_control")
 
     def _has(self, hook: str) -> bool:
-        return getattr(self.theirs, hook) is not getattr(Theirs, hook)
+        return getattr(self.wrapped_class, hook) is not getattr(Theirs, hook)
 
     def episode_flow_control(self, view: EpisodeView) -> SimulationFlowControl:
         assert isinstance(view, EpisodeCoordinator)
@@ -108,13 +108,13 @@ class AdaptedCondition(TerminationCondition):
             if begins:
                 memory.begin()
             muscles = [muscle for body in bodies for muscle in body.muscles]
-            memory.see(bodies)
+            memory.update(bodies)
             brain = BrainView(agent, bodies[0].muscle.mode, memory, learner)
             part = self._of_agents.setdefault(agent, self._make())
             for muscle in muscles:
                 answer = part.brain_flow_control(brain, _update(agent, muscle, view, memory))
                 wanted, data = self._answer(answer, "brain_flow_control")
-                self._told.update(data if isinstance(data, dict) else {agent: data})
+                self._reported.update(data if isinstance(data, dict) else {agent: data})
                 flow = max(flow, wanted)
         return flow
 
@@ -122,14 +122,14 @@ class AdaptedCondition(TerminationCondition):
         last = view.last
         flow = TheirFlow[last.flow.name]
         data: dict[str, Any] = {"EnvironmentTerminationCondition": (flow, {})}
-        if self._told:
-            data[self.theirs.__name__] = (flow, self._told)
+        if self._reported:
+            data[self.wrapped_class.__name__] = (flow, self._reported)
         request = SimulationControllerTerminationRequest(
             worker_uid(last.worker), "run-governor", "", TheirMode[view.mode.name], flow, data
         )
         with self._generators:
             answer = self.part.phase_flow_control(GovernorView(view), request)
-        self._told = {}
+        self._reported = {}
         return self._answer(answer, "phase_flow_control")[0]
 
     def evaluation_flow_control(self, view: EvaluationView) -> SimulationFlowControl:
@@ -154,7 +154,7 @@ class AdaptedCondition(TerminationCondition):
             case (TheirFlow() as flow, data) if flow.name in SimulationFlowControl.__members__:
                 return SimulationFlowControl[flow.name], data
         raise ContractError(
-            f"{self.theirs.__name__}.{hook} returned {answer!r}; allowed are pairs of palaestrAI's "
+            f"{self.wrapped_class.__name__}.{hook} returned {answer!r}; allowed are pairs of palaestrAI's "
             f"SimulationFlowControl ({', '.join(SimulationFlowControl.__members__)}) and data"
         )
 
@@ -235,7 +235,7 @@ class _Memory:
         """Begin with another episode; the rows of earlier ones stay."""
         self._past = pd.concat([self._past, self._rows], ignore_index=True)[-_PAST:]
 
-    def see(self, bodies: Sequence[AnyBody]) -> None:
+    def update(self, bodies: Sequence[AnyBody]) -> None:
         """Take the rows of the running episode over."""
         frames = []
         names = [muscle for body in bodies for muscle in body.muscles]

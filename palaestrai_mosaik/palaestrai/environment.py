@@ -48,9 +48,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class PalaestraiState(EnvironmentState):
-    """A state of one of palaestrAI's environments; ``theirs`` is the state that it gave."""
+    """A state of one of palaestrAI's environments; ``original`` is the state that it gave."""
 
-    theirs: Any = None
+    original: Any = None
 
 
 class PalaestraiReadings:
@@ -100,7 +100,7 @@ class PalaestraiStates:
     def __call__(self, state: EnvironmentState) -> Any:
         """Return palaestrAI's state for ``state``: the one that it was made from, if there is one."""
         if isinstance(state, PalaestraiState):
-            return state.theirs
+            return state.original
         return palaestrai.environment.EnvironmentState(
             self._sensors(state.readings),
             self._rewards(np.asarray(state.rewards, dtype=np.float64)),
@@ -174,7 +174,7 @@ _PROBE_SEED = 0
 
 
 class AdaptedEnvironment(Environment):
-    """Runs an environment of palaestrAI; subclasses have its class in :attr:`theirs`.
+    """Runs an environment of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
 
     Such a class names its rewards with its first update only. So :meth:`setup` makes
     an object for looking at it, starts it, makes one step with set-points drawn from the actuators'
@@ -187,7 +187,7 @@ class AdaptedEnvironment(Environment):
     Methods may be coroutines.
     """
 
-    theirs: ClassVar[type]
+    wrapped_class: ClassVar[type]
     #: parameters of the constructor that do not come from the document
     given: ClassVar[tuple[str, ...]] = ("uid", "broker_uri", "seed")
     hold_setpoints = False
@@ -282,7 +282,7 @@ class AdaptedEnvironment(Environment):
         with self._generators, warnings.catch_warnings():
             # their base class warns of what it is given there, too
             warnings.filterwarnings("ignore", "broker_uri is deprecated", DeprecationWarning)
-            part = self.theirs(**params)
+            part = self.wrapped_class(**params)
             if self._reward is not None:
                 part.reward = self._reward.make()
         part._uid, part._name = uid, self.uid
@@ -348,26 +348,26 @@ class AdaptedEnvironment(Environment):
         )
 
 
-def _formed(found: Any, theirs: type, source: str, parts: tuple[str, ...]) -> Any:
-    """Return what a method of theirs gave as an object of ``theirs``; it may be a tuple of its ``parts``."""
+def _formed(found: Any, expected: type, source: str, parts: tuple[str, ...]) -> Any:
+    """Return what a method of theirs gave as an object of ``expected``; it may be a tuple of its ``parts``."""
     if isinstance(found, tuple) and len(found) == len(parts):
-        found = theirs(*found)
-    if not isinstance(found, theirs):
+        found = expected(*found)
+    if not isinstance(found, expected):
         raise ContractError(
-            f"{source} returned {found!r}; allowed are palaestrAI's {theirs.__name__} and ({', '.join(parts)})"
+            f"{source} returned {found!r}; allowed are palaestrAI's {expected.__name__} and ({', '.join(parts)})"
         )
     return found
 
 
 class AdaptedReward(Reward):
-    """Asks a reward of palaestrAI; subclasses have its class in :attr:`theirs`.
+    """Asks a reward of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
 
     One of palaestrAI's environments is given the reward and asks it in its own way. With any other
     environment, the reward is called with palaestrAI's state of the environment; its global generators
     are seeded anew for every episode then.
     """
 
-    theirs: ClassVar[type]
+    wrapped_class: ClassVar[type]
 
     def __init__(self, **params: Any):
         self.params = params
@@ -384,7 +384,7 @@ class AdaptedReward(Reward):
     def make(self) -> Any:
         """Return a new object of palaestrAI's class."""
         with self._generators:
-            return self.theirs(**deepcopy(self.params))
+            return self.wrapped_class(**deepcopy(self.params))
 
     def ask(self, *what: Any) -> list[Any]:
         """Call the reward with ``what``; return palaestrAI's reward objects, in a list."""
@@ -475,20 +475,20 @@ def reward_values(infos: Sequence[Any], names: Sequence[str], what: str) -> Floa
 
 
 class AdaptedStateTransformer(EnvironmentStateTransformer):
-    """Asks a state transformer of palaestrAI; subclasses have its class in :attr:`theirs`.
+    """Asks a state transformer of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
 
     As its documentation says, it changes what is stored: the world's state and the readings. (In
     palaestrAI, agents get what it has made of readings and rewards, too.) Its global generators are
     seeded anew for every episode.
     """
 
-    theirs: ClassVar[type]
+    wrapped_class: ClassVar[type]
 
     def __init__(self, **params: Any):
         self._generators = GlobalGenerators(0)
         with self._generators:
             #: the object of palaestrAI's class
-            self.part = self.theirs(**params)
+            self.part = self.wrapped_class(**params)
 
     def _join(self, environment: World) -> None:
         """Take note of the environment, which knows the generator of the episode."""

@@ -24,7 +24,7 @@ _METHODS = ("muscle_pre_process", "muscle_post_process", "brain_pre_process", "b
 
 
 class AdaptedFilter(Adapted, Filter):
-    """Runs a filter of palaestrAI; subclasses have its class in :attr:`theirs`.
+    """Runs a filter of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
 
     Which channels it makes of those that it is given is seen by trying an object of its class
     once, with readings of 0 (or what is nearest to it); they must not change then. The filter itself has its muscle
@@ -43,7 +43,7 @@ class AdaptedFilter(Adapted, Filter):
         super().__init_subclass__(**kwargs)
         # what the filter leaves as it is costs nothing
         for name in _METHODS:
-            if getattr(cls.theirs, name) is getattr(_BASE, name):
+            if getattr(cls.wrapped_class, name) is getattr(_BASE, name):
                 setattr(cls, name, getattr(Filter, name))
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
@@ -109,7 +109,7 @@ class AdaptedFilter(Adapted, Filter):
 
     @property
     def _source(self) -> str:
-        return f"filter {self.theirs.__name__}"
+        return f"filter {self.wrapped_class.__name__}"
 
     def _set_up(self, muscle: Any, brain: Any = None) -> None:
         self.part.muscle, self.part.brain = muscle, brain

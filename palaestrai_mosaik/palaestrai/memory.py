@@ -194,14 +194,14 @@ def _names(uids: tuple[Any, ...]) -> pd.Index:
 class MirroredMemory(Memory):
     """The memory that the engine fills for a part of palaestrAI: each row goes to palaestrAI's memory, too.
 
-    ``theirs`` is filled as palaestrAI's rollout worker fills the one of a muscle and its objective:
+    ``mirror`` is filled as palaestrAI's rollout worker fills the one of a muscle and its objective:
     with the readings and set-points of the environment, and the objective when it is known. ``tag``
     is the muscle's uid.
     """
 
-    def __init__(self, channels: Channels, theirs: LazyMemory, size_limit: int, tag: str = ""):
+    def __init__(self, channels: Channels, mirror: LazyMemory, size_limit: int, tag: str = ""):
         super().__init__(size_limit)
-        self.theirs = theirs
+        self.mirror = mirror
         self.tag = tag
         self._sensors = PalaestraiChannels(channels.sensors, palaestrai.agent.SensorInformation)
         self._actuators = PalaestraiChannels(
@@ -249,7 +249,7 @@ class MirroredMemory(Memory):
 
     def close(self, objective: float) -> None:
         super().close(objective)
-        self.theirs.append(self.tag, objective=np.array([objective if is_known(objective) else None]))
+        self.mirror.append(self.tag, objective=np.array([objective if is_known(objective) else None]))
 
     def mark_end(
         self,
@@ -274,7 +274,7 @@ class MirroredMemory(Memory):
     ) -> None:
         decision = self._decisions.get(tag, 0)
         self._decisions[tag] = decision + 1
-        self.theirs.append(
+        self.mirror.append(
             tag,
             sensor_readings=sensors,
             actuator_setpoints=PalaestraiInfos(self._actuators, setpoints),
@@ -288,7 +288,7 @@ class MirroredMemory(Memory):
 
     def _ended(self, tag: str, terminated: bool, truncated: bool) -> None:
         self._decisions[tag] = 0
-        column = self.theirs._data[tag]
+        column = self.mirror._data[tag]
         # the row may be forgotten by now
         if column.dones:
             column.dones[-1] = terminated or truncated
@@ -303,9 +303,9 @@ class BrainMemory(MirroredMemory):
     them. While :attr:`replaying`, every episode of a muscle has a tag of its own.
     """
 
-    def __init__(self, channels: Channels, theirs: LazyMemory, seen: Layout):
+    def __init__(self, channels: Channels, mirror: LazyMemory, seen: Layout):
         # the engine's rows are only there to be handed on
-        super().__init__(channels, theirs, 1)
+        super().__init__(channels, mirror, 1)
         self._shown = PalaestraiChannels(seen, palaestrai.agent.SensorInformation)
         self.replaying = True
         #: the muscle of the newest row

@@ -28,7 +28,7 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 
 
 class AdaptedMuscle(Adapted, Muscle):
-    """Runs a muscle of palaestrAI; subclasses have its class in :attr:`theirs`.
+    """Runs a muscle of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
 
     It is made when it is set up. Its ``uid`` is the agent's name, as in palaestrAI. ``prepare_model`` is called
     before ``setup``, in test mode only; and also in a test it gets the model of a brain of
@@ -48,8 +48,8 @@ class AdaptedMuscle(Adapted, Muscle):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        theirs: Any = cls.theirs
-        if theirs.prepare_model is palaestrai.agent.Muscle.prepare_model:
+        wrapped: Any = cls.wrapped_class
+        if wrapped.prepare_model is palaestrai.agent.Muscle.prepare_model:
             # a run that wants to load with it gets the error that it cannot
             cls.prepare_model = Muscle.prepare_model  # type: ignore[method-assign]
 
@@ -91,7 +91,7 @@ class AdaptedMuscle(Adapted, Muscle):
         self._make(self.seed)
         part = self.part
         part._uid, part._mode = self.agent, their_mode(self._mode)
-        part._memory = cast(MirroredMemory, self._memory).theirs
+        part._memory = cast(MirroredMemory, self._memory).mirror
         self._dumper = PalaestraiDumper(self._ours, self.agent)
         part._model_loaders = [self._dumper] if self.loads else []
         if self.loads and self._mode is Mode.TEST:
@@ -114,7 +114,7 @@ class AdaptedMuscle(Adapted, Muscle):
         part = self.part
         with self.generators:
             answer = part.propose_actions(self._their_sensors(readings.vector), self._their_actuators.empty())
-        source = f"agent {self.agent!r}: {self.theirs.__name__}.propose_actions"
+        source = f"agent {self.agent!r}: {self.wrapped_class.__name__}.propose_actions"
         if isinstance(answer, tuple) and len(answer) != 2:
             raise ContractError(
                 f"{source} gave {answer!r}; allowed are (actuators, data) and a list of actuators"
@@ -165,12 +165,11 @@ class AdaptedMuscle(Adapted, Muscle):
 
 def rollout_memory(channels: Channels, tag: str) -> MirroredMemory:
     """Return the memory of a body with a muscle or an objective of palaestrAI."""
-    theirs = LazyMemory(MUSCLE_MEMORY)
-    return MirroredMemory(channels, theirs, MUSCLE_MEMORY, tag)
+    return MirroredMemory(channels, LazyMemory(MUSCLE_MEMORY), MUSCLE_MEMORY, tag)
 
 
 class AdaptedObjective(Adapted, Objective):
-    """Computes an objective of palaestrAI; subclasses have its class in :attr:`theirs`.
+    """Computes an objective of palaestrAI; subclasses have its class in :attr:`wrapped_class`.
 
     ``None`` and an empty array mean that there is no value: a brain of palaestrAI does not get
     the row. It gets NaN. Its global generators are seeded again for every episode.
@@ -194,14 +193,14 @@ class AdaptedObjective(Adapted, Objective):
     def internal_reward(self, memory: Memory, **kwargs: Any) -> float | None:
         self.generators.renew(self.muscle.rng, "objective")
         with self.generators:
-            answer = self.part.internal_reward(cast(MirroredMemory, memory).theirs)
+            answer = self.part.internal_reward(cast(MirroredMemory, memory).mirror)
         if answer is None or (isinstance(answer, np.ndarray) and not answer.size):
             return None
         try:
             value = float(answer if np.ndim(answer) == 0 else np.asarray(answer).item())
         except (TypeError, ValueError):
             raise ContractError(
-                f"{self.theirs.__name__}.internal_reward of agent {self.agent!r} must return a number, an array with "
+                f"{self.wrapped_class.__name__}.internal_reward of agent {self.agent!r} must return a number, an array with "
                 f"one or none, or None, not {answer!r}"
             ) from None
         return COMPUTED_NAN if math.isnan(value) else value

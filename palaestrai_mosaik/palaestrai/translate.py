@@ -88,12 +88,12 @@ def their_value(space: Space, vector: FloatVector) -> Any:
 
 def their_sensor(info: SensorInformation) -> Any:
     """Return palaestrAI's object for a sensor; a reading of ``None`` stays one."""
-    return palaestrai.agent.SensorInformation(_theirs(info), their_space(info.space), info.uid)
+    return palaestrai.agent.SensorInformation(_value_of(info), their_space(info.space), info.uid)
 
 
 def their_actuator(info: ActuatorInformation) -> Any:
     """Return palaestrAI's object for an actuator; a set-point of ``None`` stays one."""
-    return palaestrai.agent.ActuatorInformation(_theirs(info), their_space(info.space), info.uid)
+    return palaestrai.agent.ActuatorInformation(_value_of(info), their_space(info.space), info.uid)
 
 
 def our_sensor(info: Any) -> SensorInformation:
@@ -243,20 +243,18 @@ def vector_of(layout: Layout, infos: Sequence[Any], what: str) -> FloatVector:
 
 @cache
 def _their_space(space: Space) -> Any:
-    theirs = palaestrai.types
+    types = palaestrai.types
     if isinstance(space, Box):
-        return theirs.Box(space.low, space.high, space.shape, space.dtype)
+        return types.Box(space.low, space.high, space.shape, space.dtype)
     if isinstance(space, Discrete):
-        return theirs.Discrete(space.n, start=space.start)
+        return types.Discrete(space.n, start=space.start)
     if isinstance(space, MultiDiscrete):
-        return theirs.MultiDiscrete(space.nvec)
+        return types.MultiDiscrete(space.nvec)
     if isinstance(space, MultiBinary):
         # with several axes, palaestrAI's own cannot be written as text, which all its objects need
-        return (
-            theirs.MultiBinary(space.n) if len(space.shape) == 1 else theirs.Box(0, 1, space.shape, np.int8)
-        )
+        return types.MultiBinary(space.n) if len(space.shape) == 1 else types.Box(0, 1, space.shape, np.int8)
     if isinstance(space, Tuple):
-        return theirs.Tuple([_their_space(part) for part in space.spaces])
+        return types.Tuple([_their_space(part) for part in space.spaces])
     raise SpaceError(f"palaestrAI has no space like {space}")
 
 
@@ -274,7 +272,7 @@ def _drawing_from(space: Any, rng: np.random.Generator) -> Any:
     return found
 
 
-def _theirs(info: SensorInformation | ActuatorInformation | RewardInformation) -> Any:
+def _value_of(info: SensorInformation | ActuatorInformation | RewardInformation) -> Any:
     if info.value is None:
         return None
     return their_value(info.space, info.space.flatten(info.value))

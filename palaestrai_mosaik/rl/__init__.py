@@ -1,6 +1,6 @@
 """Run documents as environments of Gymnasium and PettingZoo, with a mosaik world inside.
 
-Needs the extra ``rl`` (or Gymnasium and PettingZoo alone): ``pip install palaestrai-mosaik[rl]``. Importing
+Needs the extra ``rl`` (or Gymnasium and PettingZoo alone). Importing
 it registers ``palaestrai_mosaik/Run-v0`` with Gymnasium, which from version 1.0 on reads no entry points of
 packages, but imports the module before the colon:
 ``gymnasium.make("palaestrai_mosaik.rl:palaestrai_mosaik/Run-v0", document="run.yml")``.
@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.importing import needed
+from palaestrai_mosaik.installation import install_extra
 
 try:
     from gymnasium.envs.registration import register, registry
 except ImportError as error:
-    raise ImportError(
-        f"run documents as environments need {needed(error)}: pip install palaestrai-mosaik[rl]"
-    ) from error
+    raise ImportError(f"run documents as environments need {needed(error)}: {install_extra('rl')}") from error
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv

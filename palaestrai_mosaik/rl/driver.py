@@ -22,7 +22,7 @@ from palaestrai_mosaik.experiment import (
     RunDocument,
 )
 from palaestrai_mosaik.runner.brains import BrainKeeper, brain_keeper
-from palaestrai_mosaik.runner.factory import WorkerPlan, all_conditions, all_of, make_handles
+from palaestrai_mosaik.runner.factory import WorkerPlan, all_conditions, call_all, make_handles
 from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.runner.learners import check_sources, make_learner
 from palaestrai_mosaik.runner.preflight import Inspection
@@ -100,9 +100,9 @@ class Driver:
         self.episode = -1
         store = options.store
         agents = [
-            _taken(spec, outside[spec.name])
+            _externally_controlled(spec, outside[spec.name])
             if spec.name in outside
-            else _loading(spec, phase, document, store)
+            else _loading_from_instance(spec, phase, document, store)
             for spec in phase.agents
         ]
         phase = replace(phase, agents=tuple(agents), workers=1)
@@ -116,7 +116,7 @@ class Driver:
         self, document: RunDocument, phase: PhaseSpec, options: Options, outside: frozenset[str]
     ) -> None:
         stored = StoredSessions.of(options.store)
-        inspection = Inspection(_narrowed(document, phase), stored)
+        inspection = Inspection(_with_one_phase(document, phase), stored)
         inspection.raise_problems()
         self._endings.append(inspection.close)
         (phase,) = inspection.phases
@@ -142,8 +142,10 @@ class Driver:
                 body.learner = None
         self.phase = phase
         self.coordinator = self.worker.coordinator
-        self.outside = ExternalControl([body for body in self.worker.bodies if body.agent in outside])
-        self.coordinator.external_control = self.outside
+        self.external_control = ExternalControl(
+            [body for body in self.worker.bodies if body.agent in outside]
+        )
+        self.coordinator.external_control = self.external_control
         self._loop = asyncio.new_event_loop()
         self._endings.append(self._loop.close)
 
@@ -177,9 +179,9 @@ class Driver:
             self.seed, self.episode = seed, 0
             self._forget()
         self._turns = self.worker.turns(EpisodeTask(self.episode, seed=self.seed), self._loop)
-        self.go()
+        self.advance()
 
-    def go(self) -> None:
+    def advance(self) -> None:
         """Go on to the next turn; the caller has decided for those whose turn it was.
 
         Raises whatever has stopped the episode, which is then over.
@@ -218,7 +220,7 @@ class Driver:
         if self.closed or os.getpid() != self._process:
             return
         self.closed = True
-        all_of([self.end, *reversed(self._endings)])
+        call_all([self.end, *reversed(self._endings)])
 
     def _check(self) -> None:
         if self.closed:
@@ -227,13 +229,15 @@ class Driver:
             raise ContractError("it was made in another process, before this one was forked: make it here")
 
 
-def _taken(spec: AgentSpec, muscle: ClassSpec) -> AgentSpec:
+def _externally_controlled(spec: AgentSpec, muscle: ClassSpec) -> AgentSpec:
     """Return the agent with the caller in the place of its muscle."""
     bodies = tuple(replace(body, muscle=muscle) for body in spec.bodies)
     return replace(spec, muscle=muscle, brain=None, load=None, replay=(), snapshots=None, bodies=bodies)
 
 
-def _loading(spec: AgentSpec, phase: PhaseSpec, document: RunDocument, store: Store | None) -> AgentSpec:
+def _loading_from_instance(
+    spec: AgentSpec, phase: PhaseSpec, document: RunDocument, store: Store | None
+) -> AgentSpec:
     """Return an agent of the document's; what it loads from its own run is that of an earlier execution."""
     wanted = spec.load
     if wanted is None or "instance" in wanted or "base" in wanted:
@@ -250,7 +254,7 @@ def _loading(spec: AgentSpec, phase: PhaseSpec, document: RunDocument, store: St
     return replace(spec, load={"phase": phase.index - 1, **wanted, "instance": instance})
 
 
-def _narrowed(document: RunDocument, phase: PhaseSpec) -> RunDocument:
+def _with_one_phase(document: RunDocument, phase: PhaseSpec) -> RunDocument:
     """Return the document with this phase alone, which knows where everything was written."""
     here = ("phases", phase.index)
     origins = {

@@ -15,6 +15,7 @@ from gymnasium.utils import EzPickle
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.experiment import AnyDocument, as_document
 from palaestrai_mosaik.importing import needed
+from palaestrai_mosaik.installation import install_extra
 from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.types import Discrete
 from palaestrai_mosaik.types.arrays import FloatVector
@@ -27,7 +28,7 @@ try:
     from pettingzoo import AECEnv, ParallelEnv
     from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 except ImportError as error:
-    raise ImportError(f"this form needs {needed(error)}: pip install palaestrai-mosaik[rl]") from error
+    raise ImportError(f"this form needs {needed(error)}: {install_extra('rl')}") from error
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
@@ -50,11 +51,11 @@ class ControlledAgent:
         """What it saw last, as a value of its observation space."""
         return self.seen.value(self.readings)
 
-    def info(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def info(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``told`` with the mask of its actions, if there is one."""
         if self._mask is None:
-            return dict(told)
-        return {**told, "action_mask": self.readings[self._mask].astype(np.int8)}
+            return dict(given)
+        return {**given, "action_mask": self.readings[self._mask].astype(np.int8)}
 
 
 def _mask_of(player: Player) -> slice | None:
@@ -175,11 +176,11 @@ class RunGame:
 
         Return the next turn in which one of the agents acts, with all that has happened until then.
         """
-        told = self._step(turn, setpoints)
-        while not (told.over or self._asked(told) or told.terminated.keys() >= set(self.agents)):
-            told = _joined(told, self._step(told, {}))
-        self._see(told)
-        return told
+        now = self._step(turn, setpoints)
+        while not (now.over or self._asked(now) or now.terminated.keys() >= set(self.agents)):
+            now = _joined(now, self._step(now, {}))
+        self._see(now)
+        return now
 
     def _step(self, turn: Turn, setpoints: Mapping[str, FloatVector]) -> Turn:
         nothing = {
@@ -211,14 +212,14 @@ def _joined(before: Turn, after: Turn) -> Turn:
     for name, value in before.rewards.items():
         rewards[name] = rewards.get(name, 0.0) + value
     ended = {name: before.readings[name] for name in before.terminated}
-    told = {name: info for name, info in before.infos.items() if name in ended or name not in after.infos}
+    earlier = {name: info for name, info in before.infos.items() if name in ended or name not in after.infos}
     return replace(
         after,
         readings=after.readings | ended,
         rewards=rewards,
         terminated=after.terminated | before.terminated,
         truncated=after.truncated | before.truncated,
-        infos=after.infos | told,
+        infos=after.infos | earlier,
     )
 
 

@@ -81,7 +81,7 @@ class Player:
         self._row = None
         self._out = False
 
-    def tell(self, turn: Turn) -> None:
+    def report(self, turn: Turn) -> None:
         """Add to ``turn`` what has happened since the last one."""
         body, name = self.body, self.name
         row = body.closed
@@ -102,7 +102,7 @@ class Player:
             turn.readings[name] = readings if body.filters is None else body.filters.pre(readings)
         self._out = out
 
-    def see(self) -> FloatVector:
+    def observe(self) -> FloatVector:
         """Return what it acts on."""
         return self.body.look_ahead()
 
@@ -125,7 +125,7 @@ class Player:
         return row.objective
 
 
-def add_info(told: dict[str, Any], body: Body) -> None:
+def add_info(info: dict[str, Any], body: Body) -> None:
     """Add to what a player is ``told`` what the environments of its channels say in their infos.
 
     ``infos`` has those of all that say something, by uid. If it is only one, and about no agent of its own, what it
@@ -143,8 +143,8 @@ def add_info(told: dict[str, Any], body: Body) -> None:
                 direct = infos[handle.uid] if key == "info" else {}
     if infos:
         for key, value in direct.items() if len(infos) == 1 else ():
-            told.setdefault(key, value)
-        told["infos"] = infos
+            info.setdefault(key, value)
+        info["infos"] = infos
 
 
 def _with_arrays(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,10 +211,10 @@ class Session:
         muscle = ClassSpec(f"{__name__}:{ExternalMuscle.__name__}")
         self._driver = Driver(self.document, found, dict.fromkeys(own, muscle), options)
         self._driver.close_with(self)
-        self._outside = self._driver.outside
+        self._external_control = self._driver.external_control
         self.phase = self._driver.phase
         try:
-            bodies = [body for body in self._driver.worker.bodies if body in self._outside.bodies]
+            bodies = [body for body in self._driver.worker.bodies if body in self._external_control.bodies]
             self.players = {body.name: Player(body, reward) for body in bodies if isinstance(body, Body)}
         except BaseException:
             self.close()
@@ -269,7 +269,7 @@ class Session:
             )
         for name in acting:
             self.players[name].decide(setpoints[name])
-        self._driver.go()
+        self._driver.advance()
         return self._next()
 
     def state(self) -> FloatVector:
@@ -295,9 +295,9 @@ class Session:
         over = self._driver.over
         turn = self._turn = Turn(self._driver.coordinator.time, over)
         for player in self.players.values():
-            player.tell(turn)
+            player.report(turn)
         if not over:
-            turn.acting = tuple(body.name for body in self._outside.acting)
+            turn.acting = tuple(body.name for body in self._external_control.acting)
             for name in turn.acting:
-                turn.readings[name] = self.players[name].see()
+                turn.readings[name] = self.players[name].observe()
         return turn

@@ -22,7 +22,7 @@ from palaestrai_mosaik.runner.runner import open_store
 from palaestrai_mosaik.simulation.batch_body import BatchBody
 from palaestrai_mosaik.types.arrays import FloatMatrix
 
-from .batched import NoBatch, Sizes, batched
+from .batched import NotBatchable, Sizes, batched
 from .driver import Driver, Options, check_copy, check_options, checked_seed, find_phase
 from .gymnasium_env import RunEnv, only_agent
 from .session import OBJECTIVE, ExternalMuscle, reward_column
@@ -79,7 +79,7 @@ def vector_env(
     if backend in (None, "world"):
         try:
             return RunVectorEnv(found, num_envs, **options)
-        except NoBatch as reason:
+        except NotBatchable as reason:
             if backend == "world":
                 raise ContractError(f"the copies cannot share a world: {reason}") from reason
     steps = options.pop("max_episode_steps", None)
@@ -112,7 +112,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
     A copy of it all, or what comes out of a pickle, is made anew, and begins before its first episode. While
     episodes are running, there is none: :class:`ContractError`.
 
-    Raises :class:`NoBatch` where a copy would not live through the same as it does alone.
+    Raises :class:`NotBatchable` where a copy would not live through the same as it does alone.
     """
 
     metadata = _METADATA
@@ -137,7 +137,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         self._made_with = given
         if not flatten or render_mode is not None:
-            raise NoBatch("observations are not flat, or are to be shown")
+            raise NotBatchable("observations are not flat, or are to be shown")
         found = as_document(document)
         one = find_phase(found, phase)
         own = only_agent(one.agents, agent).name
@@ -195,15 +195,15 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         acting = ~body.outs
         everyone = np.count_nonzero(acting) == self.num_envs
         body.muscle.decision = self._decision(actions, acting)  # type: ignore[attr-defined]
-        driver.go()
+        driver.advance()
         rewards, objective, named = self._gained(acting, everyone)
         if not everyone:
             self._began[~(acting | body.outs)] = driver.coordinator.time
         infos = self._timed()
-        told: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         for i, name in enumerate(self._names):
-            told[name], told[f"_{name}"] = named[:, i], acting
-        infos |= {"rewards": told, "_rewards": acting, OBJECTIVE: objective, f"_{OBJECTIVE}": acting}
+            by_name[name], by_name[f"_{name}"] = named[:, i], acting
+        infos |= {"rewards": by_name, "_rewards": acting, OBJECTIVE: objective, f"_{OBJECTIVE}": acting}
         ended = body.outs & acting
         terminated = ended & body.handle.vector[: self.num_envs, -2].astype(bool)
         # what conditions would need: nobody asks for it here

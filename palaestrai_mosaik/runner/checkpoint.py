@@ -160,7 +160,7 @@ def _is_private_group(gid: int) -> bool:
 
 
 def _make(file: Path) -> None:
-    temporary = files.aside(file)
+    temporary = files.temporary_path(file)
     try:
         files.make_folder(file.parent, parents=True, private=True)
         try:
@@ -240,7 +240,7 @@ class Checkpoints:
         # left by a process that was killed while it wrote
         for stray in self._folder.glob(".*"):
             files.discard_tree(stray)
-        temporary = files.aside(self._folder / _STATE)
+        temporary = files.temporary_path(self._folder / _STATE)
         try:
             # not the instance's directory: if that is gone, the store is
             files.make_folder(self._folder)
@@ -414,7 +414,7 @@ def resumable(store: Store, instances: Sequence[tuple[str, str]]) -> str | None:
     return None
 
 
-def as_begun(document: RunDocument, store: Store, instance: str) -> RunDocument:
+def document_of_instance(document: RunDocument, store: Store, instance: str) -> RunDocument:
     """Return ``document`` as ``instance`` was begun with it, which may have been under another uid.
 
     What it has kept until now (dumps of brains, for instance) has that uid in its names.

@@ -77,21 +77,21 @@ def class_of(name: str, topic: str) -> type:
     return adapted(found, topic) or found
 
 
-def kind_of(spec: ClassSpec | EnvironmentSpec, topic: str) -> type:
+def resolved_class(spec: ClassSpec | EnvironmentSpec, topic: str) -> type:
     """Return the class of what :func:`make` makes of ``spec``."""
     return type(spec.part) if isinstance(spec, GivenPart) else class_of(spec.name, topic)
 
 
-def muscle_kinds(agent: AgentSpec) -> list[type[Muscle]]:
+def muscle_classes(agent: AgentSpec) -> list[type[Muscle]]:
     """Return the classes of the muscles of all bodies, each once."""
     specs = [body.muscle for body in agent.bodies] or [agent.muscle]
-    return list(dict.fromkeys(kind_of(spec, "muscle") for spec in specs))
+    return list(dict.fromkeys(resolved_class(spec, "muscle") for spec in specs))
 
 
 def unused_model_warning(agent: AgentSpec, mode: Mode) -> str:
     """Return what to warn of where a model that is loaded does not reach the muscles, empty if it does."""
     # one without 'update' acts by rules of its own, and has no use for a model
-    taking = {one.__name__ for one in muscle_kinds(agent) if one.update is not Muscle.update}
+    taking = {one.__name__ for one in muscle_classes(agent) if one.update is not Muscle.update}
     names = [name for name in _unprepared(agent) if name in taking]
     if agent.load is None or mode is not Mode.TEST or not names:
         return ""
@@ -103,14 +103,14 @@ def unused_model_warning(agent: AgentSpec, mode: Mode) -> str:
 
 def _unprepared(agent: AgentSpec) -> list[str]:
     """Return the names of the muscles that have no ``prepare_model``."""
-    return [one.__name__ for one in muscle_kinds(agent) if one.prepare_model is Muscle.prepare_model]
+    return [one.__name__ for one in muscle_classes(agent) if one.prepare_model is Muscle.prepare_model]
 
 
 def cannot_load(agent: AgentSpec) -> str:
     """Return why the ``load`` of an agent does nothing, empty if it does something."""
     unprepared = _unprepared(agent)
-    brain: type[Brain] | None = None if agent.brain is None else kind_of(agent.brain, "brain")
-    if len(unprepared) < len(muscle_kinds(agent)) or (brain is not None and brain.load is not Brain.load):
+    brain: type[Brain] | None = None if agent.brain is None else resolved_class(agent.brain, "brain")
+    if len(unprepared) < len(muscle_classes(agent)) or (brain is not None and brain.load is not Brain.load):
         return ""
     whose = "" if brain is None else f"{brain.__name__}.load nor "
     return (
@@ -121,7 +121,7 @@ def cannot_load(agent: AgentSpec) -> str:
 
 def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
     """Return an object of the class that ``spec`` names; ``params`` are its keywords."""
-    found = kind_of(spec, topic)
+    found = resolved_class(spec, topic)
     if not issubclass(found, BASES[topic]):
         raise ContractError(f"{spec.name} is no {BASES[topic].__name__}, so it cannot be a {topic}")
     if isinstance(spec, GivenPart):
@@ -278,7 +278,7 @@ def _made(spec: AgentSpec, group: BodyGroup, plan: WorkerPlan, identity: BodyIde
     muscle.mode = plan.phase.mode
     muscle._dumpers = Dumpers([plan.keepers[spec.name]])
     own = () if identity.number is None else (identity.number,)
-    brain: type = object if spec.brain is None else kind_of(spec.brain, "brain")
+    brain: type = object if spec.brain is None else resolved_class(spec.brain, "brain")
     taught = issubclass(brain, Brain) and brain._filters_muscle_data
 
     def seed(topic: str) -> int:
@@ -319,7 +319,7 @@ def load_filters(filters: FilterChain | None, dumper: BrainDumper, agent: str) -
 
     Raises :class:`BrainDumpError` where the dump is that of other filters.
     """
-    wanted = learned(filters)
+    wanted = filter_arrays(filters)
     if filters is None or not wanted:
         return
     found = load_arrays([dumper], FILTERS)
@@ -342,13 +342,13 @@ def load_filters(filters: FilterChain | None, dumper: BrainDumper, agent: str) -
         raise BrainDumpError(f"{misfit}: {error}") from error
 
 
-def learned(filters: FilterChain | None) -> dict[str, Any]:
+def filter_arrays(filters: FilterChain | None) -> dict[str, Any]:
     """Return all arrays that filters have learned, by the filter's place and their name."""
     states = [] if filters is None else filters.state()
     return {f"{i}.{key}": np.asarray(value) for i, state in enumerate(states) for key, value in state.items()}
 
 
-def all_of(actions: Sequence[Callable[[], None]]) -> None:
+def call_all(actions: Sequence[Callable[[], None]]) -> None:
     """Call all ``actions``, also after one has failed; raise the first failure."""
     failure: Exception | None = None
     for action in actions:

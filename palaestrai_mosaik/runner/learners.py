@@ -19,7 +19,16 @@ from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import ActuatorInformation, Mode, SensorInformation
 
 from .brains import BrainKeeper, Dumpers, find_source
-from .factory import FILTERS, cannot_load, give_filters, learned, load_filters, make, make_filters, muscle_uid
+from .factory import (
+    FILTERS,
+    cannot_load,
+    filter_arrays,
+    give_filters,
+    load_filters,
+    make,
+    make_filters,
+    muscle_uid,
+)
 from .replay import ReplayContext, find_instance, replay
 
 if TYPE_CHECKING:
@@ -235,7 +244,7 @@ def store_model(learner: Learner, dumper: BrainDumper) -> None:
         brain.store()
     finally:
         brain._dumpers = before
-    arrays = learned(learner.filters)
+    arrays = filter_arrays(learner.filters)
     if arrays:
         dump_arrays(arrays, [collected], FILTERS)
     dumper.save_all(collected.dumps)

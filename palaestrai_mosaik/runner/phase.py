@@ -25,7 +25,7 @@ from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
 from .brains import BrainKeeper, Dumpers, brain_keeper
-from .factory import WorkerPlan, all_conditions, all_of, muscle_kinds
+from .factory import WorkerPlan, all_conditions, call_all, muscle_classes
 from .learners import make_learner, store_model
 from .recorded_sessions import StoredSessions
 from .replay import ReplayContext
@@ -142,7 +142,7 @@ class PhaseRunner:
                 endings.append(self.scalars.finish)
             if self.recorder is not None:
                 endings.append(partial(self.recorder.finish, reason))
-            all_of(endings)
+            call_all(endings)
         context.progress.end_phase(phase.name, reason)
         episodes = sum(map(len, self.history))
         return PhaseResult(phase.name, reason, episodes, self.steps, flow, used, tuple(self._silent()))
@@ -153,7 +153,7 @@ class PhaseRunner:
             learner = self.learners.get(spec.name)
             if learner is None or learner.updates or self.phase.mode is Mode.TEST or not self.steps:
                 continue
-            if any(one._expects_updates() for one in muscle_kinds(spec)):
+            if any(one._expects_updates() for one in muscle_classes(spec)):
                 yield spec.name
 
     def state(self) -> dict[str, Any]:

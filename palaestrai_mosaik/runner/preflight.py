@@ -51,6 +51,37 @@ class PlacedBodies(NamedTuple):
     sound: bool
 
 
+class SharedEnvironments:
+    """Environments that several inspections look at, the latest ``most`` of them; :meth:`close` shuts them down."""
+
+    def __init__(self, most: int = 8):
+        self._most = most
+        self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
+
+    def get(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
+        """Return the environment of ``spec``, if it is set up."""
+        found = next((one for one in self._handles if one[0] == spec), None)
+        if found is None:
+            return None
+        self._handles.remove(found)
+        self._handles.append(found)
+        return found[1]
+
+    def add(self, spec: EnvironmentSpec, handle: EnvironmentHandle) -> None:
+        """Keep an environment that has been set up."""
+        self._handles.append((spec, handle))
+
+    def trim(self) -> None:
+        """Shut down the environments that nobody has asked for longest, if there are too many; between two inspections."""
+        while len(self._handles) > self._most:
+            self._handles.pop(0)[1].domain.shutdown()
+
+    def close(self) -> None:
+        """Shut down all environments."""
+        while self._handles:
+            self._handles.pop()[1].domain.shutdown()
+
+
 class Inspection:
     """A run document with its environments set up.
 
@@ -59,7 +90,7 @@ class Inspection:
     with patterns among the sensors and actuators of agents (``grid.bus-*.vm_pu``) replaced
     by what they match, in the order of the environments. The environments that were made for
     the checks are used by the run (:meth:`take`), or shut down
-    (:meth:`close`).
+    (:meth:`close`). Environments that are ``shared`` with other inspections are set up once, and shut down by their owner.
     """
 
     def __init__(
@@ -67,6 +98,7 @@ class Inspection:
         document: RunDocument | PartialDocument,
         stored: StoredSessions = DEFAULT_STORE,
         known: Sequence[Problem] = (),
+        shared: SharedEnvironments | None = None,
     ):
         partial = document if isinstance(document, PartialDocument) else None
         self.document = document.document if isinstance(document, PartialDocument) else document
@@ -81,6 +113,7 @@ class Inspection:
         self.phases: list[PhaseSpec] = []
         self._handles: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
         self._spare: list[tuple[EnvironmentSpec, EnvironmentHandle]] = []
+        self._shared = shared
         for i, phase in enumerate(self.document.phases):
             if partial is None or partial.whole[i]:
                 _PhaseCheck(self, i, phase).check()
@@ -123,13 +156,21 @@ class Inspection:
 
     def set_up(self, spec: EnvironmentSpec) -> EnvironmentHandle | None:
         """Return the environment of ``spec`` if it has been set up before."""
-        return next((handle for known, handle in self._handles if known == spec), None)
+        found = next((handle for known, handle in self._handles if known == spec), None)
+        if found is None and self._shared is not None:
+            found = self._shared.get(spec)
+            if found is not None:
+                self._handles.append((spec, found))
+        return found
 
     def add(self, spec: EnvironmentSpec) -> EnvironmentHandle:
         """Set up the environment of ``spec``. Raises whatever it raises."""
         handle = make_handle(spec, self.stored)
         self._handles.append((spec, handle))
-        self._spare.append((spec, handle))
+        if self._shared is None:
+            self._spare.append((spec, handle))
+        else:
+            self._shared.add(spec, handle)
         return handle
 
 

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +22,7 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import PhaseSpec
 from palaestrai_mosaik.importing import importable
+from palaestrai_mosaik.installation import install_extra, install_packages
 
 from .worker import EpisodeReport
 
@@ -129,10 +131,10 @@ _SINKS: Mapping[str, tuple[Callable[[str, RunName], ScalarSink], str]] = {
     "tensorboard": (TensorBoard, "FOLDER"),
     "wandb": (WeightsAndBiases, "PROJECT"),
 }
-#: the module that a sink needs, and how to get it
+#: the module that a sink needs, and what makes the command that installs it
 _NEEDED = {
-    "tensorboard": ("tensorboardX", "pip install 'palaestrai-mosaik[scalars]'"),
-    "wandb": ("wandb", "pip install wandb"),
+    "tensorboard": ("tensorboardX", partial(install_extra, "scalars")),
+    "wandb": ("wandb", partial(install_packages, "wandb")),
 }
 
 
@@ -145,9 +147,9 @@ def check_sinks(names: Sequence[str]) -> None:
             raise PalaestraiMosaikError(
                 f"{name!r} is not a sink of scalars{did_you_mean(kind, _SINKS)}: {forms}"
             )
-        module, how = _NEEDED.get(kind, ("", ""))
+        module, how = _NEEDED.get(kind, ("", str))
         if module and not importable(module):
-            raise PalaestraiMosaikError(f"--scalars {name} needs {module}: {how}")
+            raise PalaestraiMosaikError(f"--scalars {name} needs {module}: {how()}")
 
 
 class Scalars:

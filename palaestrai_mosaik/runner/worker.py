@@ -22,7 +22,7 @@ from palaestrai_mosaik.simulation.episode import Episode, WorldBuilder
 from palaestrai_mosaik.simulation.learner import ExperienceSink
 from palaestrai_mosaik.types import Mode, SimulationFlowControl
 
-from .factory import WorkerPlan, all_of, make_bodies
+from .factory import WorkerPlan, call_all, make_bodies
 from .interrupt import Interrupt
 
 
@@ -212,7 +212,7 @@ class Worker:
         if self._closed:
             return
         self._closed = True
-        all_of([*(b.muscle.teardown for b in self.bodies), *(p.domain.shutdown for p in self.handles)])
+        call_all([*(b.muscle.teardown for b in self.bodies), *(p.domain.shutdown for p in self.handles)])
 
     def state(self) -> dict[str, Any]:
         """Return what lasts from episode to episode, to be pickled, between two episodes."""

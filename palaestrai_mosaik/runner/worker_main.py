@@ -23,7 +23,7 @@ from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_proce
 from .factory import all_conditions, make_handles
 from .interrupt import Interrupt
 from .worker import EpisodeReport, Worker
-from .worker_messages import Answer, Batch, End, Go, Rebuild, Restore, Save, Start, WorkerBuffer
+from .worker_messages import Answer, Batch, Continue, End, Rebuild, Restore, Save, Start, WorkerBuffer
 from .worker_process import read_frame, write_frame
 
 #: seconds to let environments and muscles go once the main process is gone; it waits a little longer
@@ -45,7 +45,7 @@ class _WorkerMain:
         self._conditions: list[TerminationCondition] = []
         self.worker: Worker | None = None
         self.start: Start
-        self.outbox: WorkerBuffer
+        self.buffer: WorkerBuffer
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -102,7 +102,7 @@ class _WorkerMain:
     def _phase(self, start: Start, loop: Any) -> None:
         before = seeding.global_state_digest()
         self.start = start
-        self.outbox = WorkerBuffer(start.learning, start.recorded)
+        self.buffer = WorkerBuffer(start.learning, start.recorded)
         # a restart creates new environments and muscles, and keeps conditions
         plan = start.plan
         of_phase, of_run = all_conditions(plan.phase, plan.conditions)
@@ -110,18 +110,18 @@ class _WorkerMain:
         self._make()
         self._send(Answer())
         while not isinstance(message := self._receive(), End):
-            self._send(self._obey(message, loop))
+            self._send(self._handle_message(message, loop))
         assert self.worker is not None
         self._report = None
         self.worker.close()
         self.worker = None
         self._send(Answer(globals_used=seeding.global_state_digest() != before))
 
-    def _obey(self, message: Any, loop: Any) -> Answer:
+    def _handle_message(self, message: Any, loop: Any) -> Answer:
         worker = self.worker
         assert worker is not None
         self._report = None
-        if isinstance(message, Go):
+        if isinstance(message, Continue):
             assert message.task is not None
             self._take(message)
             report = worker.run_episode(message.task, loop)
@@ -144,8 +144,8 @@ class _WorkerMain:
     def _make(self) -> None:
         plan = self.start.plan
         handles = make_handles(plan.phase.environments, plan.stored)
-        recording = self.outbox if self.start.recorded else None
-        self.worker = Worker(plan, handles, self.outbox.brains, self._conditions, self._interrupt, recording)
+        recording = self.buffer if self.start.recorded else None
+        self.worker = Worker(plan, handles, self.buffer.brains, self._conditions, self._interrupt, recording)
         self.worker.on_step = self._stepped
         self.worker.on_report = self._reported
 
@@ -165,9 +165,9 @@ class _WorkerMain:
         for body in self.worker.bodies:
             if body.learns and body.filters is not None:
                 filters.setdefault(body.agent, []).append(body.filters)
-        return self.outbox.take(episode, steps, filters, over=over)
+        return self.buffer.take(episode, steps, filters, over=over)
 
-    def _take(self, message: Go) -> None:
+    def _take(self, message: Continue) -> None:
         assert self.worker is not None
         for body in self.worker.bodies:
             if body.agent in message.filters and body.filters is not None:

@@ -31,7 +31,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Go:
+class Continue:
     """Go on, with ``task`` if there is one. ``updates`` are pickled, ``filters`` are by agent."""
 
     task: EpisodeTask | None = None

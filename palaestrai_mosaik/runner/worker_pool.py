@@ -26,8 +26,8 @@ from .worker import EpisodeReport, EpisodeTask, Worker
 from .worker_messages import (
     Answer,
     Batch,
+    Continue,
     End,
-    Go,
     Rebuild,
     RemoteError,
     Restore,
@@ -197,7 +197,7 @@ class LocalWorkerPool:
 
 
 #: seconds between two looks at whether the user wants the end
-_LOOK = 0.2
+_POLL = 0.2
 
 
 class ProcessWorkerPool:
@@ -335,7 +335,7 @@ class ProcessWorkerPool:
                     updates[key] = self._pickle(name, number, update)
             if learner.filters is not None:
                 filters[name] = learner.filters.state()
-        self._send(worker, Go(task, updates, filters))
+        self._send(worker, Continue(task, updates, filters))
 
     def _muscles(self, name: str, worker: int) -> list[str]:
         (spec,) = (spec for spec in self._plans[worker].phase.agents if spec.name == name)
@@ -380,7 +380,7 @@ class ProcessWorkerPool:
 
     def _wait(self) -> None:
         """Wait for something to arrive; tell the workers if the user wants the end."""
-        arrived = self._pool.receive(_LOOK)
+        arrived = self._pool.receive(_POLL)
         if arrived is not None:
             index, frame = arrived
             if frame is not None:

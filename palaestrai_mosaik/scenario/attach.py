@@ -17,7 +17,7 @@ from palaestrai_mosaik.environment.environment import Reward
 from palaestrai_mosaik.errors import ContractError, did_you_mean
 from palaestrai_mosaik.runner.brains import BrainKeeper
 from palaestrai_mosaik.runner.descriptions import agent_record, environment_record
-from palaestrai_mosaik.runner.factory import WorkerPlan, all_of, unused_model_warning
+from palaestrai_mosaik.runner.factory import WorkerPlan, call_all, unused_model_warning
 from palaestrai_mosaik.runner.interrupt import Interrupt
 from palaestrai_mosaik.runner.learners import make_learner, store_model
 from palaestrai_mosaik.runner.replay import ReplayContext
@@ -263,7 +263,7 @@ class Agents:
             if isinstance(failure, _INTERRUPTIONS):
                 status = "interrupted"
             endings.append(lambda: store.finish(status, failure))
-        all_of(endings)
+        call_all(endings)
 
     def __enter__(self) -> Agents:
         return self

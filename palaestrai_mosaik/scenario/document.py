@@ -49,7 +49,7 @@ def describe(
             "step_size": scenario.step_size,
             "mode": mode.value,
             "controller": controller,
-            "agents": [_told(spec) for spec in specs],
+            "agents": [_agent_entry(spec) for spec in specs],
         },
     }
     return RunDocument(
@@ -87,18 +87,18 @@ def _check_unshared(specs: Sequence[AgentSpec]) -> None:
                 )
 
 
-def _told(spec: AgentSpec) -> Mapping[str, Any]:
+def _agent_entry(spec: AgentSpec) -> Mapping[str, Any]:
     parts: dict[str, ClassSpec | None] = {
         "muscle": spec.muscle,
         "brain": spec.brain,
         "objective": spec.objective,
     }
-    told = {
+    classes = {
         what: {"name": part.name, "params": part.params} for what, part in parts.items() if part is not None
     }
     return {
         "name": spec.name,
-        **told,
+        **classes,
         "sensors": list(spec.sensors),
         "actuators": list(spec.actuators),
         "load": spec.load,

@@ -192,8 +192,8 @@ class Scenario(CoSimulation):
         """The reading of what is not there yet, and what makes readings, by full id of an entity and attribute."""
         sensors = [(port, port.information) for port in self._sensors.values()]
         return {
-            (port.entity, port.attribute): (missing_in(told.space), reading_of(told.space, told.uid))
-            for port, told in sensors
+            (port.entity, port.attribute): (missing_in(sensor.space), reading_of(sensor.space, sensor.uid))
+            for port, sensor in sensors
         }
 
     @property

@@ -58,9 +58,9 @@ class ScenarioWorldBuilder(WorldBuilder):
         # the user may have given this name to a simulator
         return new_sid(name, "", [runner.sid for runner in runners(self.world)])
 
-    async def _start_ours(self, sid: str, shell: BridgeSimulator) -> Any:
-        shell.failures = self.failures
-        internals.hand_over(shell)
+    async def _start_ours(self, sid: str, simulator: BridgeSimulator) -> Any:
+        simulator.failures = self.failures
+        internals.hand_over(simulator)
         factory = self.factories[sid] = await self.world.start(_STARTER, sim_id=sid)
         return factory
 
@@ -100,7 +100,7 @@ async def run_episode(episode: Episode, world: Any, entities: Mapping[str, Any],
             _raise_failure(main)
         patience = _PATIENCE
     finally:
-        await _settle(main, world, patience)
+        await _end_tasks(main, world, patience)
     if not episode.coordinator.over:
         raise _cause(world)
 
@@ -113,7 +113,7 @@ def _raise_failure(main: asyncio.Future[Any]) -> None:
         raise error if sid is None else internals.explain(sid, error, remote=True)
 
 
-async def _settle(main: asyncio.Future[Any], world: Any, patience: float) -> None:
+async def _end_tasks(main: asyncio.Future[Any], world: Any, patience: float) -> None:
     """Let simulators end their step, and no more."""
     tasks = [runner.task for runner in runners(world) if runner.task is not None]
     waited = 0.0

@@ -177,7 +177,7 @@ class BatchHandle(EnvironmentHandle):
             self.ended_now = self.begun_now = before
             changed = _NOBODY
         for sub in self.sub_environments:
-            sub.see(vector, flags)
+            sub.update(vector, flags)
         names = self._names
         return {names[k]: (bool(flags[k, 0]), bool(flags[k, 1])) for k in changed.tolist()}
 
@@ -232,7 +232,7 @@ class SubEnvironmentHandle(EnvironmentHandle):
     def attach_body(self) -> None:
         self._root.add_sub_environment(self)
 
-    def see(self, matrix: FloatMatrix, flags: npt.NDArray[np.bool_]) -> None:
+    def update(self, matrix: FloatMatrix, flags: npt.NDArray[np.bool_]) -> None:
         """Take over the newest state of this incarnation."""
         self.vector = matrix[self.number]
         self.terminated, self.truncated = bool(flags[self.number, 0]), bool(flags[self.number, 1])

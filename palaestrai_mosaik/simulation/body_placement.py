@@ -17,7 +17,7 @@ from .batch_body import BatchChannels
 from .batch_handle import BatchHandle
 from .body import BodyIdentity
 from .channels import Channels
-from .environment_handle import EnvironmentHandle, match_all
+from .environment_handle import EnvironmentHandle, match_all, means_all
 
 #: names of sensors, and of actuators
 Names = tuple[tuple[str, ...], tuple[str, ...]]
@@ -236,7 +236,7 @@ class _Placing:
             names[kind] = [pattern.replace(BODY_NUMBER, str(number)) for pattern in given]
             # what stands for everything may be nothing of one kind
             for k, name in enumerate(names[kind]) if getattr(self.spec, kind) else ():
-                if not any(handle.match(kind, name) for handle in handles):
+                if not means_all(handles, name) and not any(handle.match(kind, name) for handle in handles):
                     self.faults.append((self._unknown(kind, name), (*self.place, kind, k)))
         return match_all(handles, "sensors", names["sensors"]), match_all(
             handles, "actuators", names["actuators"]

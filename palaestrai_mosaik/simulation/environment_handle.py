@@ -17,6 +17,7 @@ from palaestrai_mosaik.environment.environment import (
     World,
 )
 from palaestrai_mosaik.errors import ContractError
+from palaestrai_mosaik.experiment.model import all_channels
 from palaestrai_mosaik.types import RewardInformation
 from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.rows import AgentRows, EnvironmentRows
@@ -198,4 +199,10 @@ def match(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> list[st
 
 def match_all(handles: Sequence[EnvironmentHandle], kind: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return what all ``names`` mean (:func:`match`), each id once; unknown names stay."""
-    return tuple(dict.fromkeys(uid for name in names for uid in match(handles, kind, name) or [name]))
+    found = (match(handles, kind, name) or ([] if means_all(handles, name) else [name]) for name in names)
+    return tuple(dict.fromkeys(uid for uids in found for uid in uids))
+
+
+def means_all(handles: Sequence[EnvironmentHandle], name: str) -> bool:
+    """Whether ``name`` stands for all channels of an environment, which may have none of a kind."""
+    return any(name == all_channels(handle.root.uid) for handle in handles)

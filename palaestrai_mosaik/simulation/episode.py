@@ -314,7 +314,7 @@ class WorldBuilder:
         factory = self.factories[sid] = await self.world.start(_OURS, sim_id=sid)
         return factory
 
-    async def _start_theirs(self, sid: str, spec: SimulatorSpec) -> Any:
+    async def _start_simulator(self, sid: str, spec: SimulatorSpec) -> Any:
         """Start a simulator of a co-simulation; return mosaik's factory."""
         if spec.factory is not None:
             internals.hand_over(guarded(spec.factory, f"the factory of simulator {sid!r}"))
@@ -367,7 +367,7 @@ class WorldBuilder:
             with self.world.group() if len(loop) > 1 else nullcontext():
                 for spec in loop:
                     sid = self.sids[e, spec.uid]
-                    self.factories[sid] = await self._start_theirs(sid, spec)
+                    self.factories[sid] = await self._start_simulator(sid, spec)
         for entity in plan.entities:
             if entity.parent is not None:
                 children = {child.eid: child for child in self.entities[e, entity.parent].children}
@@ -420,7 +420,7 @@ class WorldBuilder:
         self.coordinator_sid = self._own_sid("coordinator")
         simulator = kind(coordinator, self._stop, targets)
         factory = await self._start_ours(self.coordinator_sid, simulator)
-        lead = await factory.EpisodeCoordinator(eid=COORDINATOR)
+        coordinator_entity = await factory.EpisodeCoordinator(eid=COORDINATOR)
         for i, (name, bodies) in enumerate(coordinator.agents.items()):
             sid = self._own_sid(f"agent-{i}")
             self.agents.append(sid)
@@ -429,13 +429,13 @@ class WorldBuilder:
             for body in bodies:
                 agents.append((body, await factory.Agent(eid=body.name)))
         for link in watching:
-            self._plug(link, lead)
+            self._plug(link, coordinator_entity)
         for e, plan in enumerate(self.plans):
             for name, attribute in plan.clocks if plan is not None else ():
                 simulator.clocked = True
-                self._connect(lead, self.entities[e, name], (CLOCK, attribute), 1, -1)
+                self._connect(coordinator_entity, self.entities[e, name], (CLOCK, attribute), 1, -1)
         for (body, entity), outward in zip(agents, links, strict=True):
-            self._connect(lead, entity, (body.name, STATES), 0)
+            self._connect(coordinator_entity, entity, (body.name, STATES), 0)
             for link in outward:
                 self._plug(link, entity, outward=True)
 

@@ -162,8 +162,8 @@ def cancel_idle(world: AsyncWorld) -> None:
             runner.task.cancel()
 
 
-def keep_in_step(world: AsyncWorld, lead: str, agents: Collection[str] = ()) -> bool:
-    """Let no simulator be ahead of the coordinator (``lead``, mosaik's id) or behind it.
+def keep_in_step(world: AsyncWorld, coordinator_sid: str, agents: Collection[str] = ()) -> bool:
+    """Let no simulator be ahead of the coordinator (``coordinator_sid``, mosaik's id) or behind it.
 
     When the coordinator steps at some time, which may turn out to be the end, every other simulator has made
     all its steps up to this time, with all their inputs, and none beyond it: what mosaik does where ``until``
@@ -173,26 +173,26 @@ def keep_in_step(world: AsyncWorld, lead: str, agents: Collection[str] = ()) -> 
     anyway. Returns whether there are others.
     """
     known = {runner.sid: runner for runner in runners(world)}
-    acting = {lead, *agents}
+    acting = {coordinator_sid, *agents}
     free = []
     for sid, runner in known.items():
         told = any(source.sid in acting for source in runner.input_delays)
-        if sid not in acting and not (told and runner in known[lead].input_delays):
+        if sid not in acting and not (told and runner in known[coordinator_sid].input_delays):
             free.append(sid)
     for sid in free:
-        _hold_back(world, known[sid], known[lead])
+        _hold_back(world, known[sid], known[coordinator_sid])
     return bool(free)
 
 
-def wait_for_agents(world: AsyncWorld, lead: str, agents: Collection[str]) -> None:
+def wait_for_agents(world: AsyncWorld, coordinator_sid: str, agents: Collection[str]) -> None:
     """Let no simulator step before all agents have acted that act at an earlier time.
 
     mosaik makes each simulator wait for those that feed it. One agent may still have to act while what the others
-    feed goes on, and with it the coordinator (``lead``), which records what was there when all had acted.
+    feed goes on, and with it the coordinator (``coordinator_sid``), which records what was there when all had acted.
     """
     known = {runner.sid: runner for runner in runners(world)}
     for sid, runner in known.items():
-        if sid != lead and sid not in agents:
+        if sid != coordinator_sid and sid not in agents:
             for agent in agents:
                 if known[agent] not in runner.input_delays:
                     _hold_back(world, runner, known[agent])
@@ -303,7 +303,7 @@ async def run(
             await asyncio.wait([main])
     except BaseException as error:
         failure = error
-    await _settle(main, world, _GRACE if failure is None and not failures and wants_end() else 0.0)
+    await _end_tasks(main, world, _GRACE if failure is None and not failures and wants_end() else 0.0)
     if failure is not None:
         raise failure
     if failures:
@@ -365,7 +365,7 @@ async def _watch(
                 )
 
 
-async def _settle(main: asyncio.Future[Any], world: AsyncWorld, patience: float) -> None:
+async def _end_tasks(main: asyncio.Future[Any], world: AsyncWorld, patience: float) -> None:
     tasks = [r.task for r in runners(world) if r.task is not None]
     while patience > 0 and not all(t.done() for t in tasks):
         # a remote simulator may still be computing; it ends its step, and no more

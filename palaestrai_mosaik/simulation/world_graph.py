@@ -25,7 +25,7 @@ from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
-from palaestrai_mosaik.text import count, harmless, shorten
+from palaestrai_mosaik.text import count, escape_control_characters, shorten
 
 from . import mosaik_internals as internals
 from .batch_body import BatchBody
@@ -369,7 +369,12 @@ def draw(picture: Summary, title: str, path: str | Path) -> None:
         axes.set(xlim=(0, width), ylim=(-below, height), aspect="equal")
         axes.axis("off")
         axes.text(
-            _MARGIN, height - 0.32, harmless(title), fontsize=_TITLE_SIZE, fontweight="bold", va="center"
+            _MARGIN,
+            height - 0.32,
+            escape_control_characters(title),
+            fontsize=_TITLE_SIZE,
+            fontweight="bold",
+            va="center",
         )
         _legend(axes, height - 0.62)
         for box in picture.boxes:
@@ -441,7 +446,7 @@ def _titles(box: Box) -> list[str]:
 
 
 def _cut(text: str) -> str:
-    return shorten(harmless(text), _WIDEST)
+    return shorten(escape_control_characters(text), _WIDEST)
 
 
 def _draw_box(axes: Axes, box: Box, places: dict[str, _Place]) -> None:

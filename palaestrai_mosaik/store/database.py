@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.installation import install_extra
 
 from .models import Base
 from .urls import database_url, masked, without_passwords
@@ -84,8 +85,8 @@ _ADVICE = {
     "readonly database": "this process may not write there, or the file system is read-only",
     _CUT_OFF: "a writer was killed within a transaction: who may write there must open it once, which undoes it",
     "unable to open database file": "is the folder there, and may this process write to it?",
-    "no module named 'psycopg'": "pip install 'palaestrai-mosaik[postgresql]'",
 }
+_NO_DRIVER = "no module named 'psycopg'"
 #: how its own library (libpq) connects to PostgreSQL, unless the URL says otherwise: a server or network that is gone
 #: without a word is noticed within a minute
 _POSTGRESQL = {
@@ -378,6 +379,8 @@ class Database:
         advice = _ADVICE.get(name.lower()) or next(
             (hint for sign, hint in _ADVICE.items() if sign in said.lower()), None
         )
+        if _NO_DRIVER in said.lower():
+            advice = install_extra("postgresql")
         if name.startswith(_NO_ROOM) and _is_full(Path(str(self._url.database)).parent):
             advice = f"the disk is full: {Path(str(self._url.database)).parent}"
         return said if advice is None else f"{said} ({advice})"

@@ -266,7 +266,7 @@ def same_files(source: Path, target: Path, leave_out: Collection[str] = ()) -> b
 
 def _stays(name: str, leave_out: Collection[str]) -> bool:
     """Whether it stays behind: by its name, or as its writer was killed before it was whole."""
-    return name in leave_out or files.is_aside(name)
+    return name in leave_out or files.is_temporary(name)
 
 
 def _copy_folder(source: Path, target: Path, leave_out: Collection[str]) -> None:

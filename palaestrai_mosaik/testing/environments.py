@@ -253,12 +253,16 @@ def _check_state(
     if not isinstance(state, EnvironmentState):
         raise findings.stop("returns no EnvironmentState", f"{when}: a {type(state).__name__}")
     size = sum(s.space.size for s in baseline.sensors)
-    readings = state.readings
-    if not isinstance(readings, np.ndarray) or readings.dtype != np.float64 or readings.shape != (size,):
-        found = f"a {getattr(readings, 'dtype', type(readings).__name__)} of shape {np.shape(readings)}"
-        findings.add(f"readings are not a float64 vector of shape ({size},)", f"{when}: {found}")
+    try:
+        # as the framework reads them: also a list, or integers
+        readings = np.asarray(state.readings, dtype=np.float64)
+    except (TypeError, ValueError):
+        findings.add("readings are not numbers", f"{when}: {state.readings!r}")
     else:
-        check_flat_values(findings, "reading", baseline.sensors, readings, when)
+        if readings.shape == (size,):
+            check_flat_values(findings, "reading", baseline.sensors, readings, when)
+        else:
+            findings.add(f"readings are not a vector of shape ({size},)", f"{when}: shape {readings.shape}")
     _check_rewards(findings, baseline.rewards, state.rewards, when)
     ends = []
     for name in ("terminated", "truncated"):

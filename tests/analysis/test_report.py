@@ -213,7 +213,7 @@ def test_a_sample_that_is_too_small_for_shares_is_told_first() -> None:
 
 def test_pairs_that_do_not_differ() -> None:
     data = compared("sensors", "violations")
-    alike = data.told.pairs.assign(p_holm=[0.3, 0.4, 0.5], favours="")
+    alike = data.comparison.pairs.assign(p_holm=[0.3, 0.4, 0.5], favours="")
     found = sentences(changed(pairs=alike))
     assert (
         "Not told apart (smallest p = 0.3 after Holm's correction), which is not the same as equal: "
@@ -223,7 +223,7 @@ def test_pairs_that_do_not_differ() -> None:
 
 
 def test_pairs_whose_direction_is_not_said_or_not_clear() -> None:
-    pairs = compared("sensors", "violations").told.pairs
+    pairs = compared("sensors", "violations").comparison.pairs
     told = sentences(changed(pairs=pairs.assign(favours="", p_holm=[1e-5, 0.2, 0.2])))
     assert (
         "few and all differ: violations of the first is higher by 3 (1.8 to 4.2), 43 % of the mean of all "
@@ -238,7 +238,7 @@ def test_pairs_whose_direction_is_not_said_or_not_clear() -> None:
 
 
 def test_a_difference_is_not_measured_by_a_mean_that_may_be_none() -> None:
-    levels = compared("sensors", "violations").told.levels
+    levels = compared("sensors", "violations").comparison.levels
     told = sentences(changed(levels=levels.assign(mean_low=-1.0)))
     assert (
         "none is better than few: violations is lower by 3.5 (2 to 5) (p = 0.01 after Holm's correction)."
@@ -307,7 +307,7 @@ def test_dots_are_seeds() -> None:
     assert data.dots("mean", "b").tolist() == [3, 4], "those seeds that have both settings"
     assert data.differences("a", "b").tolist() == [0, 0]
     assert data.by_setting()["fewest seeds"].tolist() == [3, 2]
-    own = replace(data.told, options=replace(data.told.options, common_seeds=False))
+    own = replace(data.comparison, options=replace(data.comparison.options, common_seeds=False))
     assert sorted(Compared(own, data.runs).dots("mean", "b")) == [2, 3, 4, 4, 5]
     assert Compared(own, data.runs).seeds("b") == 5
 
@@ -319,7 +319,7 @@ def test_what_is_lost_in_one_setting_is_uneven_too() -> None:
     ).assign(violations=[math.nan, 5.0, 2.0, math.nan, math.nan, 6.0, 3.0, math.nan])
     given = (["sensors"], "violations", ["grid"], ComparisonOptions(better="lower", resamples=50))
     data = Compared(compare(frame, *given), collect(frame, *given).frame)
-    assert data.told.levels["lost"].tolist() == [2, 2]
+    assert data.comparison.levels["lost"].tolist() == [2, 2]
     assert data.uneven
     assert data.best_by_setting("b") == {}
     assert data.differences("a", "b").tolist() == []
@@ -472,13 +472,13 @@ def changed(**changes: Any) -> ReportData:
     """Return the study with another comparison."""
     data = made_up()
     (one,) = data.comparisons
-    return replace(data, comparisons=(replace(one, told=replace(one.told, **changes)),))
+    return replace(data, comparisons=(replace(one, comparison=replace(one.comparison, **changes)),))
 
 
 def test_names_are_text_wherever_they_stand() -> None:
     data = made_up(evil=EVIL, outcome=f'"{EVIL}')
     spec = replace(data.spec, uid=EVIL, constraints=(EVIL,))
-    told = data.comparisons[0].told
+    told = data.comparisons[0].comparison
     frames: Any = {
         name: getattr(told, name).replace({"few": EVIL}) for name in ("levels", "pairs", "profiles")
     }

@@ -245,7 +245,7 @@ def test_points_lie_where_rows_are(page: Page) -> None:
 
 def test_lines_and_intervals_lie_where_the_numbers_are(page: Page) -> None:
     (compared,) = page.data.comparisons
-    comparison = compared.told
+    comparison = compared.comparison
     identity = "comparison-0-violations"
     for panel_name, frame, columns in (
         ("learning-0", page.data.learning[0].lines, ("episode", "value")),

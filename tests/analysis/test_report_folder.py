@@ -131,7 +131,7 @@ def test_the_python_way(folder: Path) -> None:
 def test_the_single_runs_are_those_of_the_comparison(folder: Path) -> None:
     """Names of settings and levels, and what is counted, are as the comparison has them."""
     (compared,) = collect(Results(folder)).comparisons
-    cells = compared.told.cells
+    cells = compared.comparison.cells
     assert cells["setting"].nunique() == 2
     found = compared.runs.groupby(["level", "setting"])["value"].agg(["size", "mean"]).reset_index()
     assert found["size"].tolist() == [2] * 6

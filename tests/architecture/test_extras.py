@@ -14,6 +14,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from support.documents import extras_of
+
+from palaestrai_mosaik.experiment import load
+
 ROOT = Path(__file__).parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yml"))
 
@@ -108,14 +112,12 @@ def test_check_names_the_extra_that_a_scenario_needs() -> None:
     found = without_extras(CHECK_ALL, *map(str, SCENARIOS))
     sound = []
     for path in SCENARIOS:
-        text = path.read_text(encoding="utf-8")
-        needs = {"grid"} if re.search(r"\.grid[.:]", text) else set()
-        needs |= {"rl"} if re.search(r"\.(sb3|gymnasium|pettingzoo):", text) else set()
+        needs = extras_of(load(path))
         code, printed = found[str(path)]
         if needs:
             assert code != 0
             # what depends on a part that cannot be made is not looked at
-            assert set(re.findall(r"pip install palaestrai-mosaik\[(\w+)\]", printed)) & needs, printed
+            assert set(re.findall(r'pip install -e "[^"]*\[(\w+)\]"', printed)) & needs, printed
         else:
             assert code == 0 and "sound" in printed, printed
             sound.append(path.stem)

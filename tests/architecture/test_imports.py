@@ -25,7 +25,18 @@ import palaestrai_mosaik
 NAME = "palaestrai_mosaik"
 ROOT = Path(palaestrai_mosaik.__file__).parent
 
-LEAVES = {"collector", "errors", "files", "importing", "locations", "progress", "types", "seeding", "text"}
+LEAVES = {
+    "collector",
+    "errors",
+    "files",
+    "importing",
+    "installation",
+    "locations",
+    "progress",
+    "types",
+    "seeding",
+    "text",
+}
 
 #: package (or module) of the top level -> what it may import of the others. "" is
 #: ``palaestrai_mosaik/__init__.py``: everybody may import its version, and it knows where names are.
@@ -37,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
     "importing": {"errors"},
+    "installation": set(),
     "locations": set(),
     "progress": set(),
     "seeding": set(),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.documents import VANILLA_RUN, named, phase
+from support.documents import VANILLA_RUN, agent, named, phase
 
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.design import EMPTY_DATABASE
@@ -15,7 +15,7 @@ from palaestrai_mosaik.design.folder import DesignFolder
 
 BASE = {
     "version": "3.5",
-    "schedule": [{"phase_0": phase()}],
+    "schedule": [{"phase_0": phase(agents=[agent("a", muscle=named("tuned_muscles:Tuned")), agent("b", 5)])}],
     "run_config": {"conditions": [named(VANILLA_RUN)]},
 }
 PARAMS = "schedule.phase_0.agents.a.muscle.params"
@@ -33,11 +33,24 @@ FACTORS = {
 }
 
 
+MUSCLES = """
+from palaestrai_mosaik.agent.library.dummy import DummyMuscle
+
+class Tuned(DummyMuscle):
+    def __init__(self, gain=1.0, width=1):
+        super().__init__()
+"""
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    """Work in an empty folder; the muscle of the designs is elsewhere."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "tuned_muscles.py").write_text(MUSCLES)
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
 
 
 def written(uid: str = "study", **keys: Any) -> str:
@@ -141,17 +154,21 @@ def test_an_unsound_row_is_told_and_nothing_written(here: Path, capsys: pytest.C
     assert main(["generate", written(factors=factors)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [
-        "study.yml: schedule.0.phase_0.phase_config.episodes: episodes must be an integer of at least 1 "
+    place = "schedule.0.phase_0.phase_config.episodes"
+    lines = Path("study.yml").read_text().splitlines()
+    line = lines.index("  episodes:") + 1
+    assert err.splitlines()[:2] == [
+        f"study.yml:{line}: {place}: episodes must be an integer of at least 1 "
         "or null, found the number 0 (in row 1, where episodes = 0)",
-        "study.yml: schedule.0.phase_0.phase_config.episodes: episodes must be an integer of at least 1 "
+        f"study.yml:{line}: {place}: episodes must be an integer of at least 1 "
         "or null, found the number -1 (in row 2, where episodes = -1)",
     ]
     assert not (here / "_outputs").exists()
 
 
 def test_warnings_of_documents_are_told_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    base = {**BASE, "schedule": [{"phase_0": phase(sync_every=5)}]}
+    agents = BASE["schedule"][0]["phase_0"]["agents"]
+    base = {**BASE, "schedule": [{"phase_0": phase(agents=agents, sync_every=5)}]}
     for command in ("plan", "generate"):
         assert main([command, written(base=base)]) == 0
         err = capsys.readouterr().err

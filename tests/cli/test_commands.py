@@ -118,7 +118,7 @@ def test_start_reports_all_problems_of_all_documents_and_runs_none(workplace, ca
     one = dummy_with(
         workplace / "one.yml", **{"seed: 42": "seed: no", "max_iter: 10": "max_iter: 10, max_iter: 1"}
     )
-    other = dummy_with(workplace / "other.yml", **{"mode: train": "mode: trian"})
+    other = dummy_with(workplace / "other.yml", **{"mode: test": "mode: tets"})
     assert main(["start", one, str(DUMMY), other]) == 2
     out, err = capsys.readouterr()
     lines = err.rstrip().split("\n")
@@ -126,7 +126,7 @@ def test_start_reports_all_problems_of_all_documents_and_runs_none(workplace, ca
     assert [line.split(":")[0] for line in lines] == [one, one, other]
     assert "seed" in lines[0] + lines[1]
     assert "max_iter" in lines[0] + lines[1]
-    assert "did you mean 'train'?" in err
+    assert "did you mean 'test'?" in err
     assert not Path("palaestrai-results").exists()
 
 
@@ -142,7 +142,7 @@ def test_what_only_environments_know_is_found_before_anything_runs(workplace, ca
 def test_a_raising_muscle_gives_exit_code_1_and_its_traceback(workplace, capsys):
     path = dummy_with(
         workplace / "run.yml",
-        **{"palaestrai_mosaik.agent.library.dummy:DummyMuscle": "failing_muscles:Raising"},
+        **{"muscle: dummy": "muscle: failing_muscles:Raising"},
     )
     assert main(["start", path]) == 1
     out, err = capsys.readouterr()
@@ -171,7 +171,7 @@ def test_a_raising_muscle_gives_exit_code_1_and_its_traceback(workplace, capsys)
 def test_our_own_errors_are_one_line_without_a_traceback(workplace, capsys):
     path = dummy_with(
         workplace / "run.yml",
-        **{"palaestrai_mosaik.agent.library.dummy:DummyMuscle": "failing_muscles:OutOfSpace"},
+        **{"muscle: dummy": "muscle: failing_muscles:OutOfSpace"},
     )
     assert main(["start", path, "--quiet"]) == 1
     err = capsys.readouterr().err
@@ -184,7 +184,7 @@ def test_our_own_errors_are_one_line_without_a_traceback(workplace, capsys):
 def test_a_failed_run_does_not_keep_the_next_one_from_running(workplace, capsys):
     bad = dummy_with(
         workplace / "bad.yml",
-        **{"palaestrai_mosaik.agent.library.dummy:DummyMuscle": "failing_muscles:Raising"},
+        **{"muscle: dummy": "muscle: failing_muscles:Raising"},
     )
     assert main(["start", bad, str(DUMMY), "--quiet"]) == 1
     out, err = capsys.readouterr()
@@ -211,13 +211,13 @@ def test_check_leaves_environments_alone_if_told_so(workplace, capsys):
 
 
 def test_check_still_imports_classes_without_environments(workplace, capsys):
-    path = dummy_with(workplace / "run.yml", **{"DummyObjective": "DummyObjectivf"})
+    path = dummy_with(workplace / "run.yml", **{"objective: dummy": "objective: dumy"})
     assert main(["check", path, "--no-environments"]) == 2
-    assert "did you mean 'DummyObjective'?" in capsys.readouterr().err
+    assert "did you mean 'dummy'?" in capsys.readouterr().err
 
 
 def test_warnings_go_to_standard_error(workplace, capsys):
-    path = dummy_with(workplace / "run.yml", **{'version: "3.5"': 'version: "3.4"'})
+    path = dummy_with(workplace / "run.yml", **{"seed: 42": 'seed: 42\nversion: "3.4"'})
     assert main(["check", path]) == 0
     assert re.search(r"^warning: .*3\.4", capsys.readouterr().err, re.MULTILINE)
 

@@ -57,7 +57,7 @@ def named() -> Iterator[tuple[str, str, tuple[str, str] | None, str]]:
 
 
 #: programs that are not ours, whose options we pass on or name
-_OTHERS = ("execution/cluster/",)
+_OTHERS = ("execution/cluster/", "installation.py")
 #: modules outside of the commands whose messages name options: of these commands, which alone lead there
 _OF_COMMANDS = {
     "analysis/report/page.py": [("arsenai", "report")],
@@ -69,6 +69,7 @@ _OF_COMMANDS = {
         ("arsenai", "submit"),
         ("arsenai", "status"),
     ],
+    "experiment/overrides.py": [("palaestrai-mosaik", name) for name in ("start", "check", "graph")],
     "execution/settings.py": [("arsenai", "run"), ("arsenai", "resume")],
     "importing.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],
     "store/urls.py": [("palaestrai-mosaik", "start"), ("palaestrai-mosaik", "check"), ("arsenai", "run")],

@@ -12,7 +12,7 @@ from support.documents import VANILLA_RUN, agent, environment, named, phase
 
 from palaestrai_mosaik.design.design import Design
 from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
-from palaestrai_mosaik.execution import StoreLocation, states_of
+from palaestrai_mosaik.execution import StoreLocation, load_run_states
 from palaestrai_mosaik.execution.job import Marker
 
 ROOT = Path(__file__).parents[2]
@@ -82,4 +82,6 @@ def markers(folder):
 def statuses(folder):
     """Return the status of every run of the folder, in the order of the design."""
     opened = DesignFolder.open(folder)
-    return [str(state.status) for state in states_of(opened, StoreLocation.of(opened.path / RESULTS)).runs]
+    return [
+        str(state.status) for state in load_run_states(opened, StoreLocation.of(opened.path / RESULTS)).runs
+    ]

@@ -14,7 +14,7 @@ from execution.folders import make_folder, markers, until
 
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.execution import InlineExecutor, JobRecord, claim
-from palaestrai_mosaik.execution.job import SILENCE, Job, Marker, now
+from palaestrai_mosaik.execution.job import STALE_AFTER, Job, Marker, now
 from palaestrai_mosaik.store.location import StoreLocation
 
 #: no process has this number
@@ -30,7 +30,7 @@ def job(tmp_path):
 
 def marker_of(job, host=None, pid=NOBODY, **changes):
     """Put the marker of another process in place."""
-    marker = replace(Marker.here(job), pid=pid, pid_started=1.0, **changes)
+    marker = replace(Marker.of_this_process(job), pid=pid, pid_started=1.0, **changes)
     marker = marker if host is None else replace(marker, host=host)
     marker.write(job.marker)
     return marker
@@ -91,10 +91,10 @@ def race(job, count):
 @pytest.mark.parametrize(
     ("host", "task", "silent", "taken"),
     [
-        (None, "7_1", SILENCE + 5, True),  # of this host, and dead
-        ("elsewhere", "7_2", SILENCE - 5, False),
-        ("elsewhere", "7_2", SILENCE + 5, True),
-        ("elsewhere", None, SILENCE - 5, False),
+        (None, "7_1", STALE_AFTER + 5, True),  # of this host, and dead
+        ("elsewhere", "7_2", STALE_AFTER - 5, False),
+        ("elsewhere", "7_2", STALE_AFTER + 5, True),
+        ("elsewhere", None, STALE_AFTER - 5, False),
         # an earlier start of this very task: it has ended before
         ("elsewhere", "7_1", 0, True),
     ],
@@ -130,14 +130,14 @@ def test_what_was_recorded_in_between_is_not_executed_again(job):
 
 
 def test_a_run_that_goes_on_says_so_and_ends_when_another_process_has_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(claim, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(claim, "HEARTBEAT_INTERVAL", 0.05)
     folder = make_folder(tmp_path / "f", ["slow", "well"], steps=400).path
     planned, _ = DesignFolder.open(folder).documents
     (folder / "jobs").mkdir()
     job = Job(
         *(planned.uid, planned.hash, folder / planned.file, folder / "jobs" / "doing-0-r0"),
         StoreLocation(str(tmp_path / "own")),
-        own=True,
+        own_store=True,
     )
     touched = []
 

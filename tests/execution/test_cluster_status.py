@@ -15,7 +15,7 @@ from execution.folders import make_folder
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, execution_lock
 from palaestrai_mosaik.errors import SchedulerError
-from palaestrai_mosaik.execution import Settings, StoreLocation, run_folder, states_of
+from palaestrai_mosaik.execution import Settings, StoreLocation, load_run_states, run_folder
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.slurm import Slurm
 from palaestrai_mosaik.execution.cluster.submission import (
@@ -25,7 +25,7 @@ from palaestrai_mosaik.execution.cluster.submission import (
     TaskRun,
     run_store_location,
 )
-from palaestrai_mosaik.execution.job import SILENCE, JobRecord, Marker, now
+from palaestrai_mosaik.execution.job import STALE_AFTER, JobRecord, Marker, now
 
 RECORD = JobRecord("", "", "finished", None, "", now(), now(), 1.0, 0, None, "elsewhere", 1, 1)
 
@@ -81,7 +81,7 @@ def fill(store, instance, status):
 
 def status(folder, **options):
     location = StoreLocation.of(folder.path / RESULTS)
-    state, _ = states_of(folder, location, **options).runs
+    state, _ = load_run_states(folder, location, **options).runs
     return str(state.status)
 
 
@@ -140,7 +140,7 @@ def test_a_task_that_failed_before_its_runs_is_told_with_its_log(folder, slurm, 
     slurm["word"] = TaskState.FAILED
     monkeypatch.chdir(folder.path.parent)
     location = StoreLocation.of(folder.path / RESULTS)
-    states = states_of(folder, location).runs
+    states = load_run_states(folder, location).runs
     assert [str(state.status) for state in states] == ["failed", "failed"]
     assert {state.error for state in states} == {"its task failed before the run began"}
     assert main(["status", "folder"]) == 0
@@ -152,10 +152,10 @@ def test_a_task_that_failed_before_its_runs_is_told_with_its_log(folder, slurm, 
     assert "left out: 2 runs that failed before" in capsys.readouterr().out
     # where one run has begun, the others only wait for another task
     record(folder, "failed")
-    assert [str(state.status) for state in states_of(folder, location).runs] == ["failed", "waiting"]
+    assert [str(state.status) for state in load_run_states(folder, location).runs] == ["failed", "waiting"]
     # the record of an earlier attempt is no sign of this one
     submit(folder, 2, attempt=2)
-    state, other = states_of(folder, location).runs
+    state, other = load_run_states(folder, location).runs
     assert (str(state.status), state.error) == ("failed", "its task failed before the run began")
     assert str(other.status) == "waiting"
 
@@ -251,7 +251,7 @@ def test_how_a_task_ended_is_kept_because_schedulers_forget(folder, slurm):
     slurm["word"] = TaskState.QUEUED
     assert status(folder) == "queued"
     slurm["word"] = SchedulerError("slurmctld is away")
-    assert states_of(folder, StoreLocation.of(folder.path / RESULTS)).problems == ("slurmctld is away",)
+    assert load_run_states(folder, StoreLocation.of(folder.path / RESULTS)).problems == ("slurmctld is away",)
 
 
 def test_a_task_that_another_cluster_does_not_know_is_not_over_for_ever(folder, slurm):
@@ -273,7 +273,7 @@ def test_a_finished_run_is_so_whatever_the_scheduler_says_and_it_is_not_asked(fo
     assert status(folder) == "lost"
     fill(store, "one", "finished")
     location = StoreLocation.of(folder.path / RESULTS)
-    state, _ = states_of(folder, location).runs
+    state, _ = load_run_states(folder, location).runs
     assert (str(state.status), state.collected, slurm["asked"]) == ("finished", False, 0)
 
 
@@ -281,7 +281,7 @@ def test_a_scheduler_that_does_not_answer_stops_a_run_but_not_a_look(folder, slu
     submit(folder)
     slurm["word"] = SchedulerError("slurmctld is away")
     location = StoreLocation.of(folder.path / RESULTS)
-    assert states_of(folder, location).problems == ("slurmctld is away",)
+    assert load_run_states(folder, location).problems == ("slurmctld is away",)
     with pytest.raises(SchedulerError, match=r"slurmctld is away.*--ignore-queue"):
         run_folder(folder, rows=[0], settings=Settings(executor="inline"))
     assert run_folder(folder, rows=[0], settings=Settings(executor="inline"), ignore_queue=True).whole
@@ -297,7 +297,7 @@ def test_what_a_live_task_has_is_left_to_it(folder, slurm):
 def test_a_marker_of_another_host_counts_until_nobody_has_touched_it_for_long(folder):
     marker(folder)
     assert status(folder) == "running"
-    marker(folder, age=SILENCE + 5)
+    marker(folder, age=STALE_AFTER + 5)
     assert status(folder) == "lost"
     # of this host it is known that no such process is there
     marker(folder, host=socket.gethostname())

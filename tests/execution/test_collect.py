@@ -19,7 +19,7 @@ from execution.folders import make_folder
 from palaestrai_mosaik.cli.arsenai import main
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import ExecutionError, StoreError
-from palaestrai_mosaik.execution import InlineExecutor, Settings, StoreLocation, run_folder, states_of
+from palaestrai_mosaik.execution import InlineExecutor, Settings, StoreLocation, load_run_states, run_folder
 from palaestrai_mosaik.execution.cluster import collect
 from palaestrai_mosaik.execution.cluster.collect import collect_folder
 from palaestrai_mosaik.execution.cluster.submission import run_store_location
@@ -616,7 +616,7 @@ def test_collected_runs_are_analysed_as_if_executed_here(tmp_path, capsys):
         path = job_path(folder.path, run)
         path.parent.mkdir(exist_ok=True)
         store = run_store_location(folder.path, path.name)
-        jobs.append(Job(run.uid, run.hash, folder.path / run.file, path, store, own=True))
+        jobs.append(Job(run.uid, run.hash, folder.path / run.file, path, store, own_store=True))
     (folder.path / "stores").mkdir()
     records = list(InlineExecutor().run(jobs))
     assert Counter(record.status for record in records) == Counter(finished=4, failed=2)
@@ -631,7 +631,7 @@ def test_collected_runs_are_analysed_as_if_executed_here(tmp_path, capsys):
     assert "left out: 6 runs collected before" in out
     assert "removed: 4 stores" in out
     assert len(list((folder.path / "stores").iterdir())) == 2
-    states = states_of(folder, StoreLocation.of(folder.path / "results"))
+    states = load_run_states(folder, StoreLocation.of(folder.path / "results"))
     assert Counter(str(state.status) for state in states.runs) == Counter(finished=4, failed=2)
     tables = []
     for path in paths.values():

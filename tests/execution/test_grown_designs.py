@@ -297,7 +297,7 @@ def alone(folder, runs):
             folder.path.absolute() / run.file,
             job_path(folder.path, run),
             run_store_location(folder.path, run_file_stem(run)),
-            own=True,
+            own_store=True,
         )
         for run in runs
     ]

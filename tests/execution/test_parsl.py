@@ -202,7 +202,7 @@ def test_without_parsl_it_says_what_to_install(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "palaestrai_mosaik.execution.cluster.pilots", raising=False)
     monkeypatch.setitem(sys.modules, "parsl", None)
-    with pytest.raises(ExecutionError, match=r"pip install 'palaestrai-mosaik\[parsl\]'"):
+    with pytest.raises(ExecutionError, match=r"pip install -e .*\[parsl\]"):
         run_folder(folder, settings=on_pilots())
 
 
@@ -316,7 +316,7 @@ def test_who_leaves_the_iteration_leaves_nothing_behind(tmp_path):
     from palaestrai_mosaik.execution.runs import _job
     from palaestrai_mosaik.execution.status import run_states
 
-    jobs = [_job(folder, state, None, own=True) for state in run_states(folder, None).runs]
+    jobs = [_job(folder, state, None, own_store=True) for state in run_states(folder, None).runs]
     (folder.path / "jobs").mkdir()
     records = executor.run(jobs)
     assert next(records).status == "finished"

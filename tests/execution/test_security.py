@@ -37,7 +37,7 @@ from palaestrai_mosaik.execution.job import now
 from palaestrai_mosaik.runner import checkpoint, execute
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.verify import verify
-from palaestrai_mosaik.text import harmless
+from palaestrai_mosaik.text import escape_control_characters
 
 ROOT = Path(palaestrai_mosaik.__file__).parent
 PAGE = ROOT.parent / "docs" / "security.md"
@@ -506,9 +506,9 @@ def test_a_terminal_obeys_no_name(tmp_path, monkeypatch, capsys) -> None:
     told = capsys.readouterr()
     printed = told.out + told.err
     assert "uid \\x1b]0;planted\\x07\\u202e\\x9b2J\\r" in told.out
-    assert f"number {harmless(evil)} has had enough" in printed
-    assert printed == harmless(printed), "and tabs and line ends are left"
-    assert harmless("a\tb\nä漢\u200f") == "a\tb\nä漢\u200f"
+    assert f"number {escape_control_characters(evil)} has had enough" in printed
+    assert printed == escape_control_characters(printed), "and tabs and line ends are left"
+    assert escape_control_characters("a\tb\nä漢\u200f") == "a\tb\nä漢\u200f"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

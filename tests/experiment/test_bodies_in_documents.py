@@ -206,14 +206,12 @@ def test_common_channels_in_two_environments_are_told_at_the_body(minimal) -> No
     assert from_mapping(data).phases[0].agents[0].bodies == ()
 
 
-def test_an_agent_without_bodies_needs_its_own_channels(minimal) -> None:
+def test_an_agent_without_bodies_has_all_channels_where_it_names_none(minimal) -> None:
     data = with_bodies(minimal, {"environment": "world"}, sensors=..., actuators=...)
     assert bodies_of(from_mapping(data))[0].environment == "world"
     data["schedule"][0]["first"]["agents"][0]["bodies"] = None
-    assert [message for _, message in problems_of(data)] == [
-        "an agent needs the key 'sensors', which is missing",
-        "an agent needs the key 'actuators', which is missing",
-    ]
+    agent = from_mapping(data).phases[0].agents[0]
+    assert (agent.sensors, agent.actuators, agent.bodies) == (("world.*",), ("world.*",), ())
 
 
 def test_dotted_uids_take_the_longest_that_fits(minimal) -> None:

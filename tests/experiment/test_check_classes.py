@@ -81,7 +81,7 @@ def test_sound_classes() -> None:
         ('conditions: [{name: "check_parts:Free"', 'conditions: [{name: "nowhere:Free"', 21,
          "simulation.conditions.0.name", "there is no module 'nowhere'"),
         ('  condition: {name: "check_parts:Free"', '  condition: {name: "short"', 24,
-         "run_config.condition.name", "no package registers 'short'"),
+         "run_config.condition.name", "'short' is no short name of a class for 'condition'"),
     ],
 )  # fmt: skip
 def test_each_fault_is_told_where_it_stands(old: str, new: str, line: int, path: str, said: str) -> None:

@@ -289,7 +289,7 @@ def test_they_cascade_by_key(minimal) -> None:
     ("keys", "path", "said"),
     [
         ({"filters": {"name": "a:B"}}, "filters", "filters must be a list, found a mapping"),
-        ({"filters": ["a:B"]}, "filters.0", "an entry of filters must be a mapping with name and params"),
+        ({"filters": [3]}, "filters.0", "an entry of filters must be a name, or a mapping with name and params"),
         ({"filters": [{"name": "a:B"}, {"nam": "a:B"}]}, "filters.1.nam", "did you mean 'name'"),
         ({"filters": [{"name": "a.B"}]}, "filters.0.name", "did you mean 'a:B'"),
         ({"replay": {"phase": 0}}, "replay", "replay must be a list, found a mapping"),

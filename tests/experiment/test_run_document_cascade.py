@@ -305,7 +305,7 @@ def test_a_phase_that_inherits_nothing_needs_everything(minimal) -> None:
     minimal["schedule"] += [{"second": {"inherit": False, "phase_config": {"mode": "test"}}}]
     with pytest.raises(DocumentError) as error:
         from_mapping(minimal)
-    for part in ("'environments'", "'agents'", "'simulation'"):
+    for part in ("'environments'", "'agents'"):
         assert part in str(error.value)
     minimal["schedule"][1]["second"]["inherit"] = "no"
     with pytest.raises(DocumentError, match=r"inherit must be true or false, found the string 'no'"):

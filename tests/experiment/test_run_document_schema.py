@@ -7,6 +7,8 @@ import json
 import pytest
 
 from palaestrai_mosaik.experiment import from_mapping, json_schema, vocabulary
+from palaestrai_mosaik.experiment.classes import TOPICS
+from palaestrai_mosaik.experiment.short_names import SHORT_NAMES
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed (extra 'test')")
 
@@ -27,7 +29,6 @@ def test_it_accepts_a_document_and_its_canonical_form(minimal) -> None:
 @pytest.mark.parametrize(
     ("name", "section"),
     [
-        ("class", vocabulary.CLASS),
         ("agent", vocabulary.AGENT),
         ("body", vocabulary.BODY),
         ("phase", vocabulary.PHASE),
@@ -39,6 +40,14 @@ def test_it_accepts_a_document_and_its_canonical_form(minimal) -> None:
 )
 def test_it_knows_every_word_of_the_vocabulary(name: str, section: vocabulary.Section) -> None:
     assert set(SCHEMA["$defs"][name]["properties"]) == set(section.words)
+
+
+def test_it_knows_every_word_of_a_class_and_all_short_names() -> None:
+    for topic in (topic for topic in TOPICS if topic != "environment"):
+        name, whole = SCHEMA["$defs"][topic]["anyOf"][-2:]
+        assert set(whole["properties"]) == set(vocabulary.CLASS.words)
+        shown = json.dumps(SCHEMA["$defs"][topic])
+        assert all(f'"{short}"' in shown for short in SHORT_NAMES[topic]), name
 
 
 def _agent(data):

@@ -237,7 +237,7 @@ def test_collecting_on_a_full_disk(tmp_path, disk, undisturbed, capsys):
         path = job_path(folder.path, run)
         document = (folder.path / run.file).absolute()
         jobs.append(
-            Job(run.uid, run.hash, document, path, run_store_location(folder.path, path.name), own=True)
+            Job(run.uid, run.hash, document, path, run_store_location(folder.path, path.name), own_store=True)
         )
     (folder.path / "jobs").mkdir()
     assert [record.status for record in InlineExecutor().run(jobs)] == ["finished"] * 3

@@ -357,7 +357,7 @@ def test_import_without_pandapower(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == "pandapower" else find(n, *a))
-    with pytest.raises(ImportError, match=r"pip install palaestrai-mosaik\[grid\]"):
+    with pytest.raises(ImportError, match=r"pip install -e .*\[grid\]"):
         importlib.import_module("palaestrai_mosaik.environment.grid")
 
 

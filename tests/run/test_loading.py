@@ -17,7 +17,7 @@ from palaestrai_mosaik.agent.filters import NormFilter, ScaleFilter
 from palaestrai_mosaik.errors import BrainDumpError, DocumentError
 from palaestrai_mosaik.runner import checkpoint, execute
 from palaestrai_mosaik.runner.brains import Dumpers, brain_keeper
-from palaestrai_mosaik.runner.factory import FILTERS, learned, load_filters
+from palaestrai_mosaik.runner.factory import FILTERS, filter_arrays, load_filters
 from palaestrai_mosaik.runner.learners import check_sources, store_model
 from palaestrai_mosaik.simulation.learner import Learner
 from palaestrai_mosaik.store import Store
@@ -54,7 +54,7 @@ def model_of(made: FilterChain) -> Kept:
     made.pre(np.ones(made.filters[0].environment_sensors.size))
     made.learn(made.news())
     kept = Kept()
-    dump_arrays(learned(made), [kept], FILTERS)
+    dump_arrays(filter_arrays(made), [kept], FILTERS)
     return kept
 
 
@@ -103,7 +103,7 @@ def test_a_model_of_other_sensors_is_refused() -> None:
 
 def test_text_in_the_place_of_numbers_is_refused() -> None:
     kept = Kept()
-    dump_arrays({**learned(chain(NormFilter())), "0.return_n": "many"}, [kept], FILTERS)
+    dump_arrays({**filter_arrays(chain(NormFilter())), "0.return_n": "many"}, [kept], FILTERS)
     with pytest.raises(BrainDumpError, match="could not convert string"):
         load_filters(chain(NormFilter()), kept, "a")
 

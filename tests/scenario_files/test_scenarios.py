@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.documents import extras_of
 from support.learning import digests
 
 from palaestrai_mosaik.experiment import RunDocument, loads
@@ -54,11 +55,11 @@ def test_there_are_scenarios():
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in LONGER])
 def test_a_scenario_runs_alike_with_both_schedulers(name, tmp_path):
-    if re.search(r"\.grid[.:]", text_of(name)):
-        pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
-    if ".sb3:" in text_of(name):
-        pytest.importorskip("stable_baselines3", reason="the extra 'rl' is not installed")
     document = loads(shortened(text_of(name)), f"{name}.yml")
+    if "grid" in extras_of(document):
+        pytest.importorskip("pandapower", reason="the extra 'grid' is not installed")
+    if "rl" in extras_of(document):
+        pytest.importorskip("stable_baselines3", reason="the extra 'rl' is not installed")
     assert not document.warnings
     assert inspect(document) == []
     with Store(tmp_path, create=True) as store:

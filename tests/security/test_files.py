@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes are 
 def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that the user has named, with a link in it to another one; as on POSIX, and as on Windows."""
     if request.param == "folders are looked at":
-        monkeypatch.setattr(files, "_HOLDS_FOLDERS", False)
+        monkeypatch.setattr(files, "_HAS_DIR_FD", False)
     folder = tmp_path / "root"
     (folder / "inner").mkdir(parents=True)
     (tmp_path / "mine").mkdir()
@@ -54,7 +54,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "link": lambda path: files.link(path, path.parents[1] / "linked"),
     "copy_file": lambda path: files.copy_file(path, path.parents[1] / "copied"),
     "touch": files.touch,
-    "modified_beside": files.modified_beside,
+    "file_system_time": files.file_system_time,
     "check_in_place": files.check_in_place,
 }
 
@@ -133,10 +133,10 @@ def test_names_of_files_that_are_being_written_cannot_be_guessed(root: Path) -> 
         with files.writing(root / "inner" / "x"):
             (name,) = os.listdir(root / "inner")
             seen.add(name)
-            assert files.is_aside(name)
+            assert files.is_temporary(name)
         (root / "inner" / "x").unlink()
     assert len(seen) == 3
-    assert files.is_aside(files.aside(root / "x").name)
+    assert files.is_temporary(files.temporary_path(root / "x").name)
 
 
 @pytest.mark.parametrize("kind", ["link", "second name", "pipe", "device"])

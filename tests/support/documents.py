@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from palaestrai_mosaik.experiment import RunDocument, from_mapping
@@ -79,3 +81,10 @@ def document(
             "run_config": {"conditions": run if run is not None else [named(VANILLA_RUN)]},
         }
     )
+
+
+def extras_of(document: RunDocument) -> set[str]:
+    """Return the extras that the document's classes need; short names are full names in its canonical form."""
+    text = json.dumps(document.canonical)
+    needs = {"grid"} if re.search(r"\.grid[.:]", text) else set()
+    return needs | ({"rl"} if re.search(r"\.(sb3|gymnasium|pettingzoo):", text) else set())

@@ -24,6 +24,7 @@ MARKERS = {
     "postgresql": "on a real PostgreSQL, `PALAESTRAI_MOSAIK_TEST_POSTGRESQL`",
     "slurm": "on a real Slurm, `PALAESTRAI_MOSAIK_TEST_SLURM`",
     "browser": "with a real browser",
+    "container": "with a builder of container images, `PALAESTRAI_MOSAIK_TEST_CONTAINERS`",
 }
 #: folders with tests that need a minute of CPU time or less each (without those of parts): together three minutes
 FAST = ("agent", "architecture", "design", "experiment", "scheduler", "testing", "types")
@@ -37,7 +38,7 @@ _MODULES = {
     **dict.fromkeys(("midas_palaestrai", "palaestrai"), "palaestrai"),
     "selenium": "browser",
 }
-_REASONS = ("postgresql", "slurm", "browser")
+_REASONS = ("postgresql", "slurm", "browser", "container")
 _FIXTURES = {"slurm_jobs": "slurm"}
 #: parts of which no fast test has any
 _PARTS = frozenset(MARKERS) - {"fast"}

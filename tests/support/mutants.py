@@ -69,7 +69,7 @@ def _bare(text: str) -> str:
     return ast.dump(_Bare().visit(ast.parse(text)))
 
 
-def places_of(file: str) -> list[tuple[str, int]]:
+def flat_indices(file: str) -> list[tuple[str, int]]:
     """Return operators, and the numbers of the places in a file of the package where each can be applied."""
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator, operator_names
@@ -100,7 +100,7 @@ def mutant(file: str, operator: str, place: int) -> str | None:
 
 def sample(files: Sequence[str], count: int, seed: int) -> Iterator[tuple[str, str]]:
     """Yield the files and texts of ``count`` mutants, fewer if there are not so many."""
-    places = [(file, *place) for file in files for place in places_of(file)]
+    places = [(file, *place) for file in files for place in flat_indices(file)]
     random.Random(seed).shuffle(places)
     made = ((file, mutant(file, operator, place)) for file, operator, place in places)
     yield from islice(((file, text) for file, text in made if text is not None), count)

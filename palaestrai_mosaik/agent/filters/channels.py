@@ -25,23 +25,23 @@ def real_box(space: Space, low: npt.ArrayLike, high: npt.ArrayLike) -> Box:
     return Box(bounds[0].reshape(shape), bounds[1].reshape(shape), shape=shape)
 
 
-def need_boxes(one: Filter, layout: Layout, *, bounded: bool = False) -> None:
+def require_boxes(one: Filter, layout: Layout, *, bounded: bool = False) -> None:
     """Raise :class:`ContractError` for the first actuator that is no (``bounded``) ``Box``."""
     for uid, space in zip(layout.uids, layout.spaces, strict=True):
         if not isinstance(space, Box):
-            raise unfit(one, uid, space, "a Box")
+            raise space_error(one, uid, space, "a Box")
         if bounded:
-            need_bounds(one, uid, space)
+            require_bounds(one, uid, space)
 
 
-def need_bounds(one: Filter, uid: str, space: Space) -> None:
+def require_bounds(one: Filter, uid: str, space: Space) -> None:
     """Raise :class:`ContractError` if the space of an actuator is unbounded somewhere."""
     with np.errstate(over="ignore"):
         if not np.isfinite(space.flat_high - space.flat_low).all():
-            raise unfit(one, uid, space, "bounded")
+            raise space_error(one, uid, space, "bounded")
 
 
-def unfit(one: Filter, uid: str, space: Space, wanted: str) -> ContractError:
+def space_error(one: Filter, uid: str, space: Space, wanted: str) -> ContractError:
     """Return the error for an actuator that the filter cannot work on."""
     return ContractError(
         f"filter {type(one).__name__}: the space of actuator {uid!r} must be {wanted}, not {space}"
@@ -77,7 +77,7 @@ def chosen_sensors(one: Filter, uids: Sequence[str] | None, layout: Layout) -> l
     return sorted(layout.index[uid] for uid in uids)
 
 
-def places_of(layout: Layout, channels: Sequence[int]) -> npt.NDArray[np.intp]:
+def flat_indices(layout: Layout, channels: Sequence[int]) -> npt.NDArray[np.intp]:
     """Return where the values of ``channels`` lie in the layout's vector."""
     return np.array([i for c in channels for i in range(layout.slices[c].start, layout.slices[c].stop)], int)
 

@@ -14,11 +14,11 @@ from palaestrai_mosaik.types.vectors import Layout
 from .channels import (
     chosen_sensors,
     flag,
+    flat_indices,
     nearest_to_zero,
-    need_boxes,
     number,
-    places_of,
     real_box,
+    require_boxes,
     whole_number,
 )
 
@@ -126,7 +126,7 @@ class DeltaObsFilter(Filter):
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         chosen = chosen_sensors(self, self.delta_sensor_uids, sensors)
-        self._places = places_of(sensors, chosen)
+        self._places = flat_indices(sensors, chosen)
         self.reset()
         uids: list[str] = []
         spaces: list[Space] = []
@@ -161,7 +161,7 @@ class DeltaActionFilter(Filter):
     """
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
-        need_boxes(self, actuators)
+        require_boxes(self, actuators)
         self._low, self._high = actuators.low, actuators.high
         self._integral = actuators.integral if actuators.any_integral else None
         self._start = nearest_to_zero(actuators)
@@ -196,7 +196,7 @@ class DeltaStepFilter(DeltaActionFilter):
         self.step_size = number(self, "step_size", step_size, above=True)
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
-        need_boxes(self, actuators, bounded=True)
+        require_boxes(self, actuators, bounded=True)
         super().setup(sensors, actuators)
         self._unit = self.step_size * (actuators.high - actuators.low)
         return sensors, Layout(actuators.uids, [real_box(space, -1.0, 1.0) for space in actuators.spaces])

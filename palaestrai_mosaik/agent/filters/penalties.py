@@ -13,7 +13,7 @@ from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.vectors import Layout
 
 from ..memory import Experience
-from .channels import chosen_sensors, need_bounds, number, places_of, real_box
+from .channels import chosen_sensors, flat_indices, number, real_box, require_bounds
 
 
 class ActionChangePenaltyFilter(Filter):
@@ -37,7 +37,7 @@ class ActionChangePenaltyFilter(Filter):
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         outside = self.environment_actuators
         for uid, space in zip(outside.uids, outside.spaces, strict=True):
-            need_bounds(self, uid, space)
+            require_bounds(self, uid, space)
         width = outside.high - outside.low
         # where there is one possible value, nothing changes
         self._per_width = 1.0 / np.where(width > 0.0, width, 1.0)
@@ -81,7 +81,7 @@ class DeviationFilter(Filter):
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
         chosen = chosen_sensors(self, self.sensor_uids, sensors)
-        self._places = places_of(sensors, chosen)
+        self._places = flat_indices(sensors, chosen)
         self._all = len(self._places) == sensors.size
         spaces = list(sensors.spaces)
         for channel in chosen:

@@ -9,7 +9,7 @@ from palaestrai_mosaik.types import Box, Space
 from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
 from palaestrai_mosaik.types.vectors import Layout
 
-from .channels import flag, need_bounds, places_of, real_box
+from .channels import flag, flat_indices, real_box, require_bounds
 
 
 class ScaleFilter(Filter):
@@ -36,7 +36,7 @@ class ScaleFilter(Filter):
         self.discrete = flag(self, "discrete", discrete)
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
-        self._read, self._act = places_of(sensors, ()), places_of(actuators, ())
+        self._read, self._act = flat_indices(sensors, ()), flat_indices(actuators, ())
         if self.sensors:
             sensors = self._scale_sensors(sensors)
         if self.actuators:
@@ -51,7 +51,7 @@ class ScaleFilter(Filter):
         chosen = self._chosen(sensors)
         with np.errstate(over="ignore"):
             span = sensors.high - sensors.low
-        places = places_of(sensors, chosen)
+        places = flat_indices(sensors, chosen)
         self._read = places[(span[places] > 0.0) & np.isfinite(span[places])]
         self._all_read = len(self._read) == sensors.size
         self._low, self._span = sensors.low[self._read], span[self._read]
@@ -67,9 +67,9 @@ class ScaleFilter(Filter):
         chosen = self._chosen(actuators)
         spaces = list(actuators.spaces)
         for channel in chosen:
-            need_bounds(self, actuators.uids[channel], spaces[channel])
+            require_bounds(self, actuators.uids[channel], spaces[channel])
             spaces[channel] = real_box(spaces[channel], -1.0, 1.0)
-        self._act = places_of(actuators, chosen)
+        self._act = flat_indices(actuators, chosen)
         self._all_act = len(self._act) == actuators.size
         self._least, self._most = actuators.low[self._act], actuators.high[self._act]
         self._integral = actuators.integral[self._act]

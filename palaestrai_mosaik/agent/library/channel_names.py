@@ -24,7 +24,9 @@ def without_number(name: str) -> str:
     return _NUMBER.sub("", name, count=1)
 
 
-def fitting(patterns: Iterable[str], uids: Sequence[str], where: str, what: str) -> dict[str, list[str]]:
+def match_channels(
+    patterns: Iterable[str], uids: Sequence[str], where: str, what: str
+) -> dict[str, list[str]]:
     """Return for each of ``patterns`` the ``uids`` that fit it; if none does, those that do without their number.
 
     Raises :class:`ContractError`, which names ``where`` the patterns are and ``what`` the uids are, for a
@@ -48,7 +50,7 @@ def fitting(patterns: Iterable[str], uids: Sequence[str], where: str, what: str)
     return found
 
 
-def incarnation_of(uids: Sequence[str]) -> str:
+def incarnation_prefix(uids: Sequence[str]) -> str:
     """Return what all ``uids`` begin with if all are of one incarnation: ``grid.3.``; else ``""``."""
     number = _NUMBER.search(uids[0]) if uids else None
     start = "" if number is None else uids[0][: number.end() + 1]

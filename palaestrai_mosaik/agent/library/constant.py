@@ -13,7 +13,7 @@ from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix
 from palaestrai_mosaik.types.vectors import ActuatorSetpoints
 
-from .channel_names import fitting
+from .channel_names import match_channels
 
 
 class ConstantMuscle(BatchMuscle):
@@ -44,7 +44,7 @@ class ConstantMuscle(BatchMuscle):
 
     def _flat(self, actuators: Sequence[ActuatorInformation]) -> np.ndarray[Any, np.dtype[np.float64]]:
         uids = [actuator.uid for actuator in actuators]
-        fits = fitting(self.values, uids, "values", f"actuator of {self.uid!r}")
+        fits = match_channels(self.values, uids, "values", f"actuator of {self.uid!r}")
         parts = [np.empty(0)]
         for actuator in actuators:
             chosen = [value for pattern, value in self.values.items() if actuator.uid in fits[pattern]]

@@ -24,7 +24,7 @@ from palaestrai_mosaik.errors import ContractError
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, IndexVector
 
-from .channel_names import fitting, incarnation_of, without_number
+from .channel_names import incarnation_prefix, match_channels, without_number
 
 Channel = SensorInformation | ActuatorInformation
 
@@ -47,7 +47,7 @@ class Scaling:
     def of(self, sensors: Sequence[SensorInformation]) -> tuple[FloatMatrix, FloatMatrix]:
         """Return centers and widths of the flat readings."""
         uids = [sensor.uid for sensor in sensors]
-        fits = fitting(self.by_pattern, uids, "scales", "sensor of the agent")
+        fits = match_channels(self.by_pattern, uids, "scales", "sensor of the agent")
         for pattern, pair in self.by_pattern.items():
             if not _is_scale(pair):
                 raise ContractError(
@@ -227,13 +227,13 @@ class SharedPolicy(Policy):
         super().__init__(sensors, actuators, options, bodies)
         uids = [sensor.uid for sensor in sensors]
         places = _places(sensors)
-        fits = fitting(options.context, uids, "context", "sensor of the agent")
+        fits = match_channels(options.context, uids, "context", "sensor of the agent")
         self._context = [
             np.concatenate([places[uid] for uid in fits[pattern]]) for pattern in options.context
         ]
         set_places = _places(actuators)
         read_by, set_by = _by_device(sensors), _by_device(actuators)
-        incarnation = incarnation_of([*uids, *(actuator.uid for actuator in actuators)])
+        incarnation = incarnation_prefix([*uids, *(actuator.uid for actuator in actuators)])
         used = {uid for found in fits.values() for uid in found}
         for device, own in read_by.items():
             for uid in own.values():

@@ -70,14 +70,14 @@ def bars(
     bottom = _TOP + step * len(rows)
     last = f"{series[-1]} " if len(series) > 1 else ""
     drawn = [_bar_row(across, _TOP + i * step, name, marks, last) for i, (name, marks) in enumerate(rows)]
-    told = "; ".join(
+    described = "; ".join(
         f"{name}: " + ", ".join(f"{one} {mark}" for one, mark in zip(series, marks, strict=True))
         for name, marks in rows[:20]
     )
     return panel(
         identity,
         title,
-        f"Bars of {' and '.join(series)}. {told}",
+        f"Bars of {' and '.join(series)}. {described}",
         bottom + 34,
         heading(title),
         x_axis(across, _TOP, bottom, axis),
@@ -145,11 +145,11 @@ def intervals(
             places = across.many(values), np.full(len(values), y + _LABEL + 6 + room)
             parts.append(dots(*places, class_=f"dots single {colour(1)}"))
         drawn.append(tag("g", *parts, class_=f"row {colour(0)}"))
-    told = "; ".join(f"{name}: {mark}" for name, mark in rows[:20])
+    described = "; ".join(f"{name}: {mark}" for name, mark in rows[:20])
     return panel(
         identity,
         title,
-        f"Points with intervals. {told}",
+        f"Points with intervals. {described}",
         bottom + 34,
         heading(title),
         x_axis(across, _TOP, bottom, axis),

@@ -51,7 +51,7 @@ def collect(results: Results) -> ReportData:
     methods = choose_methods(results, None)
     found = sensitivity(results, methods)
     comparisons, notes = _comparisons(results)
-    levels = _learning_levels(frame, values, comparisons[0].told.by if comparisons else ())
+    levels = _learning_levels(frame, values, comparisons[0].comparison.by if comparisons else ())
     settings = len(set(levels.values()))
     with results.open_store() as store:
         # of more settings, one run tells whether there are curves
@@ -112,12 +112,12 @@ def _executed(store: Store, frame: pd.DataFrame) -> dict[str, str]:
     """Return the versions that the runs were executed with."""
     runs = store.runs()
     runs = runs[runs["run"].isin(set(frame["instance"].dropna()))]
-    told = {
+    versions = {
         ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
         for packages in runs["packages"]
         if packages
     }
-    return {"executed with": "; or ".join(sorted(told))} if told else {}
+    return {"executed with": "; or ".join(sorted(versions))} if versions else {}
 
 
 def _times(runs: pd.DataFrame) -> dict[str, str]:
@@ -179,14 +179,14 @@ def _learning(
         chosen |= {own[i]: level for i in kept}
     seeds = dict(zip(runs["instance"], runs["repetition"] if common else runs["run"], strict=True))
     for number_, name in store.phases_across(list(chosen)).itertuples(index=False):
-        told = store.outcomes_across(list(chosen), "objective", phase=int(number_))
-        if told.empty or told["episode"].max() + 1 < FEWEST_EPISODES:
+        sums = store.outcomes_across(list(chosen), "objective", phase=int(number_))
+        if sums.empty or sums["episode"].max() + 1 < FEWEST_EPISODES:
             continue
-        told = told.groupby(["run", "agent", "episode"], sort=False)["sum"].mean().reset_index()
-        told["level"] = told["run"].map(chosen)
-        told["seed"] = told["run"].map(seeds)
-        for agent in told["agent"].unique():
-            lines = _lines(told[told["agent"] == agent], list(dict.fromkeys(chosen.values())))
+        sums = sums.groupby(["run", "agent", "episode"], sort=False)["sum"].mean().reset_index()
+        sums["level"] = sums["run"].map(chosen)
+        sums["seed"] = sums["run"].map(seeds)
+        for agent in sums["agent"].unique():
+            lines = _lines(sums[sums["agent"] == agent], list(dict.fromkeys(chosen.values())))
             title = f"How {agent} did in phase {name}"
             yield LearningData(
                 title, "objective, sum of an episode", lines, _note(lines, len(runs), len(chosen))
@@ -210,17 +210,17 @@ def _learning_levels(
 
 
 def _level(values: Mapping[str, Any], by: Sequence[str]) -> str:
-    told = ["inactive" if values[name] is INACTIVE else cell(values[name]) for name in by]
-    return told[0] if len(by) == 1 else ", ".join(f"{n}={v}" for n, v in zip(by, told, strict=True))
+    cells = ["inactive" if values[name] is INACTIVE else cell(values[name]) for name in by]
+    return cells[0] if len(by) == 1 else ", ".join(f"{n}={v}" for n, v in zip(by, cells, strict=True))
 
 
-def _lines(told: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
+def _lines(sums: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
     """Return value and band of each level and episode: of what all of its runs have."""
     import pandas as pd
 
     parts = []
     for level in levels:
-        table = told[told["level"] == level].pivot(index="episode", columns="run", values="sum").sort_index()
+        table = sums[sums["level"] == level].pivot(index="episode", columns="run", values="sum").sort_index()
         # the mean of those that go on would jump where one ends
         table = table.dropna()
         if table.empty:
@@ -229,7 +229,7 @@ def _lines(told: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
         n = values.shape[1]
         ends = (25, 75) if n >= _FEWEST_FOR_QUARTILES else (0, 100)
         low, high = np.percentile(values, ends, axis=1)
-        seeds = told.loc[told["run"].isin(table.columns), "seed"].nunique()
+        seeds = sums.loc[sums["run"].isin(table.columns), "seed"].nunique()
         part = {"level": level, "episode": table.index.to_numpy() + 1, "n": n, "seeds": seeds}
         parts.append(pd.DataFrame({**part, "value": iqm(values, axis=1), "low": low, "high": high}))
     columns = ["level", "episode", "n", "seeds", "value", "low", "high"]
@@ -242,9 +242,9 @@ def _note(lines: pd.DataFrame, runs: int, drawn: int) -> str:
         return "Each line is a single run."
     counts = sorted(set(zip(lines["n"], lines["seeds"], strict=True)))
     sizes = " or ".join(f"{count(int(n), 'run')} of {count(int(seeds), 'seed')}" for n, seeds in counts)
-    told = f"Lines: interquartile mean over {sizes}; bands: lower to upper quartile"
+    text = f"Lines: interquartile mean over {sizes}; bands: lower to upper quartile"
     if int(lines["n"].min()) < _FEWEST_FOR_QUARTILES:
-        told += f", of fewer than {_FEWEST_FOR_QUARTILES} runs lowest to highest"
+        text += f", of fewer than {_FEWEST_FOR_QUARTILES} runs lowest to highest"
     if drawn < runs:
-        told += f". Of {count(runs, 'run')}, {drawn:,} are shown, evenly spread over the rows of each level"
-    return f"{told}."
+        text += f". Of {count(runs, 'run')}, {drawn:,} are shown, evenly spread over the rows of each level"
+    return f"{text}."

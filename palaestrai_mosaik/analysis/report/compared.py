@@ -43,42 +43,42 @@ class Extremes:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison, ``told``, with the single ``runs`` that it is made of.
+    """A comparison, ``comparison``, with the single ``runs`` that it is made of.
 
     ``runs``: one row per planned run with ``level``, ``setting``, ``repetition``, ``run`` and
     ``value`` (NaN where it is lost), each run of a level once.
     """
 
-    told: Comparison
+    comparison: Comparison
     runs: pd.DataFrame
 
     @property
     def statistic(self) -> str:
         """The aggregate by which levels are ranked."""
-        return "iqm" if "iqm" in self.told.levels else "mean"
+        return "iqm" if "iqm" in self.comparison.levels else "mean"
 
     @property
     def sign(self) -> int:
         """1 where higher is better (or nothing is said), -1 where lower is."""
-        return -1 if self.told.options.better == "lower" else 1
+        return -1 if self.comparison.options.better == "lower" else 1
 
     @property
     def settings(self) -> list[str]:
         """The settings of the other factors, in order."""
-        return list(dict.fromkeys(self.told.cells["setting"]))
+        return list(dict.fromkeys(self.comparison.cells["setting"]))
 
     def ordered(self) -> pd.DataFrame:
         """Return the levels that have runs, the best first."""
-        levels = self.told.levels.dropna(subset=[self.statistic])
-        told = levels.assign(_place=-self.sign * levels[self.statistic])
-        return told.sort_values(["_place", "level"], kind="stable").drop(columns="_place")
+        levels = self.comparison.levels.dropna(subset=[self.statistic])
+        placed = levels.assign(_place=-self.sign * levels[self.statistic])
+        return placed.sort_values(["_place", "level"], kind="stable").drop(columns="_place")
 
     def seeds(self, *levels: str, setting: str | None = None) -> int:
         """Return how many distinct seeds the finished runs of each of the levels have, at least."""
         own = self.runs[self.runs["value"].notna()]
         if setting is not None:
             own = own[own["setting"] == setting]
-        common = self.told.options.common_seeds
+        common = self.comparison.options.common_seeds
         return min(count_seeds(own[own["level"] == level], common) for level in levels)
 
     def dots(self, statistic: str, level: str) -> FloatArray:
@@ -88,10 +88,10 @@ class Compared:
         settings. Where seeds are not common, these are single runs.
         """
         own = self.runs[(self.runs["level"] == level) & self.runs["value"].notna()]
-        if not self.told.options.common_seeds:
+        if not self.comparison.options.common_seeds:
             return own["value"].to_numpy(float)
-        told = own.groupby("repetition")["setting"].nunique()
-        whole = told.index[told == own["setting"].nunique()]
+        settings = own.groupby("repetition")["setting"].nunique()
+        whole = settings.index[settings == own["setting"].nunique()]
         found = []
         for repetition in sorted(whole):
             parts = own[own["repetition"] == repetition].groupby("setting", sort=False)["value"]
@@ -100,12 +100,12 @@ class Compared:
 
     def differences(self, a: str, b: str) -> FloatArray:
         """Return the mean difference of ``a`` and ``b`` over their settings of each seed alone (paired)."""
-        if not self.told.paired:
+        if not self.comparison.paired:
             return np.empty(0)
-        told = self.runs.groupby(["level", "setting", "repetition"])["value"].agg(
+        means = self.runs.groupby(["level", "setting", "repetition"])["value"].agg(
             lambda v: v.mean(skipna=False)
         )
-        of_a, of_b = (told.xs(level).unstack("repetition") for level in (a, b))
+        of_a, of_b = (means.xs(level).unstack("repetition") for level in (a, b))
         shared = of_a.index.intersection(of_b.index)
         differences = (of_a.loc[shared] - of_b.loc[shared]).dropna(how="all")
         found = differences.to_numpy(float).mean(axis=0) if len(differences) else np.empty(0)
@@ -117,7 +117,7 @@ class Compared:
         The mean is that over the settings of both, and taken as known. NaN where its interval
         holds 0: nothing can be measured by it. (Of runs that all gave one value, the mean is that.)
         """
-        level = self.told.levels.set_index("level").loc[pair["b"]]
+        level = self.comparison.levels.set_index("level").loc[pair["b"]]
         constant = level["n"] > 1 and level["distinct"] == 1
         if not constant and not level["mean_low"] * level["mean_high"] > 0:
             return math.nan
@@ -128,7 +128,7 @@ class Compared:
 
     def pairs(self) -> pd.DataFrame:
         """Return the pairs with their distinct ``seeds``, and the difference ``relative`` to the second mean."""
-        found = self.told.pairs.copy()
+        found = self.comparison.pairs.copy()
         rows = found.to_dict("records")
         found.insert(min(3, len(found.columns)), "seeds", [self.seeds(row["a"], row["b"]) for row in rows])
         if "difference" in found:
@@ -139,14 +139,16 @@ class Compared:
 
     def means(self) -> pd.DataFrame:
         """Return the mean of each setting (rows) and level (columns), in their order."""
-        cells = self.told.cells.pivot(index="setting", columns="level", values="mean")
-        return cells.reindex(index=self.settings, columns=list(self.told.levels["level"]))
+        cells = self.comparison.cells.pivot(index="setting", columns="level", values="mean")
+        return cells.reindex(index=self.settings, columns=list(self.comparison.levels["level"]))
 
     def by_setting(self) -> pd.DataFrame:
         """Return the means by setting with the ``best`` level of each, and the fewest runs and seeds."""
         means = self.means()
         found = means.reset_index().rename_axis(columns=None)
-        counts = self.told.cells.pivot(index="setting", columns="level", values="n").reindex(self.settings)
+        counts = self.comparison.cells.pivot(index="setting", columns="level", values="n").reindex(
+            self.settings
+        )
         names = list(means.columns)
         taken = set(found)
         for name, values in (
@@ -165,16 +167,16 @@ class Compared:
 
     def _best(self, means: pd.Series[float]) -> str:
         """Return the level with the best of ``means``, nothing where the first ones are equal."""
-        told = (self.sign * means.dropna()).sort_values(ascending=False, kind="stable")
-        if len(told) < 2 or math.isclose(told.iloc[0], told.iloc[1], rel_tol=1e-9):
+        ranked = (self.sign * means.dropna()).sort_values(ascending=False, kind="stable")
+        if len(ranked) < 2 or math.isclose(ranked.iloc[0], ranked.iloc[1], rel_tol=1e-9):
             return ""
-        return str(told.index[0])
+        return str(ranked.index[0])
 
     def losses(self) -> pd.DataFrame:
         """Return how many runs of each level were planned, used and lost, and what the lost ones may hide."""
         import pandas as pd
 
-        levels = self.told.levels
+        levels = self.comparison.levels
         planned = levels["n"] + levels["lost"]
         found = pd.DataFrame({"level": levels["level"], "planned": planned, "used": levels["n"]})
         found["seeds"] = [self.seeds(level) for level in levels["level"]]
@@ -190,7 +192,7 @@ class Compared:
     @property
     def uneven(self) -> bool:
         """Whether, in some setting, a level lost a larger share of its runs than another."""
-        cells = self.told.cells
+        cells = self.comparison.cells
         shares = (cells["lost"] / (cells["n"] + cells["lost"])).groupby(cells["setting"])
         return bool((shares.max() > shares.min()).any())
 
@@ -220,8 +222,8 @@ def with_runs(results: Results, comparisons: Sequence[Comparison]) -> list[Compa
         others = [axis.factors for axis in spec.axes if not any(f.name in one.by for f in axis.factors)]
         runs = results.outcomes().copy()
         for factors in (*((spec.factor(name),) for name in one.by), *others):
-            told = labels(factors, values)
-            runs[factors[0].name] = [told[row] for row in runs["row"]]
+            texts = labels(factors, values)
+            runs[factors[0].name] = [texts[row] for row in runs["row"]]
         settings = [factors[0].name for factors in others]
         frame = collect(runs, one.by, one.outcome, settings, one.options).frame
         # as in the comparison: a run that stands for several settings counts once

@@ -33,61 +33,67 @@ _OF_PAIRS = (
 
 def comparison(data: Compared, place: int) -> Iterator[Part]:
     """Yield how the levels compare."""
-    told = data.told
-    identity = f"comparison-{place}-{slug(told.outcome)}"
-    named = f"{told.outcome} by {' and '.join(told.by)}"
-    yield tag("h4", f"By {' and '.join(told.by)}")
+    comparison = data.comparison
+    identity = f"comparison-{place}-{slug(comparison.outcome)}"
+    named = f"{comparison.outcome} by {' and '.join(comparison.by)}"
+    yield tag("h4", f"By {' and '.join(comparison.by)}")
     # what was lost comes before any result
     yield Table(f"{identity}-lost", f"Runs of each level, {named}", data.losses())
-    yield from notices(told.warnings)
-    if told.constant is None:
+    yield from notices(comparison.warnings)
+    if comparison.constant is None:
         yield figure(_caption(data), *_panels(data, identity), key=_key(data))
     else:
         # an axis would have nothing to show but one place, and what is beside it would look like much
-        runs = count(int(told.levels["n"].sum()), "run")
+        runs = count(int(comparison.levels["n"].sum()), "run")
         yield tag(
-            "p", f"All {runs} gave {number(told.constant, 6)}; there is nothing to draw.", class_="quiet"
+            "p",
+            f"All {runs} gave {number(comparison.constant, 6)}; there is nothing to draw.",
+            class_="quiet",
         )
-    yield from remarks(told.notes)
-    levels = told.levels.assign(seeds=[data.seeds(str(level)) for level in told.levels["level"]])
+    yield from remarks(comparison.notes)
+    levels = comparison.levels.assign(seeds=[data.seeds(str(level)) for level in comparison.levels["level"]])
     yield Table(f"{identity}-levels", named, levels, columns=_OF_LEVELS)
     if len(data.settings) > 1:
-        title = f"Mean of {told.outcome} by setting: is the same level best everywhere?"
+        title = f"Mean of {comparison.outcome} by setting: is the same level best everywhere?"
         yield Table(f"{identity}-settings", title, data.by_setting())
-        yield Table(f"{identity}-cells", f"Each level in each setting, {named}", told.cells, most=0)
-    if len(told.pairs):
+        yield Table(f"{identity}-cells", f"Each level in each setting, {named}", comparison.cells, most=0)
+    if len(comparison.pairs):
         yield Table(f"{identity}-pairs", f"Pairs in {named}", data.pairs(), columns=_OF_PAIRS)
         yield tag("p", _of_pairs(data), class_="quiet")
-    if len(told.profiles) and told.constant is None:
-        title = f"Performance profiles of {told.outcome}"
-        yield Table(f"{identity}-profiles", title, told.profiles, most=0)
+    if len(comparison.profiles) and comparison.constant is None:
+        title = f"Performance profiles of {comparison.outcome}"
+        yield Table(f"{identity}-profiles", title, comparison.profiles, most=0)
 
 
 def _panels(data: Compared, identity: str) -> Iterator[Safe]:
-    told = data.told
-    levels = told.levels.to_dict("records")
-    for statistic in (name for name in TITLES if name in told.levels):
+    comparison = data.comparison
+    levels = comparison.levels.to_dict("records")
+    for statistic in (name for name in TITLES if name in comparison.levels):
         yield intervals(
             f"{identity}-{statistic}",
-            f"{TITLES[statistic].capitalize()} of {told.outcome}",
+            f"{TITLES[statistic].capitalize()} of {comparison.outcome}",
             [(_named(data, row), mark_of(row, statistic)) for row in levels],
-            told.outcome,
+            comparison.outcome,
             ends=_whole(levels, statistic),
             single=[data.dots(statistic, str(row["level"])) for row in levels],
         )
     # what is equal needs no picture
-    drawn = told.pairs[told.pairs["test"] != NO_DIFFERENCE] if len(told.pairs) else told.pairs
+    drawn = (
+        comparison.pairs[comparison.pairs["test"] != NO_DIFFERENCE]
+        if len(comparison.pairs)
+        else comparison.pairs
+    )
     pairs = drawn.head(MOST_BARS).to_dict("records")
-    if pairs and told.pairs["difference"].notna().any():
+    if pairs and comparison.pairs["difference"].notna().any():
         yield intervals(
             f"{identity}-difference",
             "Differences of pairs",
             [(f"{row['a']} less {row['b']}", mark_of(row, "difference")) for row in pairs],
-            f"difference in {told.outcome}",
+            f"difference in {comparison.outcome}",
             origin=0.0,
             single=[data.differences(row["a"], row["b"]) for row in pairs],
         )
-    if pairs and told.pairs["improvement"].notna().any():
+    if pairs and comparison.pairs["improvement"].notna().any():
         yield intervals(
             f"{identity}-improvement",
             "Probability of improvement",
@@ -96,17 +102,17 @@ def _panels(data: Compared, identity: str) -> Iterator[Safe]:
             origin=0.5,
             ends=_SHARE,
         )
-    if len(told.profiles):
-        labels = (told.outcome, "share of runs that are better")
+    if len(comparison.profiles):
+        labels = (comparison.outcome, "share of runs that are better")
         columns = ("score", "share")
         title = "Performance profiles"
-        yield line_panel(f"{identity}-profiles", title, told.profiles, columns, labels, share=True)
+        yield line_panel(f"{identity}-profiles", title, comparison.profiles, columns, labels, share=True)
 
 
 def _named(data: Compared, row: Mapping[Any, Any]) -> str:
     """Return the name of a level, with its settings where these are not those of all levels."""
     name = str(row["level"])
-    if data.told.equal_settings or not row["n"]:
+    if data.comparison.equal_settings or not row["n"]:
         return name
     return f"{name} ({int(row['settings'])} of {len(data.settings)} settings)"
 
@@ -119,15 +125,15 @@ def _whole(levels: Sequence[Mapping[Any, Any]], statistic: str) -> tuple[float, 
 
 
 def _key(data: Compared) -> Safe | None:
-    profiles = data.told.profiles
+    profiles = data.comparison.profiles
     return legend(list(dict.fromkeys(map(str, profiles["level"])))) if len(profiles) else None
 
 
 def _caption(data: Compared) -> str:
-    told = data.told
+    comparison = data.comparison
     better = {"higher": "Higher is better. ", "lower": "Lower is better. "}
-    said = better.get(told.options.better or "", "")
-    if not told.options.common_seeds:
+    said = better.get(comparison.options.better or "", "")
+    if not comparison.options.common_seeds:
         said += "Dots: single runs, each of its own seed."
     elif len(data.settings) > 1:
         said += (
@@ -136,21 +142,21 @@ def _caption(data: Compared) -> str:
         )
     else:
         said += "Dots: one for each seed."
-    if ((told.levels["n"] > 1) & (told.levels["distinct"] == 1)).any():
+    if ((comparison.levels["n"] > 1) & (comparison.levels["distinct"] == 1)).any():
         said += " No interval: all runs of the level gave one value."
-    if not told.equal_settings:
+    if not comparison.equal_settings:
         said += " The levels have runs in unequal settings, so they do not compare here."
-    if told.options.common_seeds and not told.paired:
+    if comparison.options.common_seeds and not comparison.paired:
         said += " Differences have none, because runs are not paired."
-    if told.levels["n"].max() > MOST_DOTS:
+    if comparison.levels["n"].max() > MOST_DOTS:
         said += f" Of more than {MOST_DOTS} dots, {MOST_DOTS} are shown, evenly spread over their ranks."
-    if told.profiles.get("low") is not None and told.profiles["low"].notna().any():
+    if comparison.profiles.get("low") is not None and comparison.profiles["low"].notna().any():
         said += f" Profiles: {POINTWISE.format('score')[0].lower()}{POINTWISE.format('score')[1:]}"
     return said
 
 
 def _of_pairs(data: Compared) -> str:
-    baseline = data.told.options.baseline
+    baseline = data.comparison.options.baseline
     second = "the baseline" if baseline is not None else "b"
     return (
         f"difference: mean of a less that of b; relative: the same as a share of the mean of {second}. Where "

@@ -113,14 +113,14 @@ def _answers(data: ReportData) -> Iterator[Part]:
 
 
 def _outcome(data: ReportData, outcome: str) -> Iterator[Part]:
-    told = next((one for one in data.spec.outcomes if one.name == outcome), None)
-    if told is not None:
-        yield tag("p", _what(told), class_="lead")
+    spec = next((one for one in data.spec.outcomes if one.name == outcome), None)
+    if spec is not None:
+        yield tag("p", _what(spec), class_="lead")
     found = list(sensitivity(data, outcome))
     if found:
         yield tag("h3", "What it depends on")
         yield from found
-    compared = [one for one in data.comparisons if one.told.outcome == outcome]
+    compared = [one for one in data.comparisons if one.comparison.outcome == outcome]
     if compared:
         yield tag("h3", "Comparison")
         for place, one in enumerate(compared):
@@ -132,17 +132,17 @@ def _outcome(data: ReportData, outcome: str) -> Iterator[Part]:
         yield Table(f"summary-{slug(outcome)}", f"{outcome} in numbers", _summary(data, outcome))
 
 
-def _what(told: Any) -> str:
-    parts = [told.of]
-    if told.agent is not None:
-        parts.append(f"of {told.agent}")
-    if told.phase is not None:
-        parts.append(f"in phase {told.phase}")
-    if told.outside is not None:
-        parts.append(f"outside {told.outside[0]:g} to {told.outside[1]:g}")
-    kind = "evaluation episodes" if told.evaluation else "episodes"
-    folded = f"{told.step} over the steps, {told.episode} over the {kind}"
-    better = f"; {told.better} is better" if told.better else ""
+def _what(spec: Any) -> str:
+    parts = [spec.of]
+    if spec.agent is not None:
+        parts.append(f"of {spec.agent}")
+    if spec.phase is not None:
+        parts.append(f"in phase {spec.phase}")
+    if spec.outside is not None:
+        parts.append(f"outside {spec.outside[0]:g} to {spec.outside[1]:g}")
+    kind = "evaluation episodes" if spec.evaluation else "episodes"
+    folded = f"{spec.step} over the steps, {spec.episode} over the {kind}"
+    better = f"; {spec.better} is better" if spec.better else ""
     return f"{' '.join(parts)}: {folded}{better}."
 
 
@@ -176,9 +176,9 @@ def _learning(data: ReportData) -> Iterator[Part]:
 def _design(data: ReportData) -> Iterator[Part]:
     spec = data.spec
     options = {"n": spec.sampler.n, **spec.sampler.options}
-    told = ", ".join(f"{key} {value}" for key, value in options.items() if value is not None)
+    options_text = ", ".join(f"{key} {value}" for key, value in options.items() if value is not None)
     facts = {
-        "sampler": f"{spec.sampler.name}{f' ({told})' if told else ''}",
+        "sampler": f"{spec.sampler.name}{f' ({options_text})' if options_text else ''}",
         **data.sizes,
         "repetitions": str(spec.repetitions),
         "seed": f"{spec.seed}; {_POLICIES[spec.seed_policy]}",

@@ -57,21 +57,21 @@ def morris_plane(identity: str, title: str, rows: Sequence[tuple[str, Mark, floa
     taken = [_box(across, up, mark, sigma) for _, mark, sigma in known]
     for name, mark, sigma in known:
         x, y = across(mark.value), up(sigma)
-        told = f"{name}: mu* {mark}, sigma {number(sigma, 3)}"
+        described = f"{name}: mu* {mark}, sigma {number(sigma, 3)}"
         parts = [
             whisker(across, mark.low, mark.high, y),
-            tag("circle", tag("title", told), class_="point", cx=x, cy=y, r=4.0),
+            tag("circle", tag("title", described), class_="point", cx=x, cy=y, r=4.0),
         ]
         ends = _box(across, up, mark, sigma)
         place = _free_place((ends[0], ends[2]), (x, y), fitted(name, _LONGEST), taken)
         if place is not None:
             parts.append(tag("text", fitted(name, _LONGEST), class_="name", **place))
         drawn.append(tag("g", *parts, class_=f"row {colour(0)}"))
-    told = "; ".join(f"{name}: mu* {mark}, sigma {number(sigma, 3)}" for name, mark, sigma in known[:20])
+    described = "; ".join(f"{name}: mu* {mark}, sigma {number(sigma, 3)}" for name, mark, sigma in known[:20])
     return panel(
         identity,
         title,
-        f"mu* to the right, sigma upwards. {told}",
+        f"mu* to the right, sigma upwards. {described}",
         _BOTTOM + 34,
         heading(title),
         y_axis(up, LEFT, RIGHT, "sigma (spread of the effects)"),
@@ -159,19 +159,19 @@ def heat_map(
         )
     longest = min(_TURNED, max(width_of(column, SMALL) for column in columns))
     ranked = sorted(((m.value, pair, m) for pair, m in pairs.items() if m.known), reverse=True)[:10]
-    told = "; ".join(f"{a} and {b}: {mark}" for _, (a, b), mark in ranked)
+    described = "; ".join(f"{a} and {b}: {mark}" for _, (a, b), mark in ranked)
     height = bottom + 16 + 0.87 * longest + 8
-    return panel(identity, title, f"{what} of pairs. {told}", height, heading(title), *cells)
+    return panel(identity, title, f"{what} of pairs. {described}", height, heading(title), *cells)
 
 
-def _cell(told: str, mark: Mark, place: tuple[float, float, float], most: float) -> Safe:
+def _cell(described: str, mark: Mark, place: tuple[float, float, float], most: float) -> Safe:
     x, y, size = place
     share = max(0.0, mark.value / most) if mark.known else 0.0
     sure = " sure" if math.isfinite(mark.low) and mark.low > 0 else ""
     parts = [
         tag(
             "rect",
-            tag("title", told),
+            tag("title", described),
             class_=f"cell {colour(0)}{sure}",
             x=x + 1,
             y=y + 1,

@@ -76,8 +76,8 @@ def _method(
         title = f"Interactions of pairs ({method.pairs})"
         panels.append(heat_map(f"{identity}-pairs", title, names, of_pairs, str(method.pairs)))
     negative = method.share and any(mark.value < 0 for index in found.values() for mark in index.values())
-    told = _caption(data, method, len(order), bool(of_pairs)) + _NOISE * negative
-    yield figure(told, *panels, key=_key(method))
+    caption = _caption(data, method, len(order), bool(of_pairs)) + _NOISE * negative
+    yield figure(caption, *panels, key=_key(method))
     yield from remarks(data.remarks.get((outcome, name), ()))
     used = f"{method.title} of {outcome} ({_used(rows)}, {data.seeds_of(outcome)})"
     yield Table(f"sensitivity-{identity}", used, _wide(singles(rows), order))
@@ -88,8 +88,8 @@ def _method(
 
 def _used(rows: pd.DataFrame) -> str:
     used, lost, executed = (int(rows[name].iloc[0]) for name in ("used", "lost", "executed"))
-    told = (f"{count(used, 'run')} used", executed_text(used, executed), f"{lost:,} lost" if lost else "")
-    return ", ".join(filter(None, told))
+    caption = (f"{count(used, 'run')} used", executed_text(used, executed), f"{lost:,} lost" if lost else "")
+    return ", ".join(filter(None, caption))
 
 
 def _bars(
@@ -111,13 +111,13 @@ def _key(method: MethodDisplay) -> Safe | None:
 
 
 def _caption(data: ReportData, method: MethodDisplay, factors: int, pairs: bool) -> str:
-    told = [method.says] if method.says else []
-    told.append(f"Whiskers: intervals of {100 * data.spec.analysis.confidence:g} %, where there are any.")
+    caption = [method.says] if method.says else []
+    caption.append(f"Whiskers: intervals of {100 * data.spec.analysis.confidence:g} %, where there are any.")
     if pairs:
-        told.append("Cells: the darker, the larger; framed where the interval lies above zero.")
+        caption.append("Cells: the darker, the larger; framed where the interval lies above zero.")
     if factors > MOST_BARS:
-        told.append(f"Shown are the first {MOST_BARS} of {factors} factors; the table has all.")
-    return " ".join(told)
+        caption.append(f"Shown are the first {MOST_BARS} of {factors} factors; the table has all.")
+    return " ".join(caption)
 
 
 def _wide(rows: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFrame:
@@ -158,18 +158,18 @@ def distribution(data: ReportData, outcome: str) -> Iterator[Part]:
         scatter(f"{identity}-at-{i}", against(factor, data.values), outcome, y)
         for i, factor in enumerate(factors[:MOST_SCATTERS])
     ]
-    told = "Orange: the mean of neighbouring rows, or of a level. "
+    caption = "Orange: the mean of neighbouring rows, or of a level. "
     known = int(np.isfinite(y).sum())
     if known > MOST_POINTS:
-        told += f"All {known:,} rows are shown, as cells: the darker, the more rows lie there."
+        caption += f"All {known:,} rows are shown, as cells: the darker, the more rows lie there."
     else:
-        told += f"Points: all {known:,} rows" + (
+        caption += f"Points: all {known:,} rows" + (
             ", each the mean of its repetitions." if data.spec.repetitions > 1 else "."
         )
-    told += f" These are {data.runs_of(outcome)}."
+    caption += f" These are {data.runs_of(outcome)}."
     if len(factors) > MOST_SCATTERS:
-        told += f" Shown are {MOST_SCATTERS} of {len(factors)} factors, the most important ones."
-    yield figure(told, *panels)
+        caption += f" Shown are {MOST_SCATTERS} of {len(factors)} factors, the most important ones."
+    yield figure(caption, *panels)
 
 
 def against(factor: Factor, values: Sequence[Mapping[str, Any]]) -> HorizontalAxis:
@@ -216,23 +216,23 @@ def learning(data: LearningData, place: int) -> Iterator[Part]:
     """Yield learning curves as a figure with its table."""
     identity = f"learning-{place}"
     levels = list(dict.fromkeys(map(str, data.lines["level"])))
-    told = data.note
+    caption = data.note
     if data.lines["low"].notna().any() and len(levels) <= COLOURS:
-        told += f" {POINTWISE.format('episode')}"
+        caption += f" {POINTWISE.format('episode')}"
     longest = int(data.lines.groupby("level")["episode"].count().max())
     if longest > MOST_PLACES:
-        told += f" Of {longest:,} episodes, each place is the mean of {-(-longest // MOST_PLACES)}."
+        caption += f" Of {longest:,} episodes, each place is the mean of {-(-longest // MOST_PLACES)}."
     if len(levels) > COLOURS:
-        told += " Bands are left out, because there are many lines."
+        caption += " Bands are left out, because there are many lines."
     drawn = line_panel(identity, data.title, data.lines, ("episode", "value"), ("episode", data.value))
-    yield figure(told, drawn, key=legend(levels) if len(levels) > 1 else None)
+    yield figure(caption, drawn, key=legend(levels) if len(levels) > 1 else None)
     yield Table(identity, data.title, data.lines, most=0)
 
 
-def remarks(texts: Sequence[str]) -> Iterator[Safe]:
+def remarks(caption: Sequence[str]) -> Iterator[Safe]:
     """Yield what has to be known about a figure, where there is something."""
-    if texts:
-        yield tag("ul", *(tag("li", text) for text in texts), class_="quiet remarks")
+    if caption:
+        yield tag("ul", *(tag("li", text) for text in caption), class_="quiet remarks")
 
 
 def notices(warnings: Sequence[str]) -> Iterator[Safe]:
@@ -250,5 +250,5 @@ def lost(data: ReportData) -> str | None:
     if not parts:
         return None
     share = f" ({100 * gone / counts['runs']:.1f} %)" if gone else ""
-    told = f"{gone:,} of {count(counts['runs'], 'run')}{share} have not finished: {', '.join(parts)}"
-    return f"{told}. What they would have given is left out, never made up."
+    caption = f"{gone:,} of {count(counts['runs'], 'run')}{share} have not finished: {', '.join(parts)}"
+    return f"{caption}. What they would have given is left out, never made up."

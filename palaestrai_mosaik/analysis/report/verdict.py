@@ -34,7 +34,7 @@ def verdicts(data: ReportData, outcome: str) -> Iterator[Sentence]:
     """Yield what the comparisons of ``outcome`` say; a caution that holds for several, once."""
     said: set[Sentence] = set()
     for one in data.comparisons:
-        if one.told.outcome != outcome:
+        if one.comparison.outcome != outcome:
             continue
         for sentence in _comparison(one):
             if not isinstance(sentence, Caution) or sentence not in said:
@@ -43,7 +43,7 @@ def verdicts(data: ReportData, outcome: str) -> Iterator[Sentence]:
 
 
 def _comparison(data: Compared) -> Iterator[Sentence]:
-    told = data.told
+    told = data.comparison
     ordered = data.ordered()
     if ordered.empty:
         return
@@ -71,7 +71,7 @@ def constant(outcome: str, runs: str, value: float) -> Sentence:
 
 def _first(data: Compared, ordered: pd.DataFrame) -> Iterator[Sentence]:
     """Say which level is the first, or which are."""
-    told, statistic = data.told, data.statistic
+    told, statistic = data.comparison, data.statistic
     best = ordered.iloc[0]
     level = str(best["level"])
     word = "best" if told.options.better else "highest"
@@ -102,7 +102,7 @@ def _first(data: Compared, ordered: pd.DataFrame) -> Iterator[Sentence]:
 
 def _unranked(data: Compared) -> Sentence:
     """Say that levels with runs in unequal settings have no order."""
-    told = data.told
+    told = data.comparison
     shared = len(told.shared_settings)
     return Caution(
         (
@@ -124,7 +124,9 @@ def _missing_runs(data: Compared, level: str) -> Iterator[Sentence]:
     if not data.uneven:
         return
     own = data.extremes(level).worst
-    others = [(data.extremes(str(one)).best, str(one)) for one in data.told.levels["level"] if one != level]
+    others = [
+        (data.extremes(str(one)).best, str(one)) for one in data.comparison.levels["level"] if one != level
+    ]
     known = [(value, name) for value, name in others if math.isfinite(value)]
     if not known or not math.isfinite(own):
         return
@@ -149,7 +151,7 @@ def _by_setting(data: Compared, level: str) -> Iterator[Sentence]:
     if len(data.settings) < 2 or not best:
         return
     turned = [f"{setting}: {name}" for setting, name in best.items() if name not in ("", level)]
-    word = "better" if data.told.options.better else "higher"
+    word = "better" if data.comparison.options.better else "higher"
     all_ = count(len(best), "setting")
     ties = sum(name == "" for name in best.values())
     if not turned:
@@ -163,14 +165,14 @@ def _by_setting(data: Compared, level: str) -> Iterator[Sentence]:
 
 def _pairs(data: Compared) -> Iterator[Sentence]:
     """Say which levels differ; the verdict is that of the test, corrected for the pairs of the comparison."""
-    pairs = data.told.pairs
+    pairs = data.comparison.pairs
     pairs = pairs.dropna(subset=["difference"]) if len(pairs) else pairs
     yield from _untested(pairs, data)
     pairs = pairs.dropna(subset=["p_holm"]) if len(pairs) else pairs
     if pairs.empty:
         return
     ordered = pairs.sort_values(["p_holm", "a", "b"], kind="stable")
-    told = ordered["p_holm"] <= 1 - data.told.options.confidence
+    told = ordered["p_holm"] <= 1 - data.comparison.options.confidence
     for pair in ordered[told].head(_MOST_PAIRS).to_dict("records"):
         yield _pair(pair, data)
     if told.sum() > _MOST_PAIRS:
@@ -219,7 +221,7 @@ def _joined(parts: Sequence[Sentence], count: int) -> Sentence:
 
 def _pair(pair: Mapping[Any, Any], data: Compared) -> Sentence:
     first, second = pair["a"], pair["b"]
-    outcome, better = data.told.outcome, data.told.options.better
+    outcome, better = data.comparison.outcome, data.comparison.options.better
     mark = mark_of(pair, "difference")
     if pair["favours"] == second:
         first, second, mark = second, first, Mark(-mark.value, -mark.high, -mark.low)
@@ -260,23 +262,28 @@ def mark_of(row: Mapping[Any, Any] | pd.Series[Any], statistic: str) -> Mark:
 
 def lost(data: ReportData, outcome: str) -> Iterator[Sentence]:
     """Yield what the comparisons of ``outcome`` lost, each once."""
-    told = (text for one in data.comparisons if one.told.outcome == outcome for text in one.told.warnings)
+    told = (
+        text
+        for one in data.comparisons
+        if one.comparison.outcome == outcome
+        for text in one.comparison.warnings
+    )
     yield from (caution(text) for text in dict.fromkeys(told) if text.startswith(_LOST))
 
 
 def count_tests(data: ReportData) -> str | None:
     """Return how many tests stand behind the answers, and whether they were planned; nothing if none."""
-    tested = [one for one in data.comparisons if "p" in one.told.pairs]
-    pairs = sum(int(one.told.pairs["p"].notna().sum()) for one in tested)
+    tested = [one for one in data.comparisons if "p" in one.comparison.pairs]
+    pairs = sum(int(one.comparison.pairs["p"].notna().sum()) for one in tested)
     indices = data.sensitivity
     others = int(((indices["index"] == "p") & indices["value"].notna()).sum())
     level = f"{percent(1 - data.spec.analysis.confidence)}\xa0%"
     parts = []
     if pairs:
         factors = " and ".join(
-            "".join(listed(names)) for names in dict.fromkeys(one.told.by for one in tested)
+            "".join(listed(names)) for names in dict.fromkeys(one.comparison.by for one in tested)
         )
-        outcomes = len({one.told.outcome for one in tested})
+        outcomes = len({one.comparison.outcome for one in tested})
         plan = (
             "as the design plans (analysis.compare)"
             if data.spec.analysis.compare

@@ -74,13 +74,13 @@ def anova(study: Study) -> Indices:
     contrasts = sum(max(size - 1, 0) for size in levels)
     if len(y) <= contrasts:
         raise Refused(f"{len(y)} runs are too few for the {contrasts} contrasts of all levels and a mean")
-    order = 2 if _pairs_told(study) else 1
+    order = 2 if _pairs_distinguishable(study) else 1
     common = study.repetitions is not None and study.repetitions.common
     if codes.min() >= 0 and _is_balanced(codes, number, levels, common):
         table = _balanced(codes, number, y, levels, order, common)
     else:
-        runs_told = _Runs(codes, number, y, common, study.repetitions is not None)
-        table = _type_two(runs_told, study.names, order)
+        coded_runs = _Runs(codes, number, y, common, study.repetitions is not None)
+        table = _type_two(coded_runs, study.names, order)
     notes = table.notes if table.error[1] else (*table.notes, _NO_ERROR)
     notes = notes if order > 1 else (*notes, _CONFOUNDED)
     return Indices(list(_rows(table, study.names)), notes)
@@ -96,7 +96,7 @@ def _levels(column: FloatArray | IntArray) -> IntArray:
     return np.where(column < 0, -1, np.searchsorted(found, column)).astype(np.int64)
 
 
-def _pairs_told(study: Study) -> bool:
+def _pairs_distinguishable(study: Study) -> bool:
     """Whether the design tells pairs of factors from each other and from single factors."""
     if "resolution" not in study.arguments:
         return study.sampler == "factorial"
@@ -128,13 +128,13 @@ def _rows(table: _Table, names: Sequence[str]) -> Iterator[Index]:
     for term, (explained, df) in table.terms.items():
         explained = cleared(explained)
         factor, other = names[term[0]], names[term[1]] if len(term) > 1 else ""
-        told = {"eta2": explained / table.total if df else float("nan"), "df": float(df)}
+        shares = {"eta2": explained / table.total if df else float("nan"), "df": float(df)}
         if freedom and df:
-            told["omega2"] = (explained - df * mean_error) / (table.total + mean_error)
+            shares["omega2"] = (explained - df * mean_error) / (table.total + mean_error)
             if mean_error:
-                told["F"] = explained / df / mean_error
-                told["p"] = float(f.sf(told["F"], df, freedom))
-        for index, value in told.items():
+                shares["F"] = explained / df / mean_error
+                shares["p"] = float(f.sf(shares["F"], df, freedom))
+        for index, value in shares.items():
             yield Index(index, factor, value, factor2=other)
     for name, share in (*table.others, *([(table.error_name, square)] if freedom else [])):
         yield Index("eta2", name, cleared(share) / table.total)

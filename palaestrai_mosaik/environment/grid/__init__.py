@@ -1,12 +1,14 @@
 """The power grid: profiles, inverters, storages and power flow, coupled through mosaik.
 
-Needs the extra ``grid``: ``pip install palaestrai-mosaik[grid]``.
+Needs the extra ``grid``.
 """
 
 from importlib.util import find_spec
 
+from palaestrai_mosaik.installation import install_extra
+
 if find_spec("pandapower") is None:
-    raise ImportError("the power grid needs pandapower: pip install palaestrai-mosaik[grid]")
+    raise ImportError(f"the power grid needs pandapower: {install_extra('grid')}")
 
 from .batch import BatchGridEnvironment
 from .environment import GridEnvironment

@@ -45,6 +45,7 @@ import pandas as pd
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import SimulationError, did_you_mean
+from palaestrai_mosaik.installation import install_extra
 
 from .net_file import read_net
 from .profiles import QUANTITIES, Assignment, Profiles
@@ -225,7 +226,7 @@ def _cached(name: str, build: Callable[[], Grid]) -> Grid:
     try:
         versions = "+".join(f"{package}-{version(package)}" for package in ("simbench", "pandapower"))
     except PackageNotFoundError as error:
-        raise ImportError(f"grid {name!r} needs {error.name}: pip install palaestrai-mosaik[grid]") from error
+        raise ImportError(f"grid {name!r} needs {error.name}: {install_extra('grid')}") from error
     key = sha256(f"{name} {versions} {_FORMAT}".encode()).hexdigest()[:16]
     path = cache_directory() / f"{name.replace(':', '_').replace('/', '_')}-{key}.npz"
     try:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from palaestrai_mosaik.errors import PowerFlowError
+from palaestrai_mosaik.installation import install_packages
 from palaestrai_mosaik.types.arrays import FloatVector
 
 from .power_flow import PowerFlow, PowerFlowResult, run_pandapower, topology_of
@@ -156,7 +157,7 @@ def make_power_flow(net: Any, enforce_q_lims: bool = False) -> PowerFlow:
         names = " and ".join(missing)
         warnings.warn(
             f"{names} not installed: every power flow is solved by pandapower, some hundred times slower "
-            f"(pip install {' '.join(missing)})",
+            f"({install_packages(*missing)})",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -50,9 +50,9 @@ def sessions_of(signature: Signature, given: GivenSequences) -> Sessions:
         )
     ]
     width = len(signature.rewards)
-    lead = acted[0] if acted else observed[0]
-    rewarded = _rewards(given.rewards, width, lead)
-    ticks = [len(one) for one in lead]
+    reference = acted[0] if acted else observed[0]
+    rewarded = _rewards(given.rewards, width, reference)
+    ticks = [len(one) for one in reference]
     for i, columns in enumerate((acted, [rewarded])):
         for k, column in enumerate(columns):
             _same_ticks("rewards" if i else f"action {signature.actions[k].name!r}", column, ticks)
@@ -213,9 +213,9 @@ def _cast(where: str, session: Array, dtype: np.dtype[Any], axis: str = "tick") 
     return cast
 
 
-def _rewards(given: Any, width: int, lead: Sequence[Array]) -> list[Array]:
+def _rewards(given: Any, width: int, reference: Sequence[Array]) -> list[Array]:
     if given is None:
-        return [np.zeros((len(one), width)) for one in lead]
+        return [np.zeros((len(one), width)) for one in reference]
     if width == 1 and depth(given) == 2:
         return [one[:, None] for one in _sequences("rewards", given, (), _SCALAR)]
     return _sequences("rewards", given, (width,), _SCALAR)

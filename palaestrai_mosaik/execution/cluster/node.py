@@ -31,7 +31,7 @@ from palaestrai_mosaik.errors import FAILED, FINISHED, INTERRUPTED, UNSOUND, Exe
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.runner.worker_process import THREADS
 
-from ..claim import wait_for_dying
+from ..claim import wait_for_exits
 from ..job import Job, JobRecord, Marker, now
 from ..local import LocalExecutor
 from ..processes import DEFAULT_METHOD, Launcher, StartMethod
@@ -97,7 +97,7 @@ def execute_task(
             files.make_folder(submissions.folder / part)
         except OSError as error:
             raise ExecutionError(f"cannot make {submissions.folder / part}: {error.strerror}") from error
-    wait_for_dying((job.marker for job in jobs), 2 * GRACE, lambda marker: marker.task == name)
+    wait_for_exits((job.marker for job in jobs), 2 * GRACE, lambda marker: marker.task == name)
     begun = _clock(submissions.folder / JOBS)
     todo, statuses = [], []
     for job in jobs:
@@ -167,7 +167,7 @@ def _why_left_out(job: Job) -> str:
 def _clock(folder: Path) -> float:
     """Return what time it is by the clock of the file system of ``folder``."""
     try:
-        return files.modified_beside(folder / "clock")
+        return files.file_system_time(folder / "clock")
     except OSError as error:
         raise ExecutionError(f"cannot write to {folder}: {error.strerror}") from error
 

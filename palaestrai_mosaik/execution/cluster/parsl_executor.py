@@ -27,9 +27,10 @@ from typing import Any
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import FAILED, INTERRUPTED, ExecutionError
+from palaestrai_mosaik.installation import install_extra
 
 from ..executor import Executor
-from ..job import Job, JobRecord, Marker, RecordStatus, is_silent
+from ..job import Job, JobRecord, Marker, RecordStatus, is_stale
 from ..local import PATIENCE, available_cores
 from ..processes import DEFAULT_METHOD, Launcher, make_launcher
 from ..settings import Settings
@@ -81,9 +82,7 @@ class ParslExecutor(Executor):
         except ImportError as error:
             if error.name is None or error.name.partition(".")[0] != "parsl":
                 raise
-            raise ExecutionError(
-                "the executor 'parsl' needs Parsl: pip install 'palaestrai-mosaik[parsl]'"
-            ) from error
+            raise ExecutionError(f"the executor 'parsl' needs Parsl: {install_extra('parsl')}") from error
         tasks = self._tasks(jobs)
         if not tasks or self._cancelled:
             return
@@ -167,7 +166,7 @@ class _Task:
         """Whether a process still has the job at hand, as far as can be seen from here."""
         path = self.jobs[0].marker
         marker = Marker.read(path)
-        return marker is not None and marker.alive and (marker.of_this_host or not is_silent(path))
+        return marker is not None and marker.alive and (marker.of_this_host or not is_stale(path))
 
 
 class _Work:
@@ -318,7 +317,9 @@ def _write_missing_record(job: Job, status: RecordStatus, error: str) -> JobReco
     if known is not None and job.is_covered_by(known) and (marker is None or marker.attempt <= known.attempt):
         record = replace(known, status=status, exit_code=code, error=error)
     else:
-        record = JobRecord.left(job, marker, status=status, seconds=0.0, exit_code=code, error=error)
+        record = JobRecord.of_dead_process(
+            job, marker, status=status, seconds=0.0, exit_code=code, error=error
+        )
     record.write(job.record)
     if marker is not None and not (marker.alive and not marker.of_this_host):
         files.remove(job.marker, missing_ok=True)

@@ -147,7 +147,7 @@ class SlurmExecutor(Executor):
         begun = marker is not None and job.is_covered_by(marker)
         if not begun and (self._cancelled or state is TaskState.CANCELLED):
             return None
-        record = JobRecord.left(
+        record = JobRecord.of_dead_process(
             job,
             marker,
             status="interrupted" if self._cancelled else "failed",

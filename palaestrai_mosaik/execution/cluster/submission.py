@@ -258,7 +258,7 @@ class Submissions:
             run_store_location(self.folder, run.slug),
             run.attempt,
             checkpoint_every=submission.checkpoint_every,
-            own=True,
+            own_store=True,
             task=task,
             allow_modules=submission.allow_modules,
         )

@@ -1,6 +1,6 @@
 """The algorithms of Stable-Baselines3 as a brain: its networks and updates learn, muscles act.
 
-Needs the extra ``rl``: ``pip install palaestrai-mosaik[rl]``. The algorithms are those of Raffin
+Needs the extra ``rl``. The algorithms are those of Raffin
 et al. (2021), "Stable-Baselines3: Reliable Reinforcement Learning Implementations", JMLR 22(268).
 Given the same transitions and random states, a brain makes the updates that Stable-Baselines3
 makes, bit by bit.
@@ -11,15 +11,14 @@ from __future__ import annotations
 import random
 
 from palaestrai_mosaik.importing import needed
+from palaestrai_mosaik.installation import install_extra
 
 _before = random.getstate()
 try:
     from .brain import SB3Brain
     from .muscle import SB3Muscle, SB3Update
 except ImportError as error:
-    raise ImportError(
-        f"learners of Stable-Baselines3 need {needed(error)}: pip install palaestrai-mosaik[rl]"
-    ) from error
+    raise ImportError(f"learners of Stable-Baselines3 need {needed(error)}: {install_extra('rl')}") from error
 finally:
     # something that it imports draws from Python's global generator
     random.setstate(_before)

@@ -82,7 +82,7 @@ class SB3Brain(Brain):
         #: whose row of a batch is thought about
         self._about: str | None = None
         #: for each muscle, its newest row, if it is not known yet what followed it
-        self._unsettled: dict[str, Row] = {}
+        self._incomplete: dict[str, Row] = {}
         #: rows and episodes since the last training of an off-policy algorithm
         self._since = [0, 0]
         self._version = 0
@@ -195,7 +195,7 @@ class SB3Brain(Brain):
         for muscle, row in zip(muscles, self._reader.rows(memory, data, following), strict=True):
             self._about = None if alone else muscle
             self._muscles.add(muscle)
-            self._settle(muscle, row)
+            self._complete_previous(muscle, row)
             version = self._version
             if self.recipe.on_policy:
                 self._think_on_policy(muscle, row)
@@ -208,9 +208,9 @@ class SB3Brain(Brain):
                 newest = self._update
         return newest
 
-    def _settle(self, muscle: str, row: Row) -> None:
-        """Tell the row before ``row`` what followed it."""
-        before = self._unsettled.pop(muscle, None)
+    def _complete_previous(self, muscle: str, row: Row) -> None:
+        """Add to the row before ``row`` what followed it."""
+        before = self._incomplete.pop(muscle, None)
         if before is not None:
             earlier = self.memory_of(muscle).tail(2, include_only=(muscle,))
             if len(earlier) == 2 and earlier.dones.item(0):
@@ -224,7 +224,7 @@ class SB3Brain(Brain):
             else:
                 before.following = row.observation
         if row.following is None and not row.done:
-            self._unsettled[muscle] = row
+            self._incomplete[muscle] = row
 
     def _think_on_policy(self, muscle: str, row: Row) -> None:
         algorithm, rollouts = self.algorithm, self._rollouts

@@ -22,6 +22,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import LinearSchedule, get_device
 
 from palaestrai_mosaik.errors import BrainDumpError, ContractError, did_you_mean
+from palaestrai_mosaik.installation import install_extra
 
 from .buffers import ChainedReplay
 
@@ -424,7 +425,7 @@ def from_bytes(stream: Any, what: str, device: str) -> Any:
         raise BrainDumpError(
             f"{what} is not read with torch {torch.__version__}: a file can make torch before "
             f"{_READS_SAFELY[0]}.{_READS_SAFELY[1]} run code although only weights are asked for (CVE-2025-32434, "
-            "CVE-2026-24747); pip install -U 'palaestrai-mosaik[rl]'"
+            f"CVE-2026-24747); {install_extra('rl', upgrade=True)}"
         )
     try:
         return torch.load(stream, map_location=device, weights_only=True)

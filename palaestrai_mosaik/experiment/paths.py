@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
-from palaestrai_mosaik.experiment.located import show
+
+from .located import show
+from .short_names import uid_of
 
 #: Keys and indices of plain data, from the top.
 Keys = tuple[Any, ...]
@@ -65,6 +67,8 @@ class Path:
                 if create and last and isinstance(node, dict) and isinstance(part, str):
                     return Found((*keys, part), None)
                 here = quoted(keys) or "the document"
+                if last and not create and isinstance(node, dict) and isinstance(part, str):
+                    fault += "; to set what the document does not give, add create: true to the factor"
                 return Found(tuple(keys), f"{here} {fault}")
             for key in selected:
                 keys.append(key)
@@ -162,7 +166,9 @@ def _names(item: Any) -> list[str]:
 def _own_names(item: dict[Any, Any]) -> list[str]:
     inner = item.get("environment")
     holders = (item, inner if isinstance(inner, dict) else {})
-    return [holder[key] for holder in holders for key in ("uid", "name") if isinstance(holder.get(key), str)]
+    names = [holder[key] for holder in holders for key in ("uid", "name") if isinstance(holder.get(key), str)]
+    uid = uid_of(inner)
+    return names if uid is None or uid in names else [*names, uid]
 
 
 def _listed(names: Iterable[Any]) -> str:

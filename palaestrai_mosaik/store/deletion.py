@@ -1,0 +1,42 @@
+"""Deleting runs from a store: their rows, then their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import delete, exists, select
+from sqlalchemy.orm import Session
+
+from palaestrai_mosaik import files
+from palaestrai_mosaik.errors import StoreError
+
+from .merge import remove_rows
+from .models import Experiment, Instance, RunDocument
+from .query.runs import status_of
+from .store import Store
+
+
+def delete_runs(store: Store, runs: Iterable[str]) -> tuple[str, ...]:
+    """Delete runs with all that they recorded; return the uids of their instances.
+
+    ``runs`` name them as for :meth:`Store.find_run`. The rows of all of them go in one transaction, then the folders: if the
+    process is killed in between, folders are left that nothing refers to. Run documents that no other run has executed go, too.
+
+    Raises :class:`StoreError` for an unknown run, and for one that is running, on any machine; nothing is deleted then.
+    """
+    uids = tuple(dict.fromkeys(store.find_run(run) for run in runs))
+
+    def remove(session: Session) -> None:
+        for uid in uids:
+            instance = session.scalar(select(Instance).where(Instance.uid == uid))
+            if instance is not None and status_of(instance) == "running":
+                raise StoreError(f"run {uid} is running; end it first. Nothing was deleted")
+        for uid in uids:
+            remove_rows(session, uid)
+        for owner, key in ((RunDocument, Instance.run_document_id), (Experiment, Instance.experiment_id)):
+            session.execute(delete(owner).where(~exists().where(key == owner.id)))
+
+    store.database.write(remove)
+    for uid in uids:
+        files.remove_tree(store.instance_directory(uid))
+    return uids
