@@ -13,6 +13,7 @@ import numpy as np
 from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you_mean
 from palaestrai_mosaik.importing import load
 from palaestrai_mosaik.types.arrays import BoolVector, FloatMatrix, IndexVector
+from palaestrai_mosaik.types.vectors import Layout
 
 from .batch import Arrays, BatchEnvironment
 from .environment import Environment, EnvironmentBaseline, EnvironmentState, Rows, Together
@@ -80,6 +81,7 @@ class Copies(BatchEnvironment):
         assert baseline is not None
         self.observation_shapes = [(sensor.space.size,) for sensor in baseline.sensors]
         self.observation_names = [sensor.uid for sensor in baseline.sensors]
+        self.actuators = Layout.of(baseline.actuators)
         self.action_shapes = [(actuator.space.size,) for actuator in baseline.actuators]
         self.action_names = [actuator.uid for actuator in baseline.actuators]
         self.action_dtypes = [np.float64] * len(self.action_shapes)
@@ -213,10 +215,10 @@ class _OneByOne(Together):
     def step(
         self, places: Sequence[int], setpoints: FloatMatrix
     ) -> tuple[Rows, Rows, Sequence[bool], Sequence[bool]]:
-        copies, states = self.batch.copies, []
+        copies, states, actuators = self.batch.copies, [], self.batch.actuators
         for k, mine in zip(places, setpoints, strict=True):
             self.at = k
-            states.append(copies[k].step(mine))
+            states.append(copies[k].step(actuators.as_integers(mine)))
         for k, state in zip(places, states, strict=True):
             if type(state) is not EnvironmentState:
                 self.batch.check_state(k, state)

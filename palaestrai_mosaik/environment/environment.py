@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
+from palaestrai_mosaik.types.vectors import initial_values
 
 #: something of several environments: a list, or an array with a row for each
 Rows = Sequence[Any] | npt.NDArray[Any]
@@ -40,8 +41,9 @@ class EnvironmentState:
     """One state of an environment.
 
     ``readings``: the readings of all sensors in the order of the baseline, each
-    flattened (:meth:`Space.flatten`) and concatenated; shape ``(n_readings,)``, float64.
-    It is handed on by reference, so an environment makes a new array for each state.
+    flattened (:meth:`Space.flatten`) and concatenated; shape ``(n_readings,)``, float64. An array of
+    float64 is handed on by reference, so an environment makes a new one for each state; a list, or an
+    array of another type, is converted.
 
     ``rewards``: one float for each declared reward.
 
@@ -143,19 +145,20 @@ class Environment(World):
     def reset(self) -> EnvironmentState:
         """Start a new episode and return its first state.
 
-        The default returns the baseline's readings; override it where there is state.
+        The default returns the readings and rewards of the baseline; override it where there is state.
         """
         baseline = self.setup() if self.baseline is None else self.baseline
         parts = [s.space.flatten(s.value) for s in baseline.sensors]
-        return EnvironmentState(np.concatenate(parts) if parts else np.empty(0))
+        readings = np.concatenate(parts) if parts else np.empty(0)
+        return EnvironmentState(readings, initial_values(baseline.rewards))
 
     @abstractmethod
-    def step(self, setpoints: FloatVector) -> EnvironmentState:
+    def step(self, setpoints: npt.NDArray[Any]) -> EnvironmentState:
         """Advance by :attr:`step_size` ticks and return the new state.
 
-        ``setpoints``: shape ``(n_setpoints,)``, float64: the flattened set-points of all
-        actuators in the order of the baseline, read-only; NaN where no set-point was ever
-        given.
+        ``setpoints``: shape ``(n_setpoints,)``, read-only: the flattened set-points of all
+        actuators in the order of the baseline. float64, NaN where no set-point was ever
+        given; int64 if all actuators are integers (``Discrete``, for instance) and each has a set-point.
         """
 
     @classmethod

@@ -147,7 +147,7 @@ class EnvironmentSimulator(BridgeSimulator):
                 self.setpoints = handle.initial_setpoints()
                 state = self.environment.reset()
             else:
-                state = self.environment.step(held)
+                state = self.environment.step(handle.actuators.as_integers(held))
             vector = coordinator.pack(handle, state)
         except BaseException as error:
             raise self.keep(error) from None

@@ -23,6 +23,7 @@ the others go on (``environments_reset``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -280,6 +281,10 @@ class EpisodeCoordinator:
         n, k = handle.n_readings, handle.n_rewards
         vector = np.empty(n + k + 2)
         readings = np.asarray(state.readings)
+        if (readings is not state.readings or readings.dtype != np.float64) and readings.dtype.kind in "fiub":
+            # a list, or integers: rewards, transformers and the store get an array of float64
+            readings = readings.astype(np.float64)
+            state = replace(state, readings=readings)
         rewards = np.asarray(state.rewards if handle.reward is None else handle.reward(state))
         if readings.shape != (n,) or (rewards.shape != (k,) and (k != 1 or rewards.shape)):
             raise ContractError(

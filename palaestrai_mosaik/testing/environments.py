@@ -21,8 +21,8 @@ from palaestrai_mosaik.environment.environment import (
     World,
 )
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.types.arrays import FloatVector, IndexVector
-from palaestrai_mosaik.types.vectors import initial_values
+from palaestrai_mosaik.types.arrays import Array, FloatVector, IndexVector
+from palaestrai_mosaik.types.vectors import Layout, initial_values
 
 from .findings import Findings, build, build_another, check_channels, check_flat_values, same, sample_flat
 
@@ -193,9 +193,9 @@ def _check_episode(
     """Run one episode, of ``which`` (seed, episode, steps), and return its first state."""
     seed, episode, steps = which
     rng = seeding.generator(seed, "set-points", episode)
-    setpoints = initial_values(baseline.actuators)
+    setpoints, actuators = initial_values(baseline.actuators), Layout.of(baseline.actuators)
     handed_on: list[tuple[EnvironmentState, EnvironmentState]] = []
-    handed_in: list[tuple[FloatVector, FloatVector]] = []
+    handed_in: list[tuple[Array, Array]] = []
     for step in range(steps + 1):
         when = f"episode {episode}, step {step}" if step else f"episode {episode}, reset"
         states = []
@@ -203,7 +203,7 @@ def _check_episode(
             if step == 0:
                 state = _begin(findings, environment, seed, episode)
             else:
-                given = setpoints.copy()
+                given = actuators.as_integers(setpoints.copy())
                 handed_in.append((given, given.copy()))
                 with findings.calling(when):
                     state = environment.step(given)

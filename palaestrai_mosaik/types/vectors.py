@@ -48,6 +48,7 @@ class Layout:
         self.scalar = all(space.shape == () for space in self.spaces)
         self.integral = np.concatenate([s.flat_integral for s in self.spaces] or [np.empty(0, bool)])
         self.any_integral = bool(self.integral.any())
+        self.all_integral = self.any_integral and bool(self.integral.all())
         #: every channel is one real number
         self.plain = self.scalar and not self.any_integral
         self.low = np.concatenate([s.flat_low for s in self.spaces] or [np.empty(0)])
@@ -70,6 +71,14 @@ class Layout:
         layout = copy(self)
         layout.spaces = tuple(space.bound(rng) for space in self.spaces)
         return layout
+
+    def as_integers(self, vector: FloatVector) -> npt.NDArray[Any]:
+        """Return ``vector`` as int64, read-only, if all channels are integers and none is missing (NaN), else as it is."""
+        if not self.all_integral or np.isnan(vector).any():
+            return vector
+        whole = vector.astype(np.int64)
+        whole.setflags(write=False)
+        return whole
 
     def outside(self, vector: FloatVector) -> npt.NDArray[np.bool_]:
         """Return where ``vector``, or each row of a matrix, is outside the spaces (NaN never is)."""
