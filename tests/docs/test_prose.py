@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.prose import NOT_YET, ROOT, findings, pages
+from support.prose import ROOT, findings, pages
 
 
-@pytest.mark.parametrize("page", sorted(set(pages()) - NOT_YET))
+@pytest.mark.parametrize("page", sorted(pages()))
 def test_a_page_has_none_of_the_phrases(page: str) -> None:
     assert not list(map(str, findings(page, pages()[page])))
-
-
-def test_what_is_left_only_shrinks() -> None:
-    clean = {name for name, text in pages().items() if not list(findings(name, text))}
-    assert not NOT_YET & clean, "these pages are done: take them out of NOT_YET"
-    assert set(pages()) >= NOT_YET
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "sentences.md"
 _ROW = re.compile(r"^\| (?P<said>.+) \| `(?P<where>[^`|]+)` \| `(?P<test>[^`|]+)` \|$")
-_HEADS = ("| what is said |", "|---|")
+_HEADS = ("| sentence |", "|---|")
 
 
 def rows_of(text: str) -> list[tuple[str, str, str]]:
@@ -20,7 +20,7 @@ def rows_of(text: str) -> list[tuple[str, str, str]]:
     for line in text.splitlines():
         if line.startswith("|") and not line.startswith(_HEADS):
             match = _ROW.match(line)
-            assert match, f"no row of (what is said, where, test): {line}"
+            assert match, f"no row of (sentence, file, test): {line}"
             rows.append((match["said"], match["where"], match["test"]))
     return rows
 
