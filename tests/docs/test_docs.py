@@ -300,10 +300,34 @@ def test_the_index_lists_every_page() -> None:
     assert {page.name for page in PAGES[1:]} - {"index.md"} <= listed
 
 
+def test_the_index_calls_pages_by_their_titles() -> None:
+    """A reader who follows a link finds the words of the link."""
+    listing = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split("## All pages")[1]
+    found = re.findall(r"^- \[([^\]]*)\]\(([^)]+)\):", listing, flags=re.M)
+    assert len(found) > 40
+    for name, page in found:
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        if text.startswith(":::{include}"):
+            text = (ROOT / "docs" / text.split()[1]).read_text(encoding="utf-8")
+        assert text.startswith(f"# {name}\n"), page
+
+
+def test_figures_of_the_race_are_the_same_everywhere() -> None:
+    """The first page includes rows of the table in race.md; README, which cannot include, repeats them."""
+    texts = {
+        name: (ROOT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "docs/index.md", "docs/race.md")
+    }
+    start, end = re.findall(r'^:(?:start-after|end-before): "(.*)"$', texts["docs/index.md"], flags=re.M)
+    rows = texts["docs/race.md"].split(start)[1].split(end)[0].strip()
+    assert rows.count("\n") > 5
+    assert f"\n\n{rows}\n\n" in texts["README.md"]
+
+
 def test_pictures_have_texts_for_those_who_do_not_see_them() -> None:
     texts = [page.read_text(encoding="utf-8") for page in PAGES]
     pictures = [found for text in texts for found in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text)]
-    assert len(pictures) > 3
+    assert len(pictures) > 4
     for text, file in pictures:
         assert len(text) > 60, f"{file}: what does it show?"
 
