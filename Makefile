@@ -62,6 +62,7 @@ lint: .venv/ready-lint
 	$(BIN)/python -m tests.support.prose
 
 docs: .venv/ready-docs
+	$(THREADS) $(BIN)/python -m tests.support.pictures
 	rm -rf docs/_build
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "the site is docs/_build/html/index.html"

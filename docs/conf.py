@@ -25,6 +25,8 @@ extensions = [
 exclude_patterns = ["_build", "_ext"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
+# nobody copies what a command printed
+copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"
 # words after the language say what the tests do with a block
 suppress_warnings = ["misc.highlighting_failure"]
 

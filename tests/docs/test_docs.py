@@ -9,6 +9,8 @@ The blocks of a page run from top to bottom in one temporary directory that hold
 * a block of any language with ``file=NAME`` is written to that file instead (and checked
   as well, if it is a run document);
 * ``text output`` must equal what the block before it printed (``...`` stands for anything);
+* ``bash exits=2`` must end with that exit code; what it printed includes its errors then;
+* in the pages of ``SHOWN``, every block that prints is followed by what it printed;
 * ``needs=slurm``, ``needs=parsl``, ``needs=postgresql`` or ``needs=rl`` before it: where that part is not to be had,
   the page's test is skipped from there on. Slurm is the one of ``PALAESTRAI_MOSAIK_TEST_SLURM``;
   ``RESULTS_URL`` is then a new database of the tests' PostgreSQL.
@@ -31,7 +33,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -56,67 +58,18 @@ from palaestrai_mosaik.runner import inspect
 from palaestrai_mosaik.simulation import conditions
 from palaestrai_mosaik.store.models import Base
 from tests.support import commands, postgresql
+from tests.support.pages import ROOT, Block, blocks_of
 
 pytest.importorskip("pandapower", reason="pages need the extra 'grid'")
 
 from palaestrai_mosaik.environment.grid.channels import ACTUATOR_GROUPS, SENSOR_GROUPS
 from palaestrai_mosaik.environment.grid.rewards import _TERMS
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
-_FENCE = re.compile(r"^```(?P<info>.*)$")
-_NOT_RUN = re.compile(r"^<!-- not run: \S.* -->$")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _SAME_BUT_FOR_DOTS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block; ``line`` is that of its first line of text."""
-
-    line: int
-    words: tuple[str, ...]
-    text: str
-    runs: bool
-
-    @property
-    def language(self) -> str:
-        return self.words[0] if self.words else ""
-
-    @property
-    def file(self) -> str | None:
-        names = self._given("file=")
-        return names[0] if names else None
-
-    @property
-    def needs(self) -> list[str]:
-        return self._given("needs=")
-
-    def _given(self, key: str) -> list[str]:
-        return [word.removeprefix(key) for word in self.words if word.startswith(key)]
-
-
-def blocks_of(page: str) -> list[Block]:
-    """Return the fenced blocks of a page in order."""
-    blocks = []
-    opened: tuple[int, str, bool] | None = None
-    lines = page.split("\n")
-    for number, line in enumerate(lines, start=1):
-        fence = _FENCE.match(line)
-        if fence is None:
-            continue
-        if opened is None:
-            before = lines[number - 2] if number > 1 else ""
-            opened = (number, fence["info"], not _NOT_RUN.match(before))
-        else:
-            start, info, runs = opened
-            text = "\n".join(lines[start : number - 1]) + "\n"
-            blocks.append(Block(start + 1, tuple(info.split()), text, runs))
-            opened = None
-    assert opened is None, f"the block that begins in line {opened[0] if opened else 0} has no end"
-    return blocks
 
 
 class Page:
@@ -127,8 +80,26 @@ class Page:
         self.directory = directory
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self.printed = ""
+        #: lines of blocks that printed what the page does not show
+        self.silent: list[int] = []
+        self._open: int | None = None
 
     def run(self, block: Block) -> None:
+        if block.language in ("python", "bash") and block.file is None:
+            self.finish()
+            self._execute(block)
+            # a command that draws prints the name of the file
+            self._open = block.line if len(self.printed.split()) > 1 else None
+        else:
+            self._execute(block)
+
+    def finish(self) -> None:
+        """Note whether the last block printed what is not shown."""
+        if self._open is not None:
+            self.silent.append(self._open)
+        self._open = None
+
+    def _execute(self, block: Block) -> None:
         if block.file is not None:
             (self.directory / block.file).write_text(block.text, encoding="utf-8")
         if block.language == "yaml":
@@ -140,6 +111,8 @@ class Page:
         elif block.language == "bash":
             self._bash(block)
         elif block.words == ("text", "output"):
+            assert block.text.replace("...", "").strip(), "it shows nothing"
+            self._open = None
             same = doctest.OutputChecker().check_output(block.text, self.printed, _SAME_BUT_FOR_DOTS)
             assert same, f"printed was\n{self.printed}"
         else:
@@ -162,8 +135,8 @@ class Page:
             timeout=50,
             check=False,
         )
-        assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        self.printed = done.stdout
+        assert done.returncode == block.exits, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        self.printed = done.stdout + (done.stderr if block.exits else "")
 
     def _yaml(self, block: Block) -> None:
         if "fragment" in block.words:
@@ -231,6 +204,8 @@ def _part(name: str, request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+#: pages that show what their commands print
+SHOWN = ("docs/tutorial.md", "docs/tutorial-learning.md")
 #: it submits, waits, collects, submits again
 _SLOW = "docs/cluster.md"
 #: its blocks are cells: tests/docs/test_notebook.py
@@ -262,6 +237,8 @@ def test_the_blocks_of_a_page_work(name: str, directory: Path, request: pytest.F
             except BaseException as error:
                 error.add_note(f"in the block of {name}, line {block.line}")
                 raise
+    page.finish()
+    assert name not in SHOWN or not page.silent, f"{name} does not show what these lines print"
 
 
 def test_a_block_that_does_not_work_is_found(directory: Path) -> None:
@@ -271,12 +248,28 @@ def test_a_block_that_does_not_work_is_found(directory: Path) -> None:
         (f"{fence}bash\nfalse; true\n{fence}", "exit code 1"),
         (f"{fence}yaml fragment\na: 1\na: 2\n{fence}", "given twice"),
         (f"{fence}yaml\na: 1\n{fence}", "no complete run document"),
+        (f"{fence}bash exits=2\ntrue\n{fence}", "exit code 0"),
         (f"{fence}text output\nsomething\n{fence}", "printed was"),
+        (f"{fence}text output\n...\n{fence}", "shows nothing"),
         (f"{fence}cobol\n{fence}", "is not executed"),
     ):
         (found,) = blocks_of(block)
         with pytest.raises(AssertionError, match=what):
             Page("planted", directory).run(found)
+    page = Page("planted", directory)
+    for block in (
+        "bash\necho a b",
+        "bash\necho a b; exit 3",
+        "text output\na b",
+        "bash\necho file",
+        "bash\necho c d",
+    ):
+        language, text = block.split("\n")
+        exits = " exits=3" if "exit 3" in text else ""
+        (found,) = blocks_of(f"{fence}{language}{exits}\n{text}\n{fence}")
+        page.run(found)
+    page.finish()
+    assert len(page.silent) == 2
     (skipped,) = blocks_of(f"<!-- not run: planted -->\n{fence}bash\nfalse\n{fence}")
     assert not skipped.runs
 
@@ -305,6 +298,38 @@ def test_links_lead_somewhere(name: str) -> None:
 def test_the_index_lists_every_page() -> None:
     listed = set(_LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     assert {page.name for page in PAGES[1:]} - {"index.md"} <= listed
+
+
+def test_the_index_calls_pages_by_their_titles() -> None:
+    """A reader who follows a link finds the words of the link."""
+    listing = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split("## All pages")[1]
+    found = re.findall(r"^- \[([^\]]*)\]\(([^)]+)\):", listing, flags=re.M)
+    assert len(found) > 40
+    for name, page in found:
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        if text.startswith(":::{include}"):
+            text = (ROOT / "docs" / text.split()[1]).read_text(encoding="utf-8")
+        assert text.startswith(f"# {name}\n"), page
+
+
+def test_figures_of_the_race_are_the_same_everywhere() -> None:
+    """The first page includes rows of the table in race.md; README, which cannot include, repeats them."""
+    texts = {
+        name: (ROOT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "docs/index.md", "docs/race.md")
+    }
+    start, end = re.findall(r'^:(?:start-after|end-before): "(.*)"$', texts["docs/index.md"], flags=re.M)
+    rows = texts["docs/race.md"].split(start)[1].split(end)[0].strip()
+    assert rows.count("\n") > 5
+    assert f"\n\n{rows}\n\n" in texts["README.md"]
+
+
+def test_pictures_have_texts_for_those_who_do_not_see_them() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    pictures = [found for text in texts for found in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text)]
+    assert len(pictures) > 4
+    for text, file in pictures:
+        assert len(text) > 60, f"{file}: what does it show?"
 
 
 _DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>\w+):: (?P<name>[\w.]+)", re.M)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.test_docs import ROOT, blocks_of
+from support.pages import ROOT, blocks_of
 
 nbclient = pytest.importorskip("nbclient", reason="the extra 'test' brings a kernel of Jupyter")
 pytest.importorskip("ipykernel", reason="the extra 'test' brings a kernel of Jupyter")
