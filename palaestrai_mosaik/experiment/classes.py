@@ -256,9 +256,10 @@ def _in_copies(params: Mapping[str, Any]) -> Iterator[Naming]:
 
 
 def _in_gymnasium(params: Mapping[str, Any]) -> Iterator[Naming]:
-    module, colon, _ = str(params.get("id")).rpartition(":")
+    module, colon, name = str(params.get("id")).rpartition(":")
     if colon:
-        yield module, ("id",), True
+        # a function is called with keywords of the document, so those of this package are no exception
+        yield module, ("id",), not name.isidentifier()
 
 
 def _in_described(params: Mapping[str, Any]) -> Iterator[Naming]:
