@@ -49,7 +49,7 @@ def only_modules(modules: Iterable[str] | None) -> Iterator[None]:
 
     A module is allowed if it is one of them or inside of one (``mypackage`` allows
     ``mypackage.agents``); so are this package's classes. ``cmd:`` and ``connect:`` allow simulators
-    that are no Python classes. ``None`` limits nothing. Blocks inside of others limit further. It
+    that are no Python classes, ``cmd:`` also environments in other interpreters. ``None`` limits nothing. Blocks inside of others limit further. It
     holds in this process; :func:`limit` is what to hand to another one.
 
     Raises :class:`NameResolutionError` for what is no module's name.
