@@ -75,6 +75,7 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/memory.py
 	$(THREADS) $(BIN)/python tests/benchmarks/workers.py
 	$(THREADS) $(BIN)/python tests/benchmarks/generate.py
+	$(THREADS) $(BIN)/python tests/benchmarks/interpreter.py
 	$(THREADS) $(BIN)/python tests/benchmarks/execution.py
 	$(THREADS) $(BIN)/python tests/benchmarks/batches.py --more batch_grid
 	$(THREADS) $(BIN)/python tests/benchmarks/session_pool.py

@@ -49,7 +49,7 @@ def only_modules(modules: Iterable[str] | None) -> Iterator[None]:
 
     A module is allowed if it is one of them or inside of one (``mypackage`` allows
     ``mypackage.agents``); so are this package's classes. ``cmd:`` and ``connect:`` allow simulators
-    that are no Python classes. ``None`` limits nothing. Blocks inside of others limit further. It
+    that are no Python classes, ``cmd:`` also environments in other interpreters. ``None`` limits nothing. Blocks inside of others limit further. It
     holds in this process; :func:`limit` is what to hand to another one.
 
     Raises :class:`NameResolutionError` for what is no module's name.
@@ -116,8 +116,8 @@ def named_users_code() -> bool:
     return bool(_others)
 
 
-def load(name: str, *, ours: bool = True) -> Any:
-    """Import what ``name``, of the form ``package.module:Name``, stands for.
+def load(name: str, *, ours: bool = True, kind: str = "class") -> Any:
+    """Import what ``name``, of the form ``package.module:Name``, stands for: a ``kind``, as messages say.
 
     The working directory is importable. Under :func:`only_modules`, the module must be allowed, and
     what is found must be a class or a function that was defined in the same package, or in an
@@ -130,9 +130,10 @@ def load(name: str, *, ours: bool = True) -> Any:
     module = import_module(module_name, ours=ours)
     found = getattr(module, attribute, None)
     if found is None:
-        classes = [key for key, value in vars(module).items() if inspect.isclass(value)]
-        near = did_you_mean(attribute, {*classes, *getattr(module, "__all__", ())})
-        raise NameResolutionError(f"the module {module_name!r} has no class {attribute!r}{near}")
+        fits = inspect.isclass if kind == "class" else callable
+        offered = [key for key, value in vars(module).items() if fits(value)]
+        near = did_you_mean(attribute, {*offered, *getattr(module, "__all__", ())})
+        raise NameResolutionError(f"the module {module_name!r} has no {kind} {attribute!r}{near}")
     check_origin(found, name, ours=ours)
     return found
 

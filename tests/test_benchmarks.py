@@ -36,6 +36,7 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("generate.py", "--documents 160 --repeat 1", "documents", ()),
     ("grid_solver.py", "cigre_mv --steps 2", "cigre_mv", GRID),
     ("gymnasium_env.py", "--steps 20 --repeat 1", "environment steps/s", RL),
+    ("interpreter.py", "--readings 3 --steps 20 --repeat 1", "another process", ()),
     ("memory.py", "--sizes 10 --repeat 1 --steps 2000 --limit 500", "with a limit of 500 rows", ()),
     ("rl.py", "curves cartpole-ppo --seeds 1 --scale 0.001", "parts: ", RL),
     ("rl.py", "speed --steps 64 --repeat 1", "document, store", RL),

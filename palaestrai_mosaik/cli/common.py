@@ -223,8 +223,8 @@ def add_allow_modules(sub: argparse.ArgumentParser) -> None:
         type=_modules,
         metavar="MODULE[,MODULE...]",
         help="let documents name classes of these modules (with all that is inside of them) and of this package "
-        f"only; {COMMANDS} and {CONNECTIONS} allow simulators that are started by a command line, or reached "
-        "over the network",
+        f"only; {COMMANDS} allows simulators that are started by a command line, and environments in other "
+        f"interpreters, {CONNECTIONS} simulators that are reached over the network",
     )
 
 

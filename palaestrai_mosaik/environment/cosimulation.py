@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import networkx as nx
-
 from palaestrai_mosaik.errors import Problem, did_you_mean
 from palaestrai_mosaik.types import ActuatorInformation, SensorInformation
 from palaestrai_mosaik.types.arrays import FloatVector
@@ -310,6 +308,9 @@ def _check_cycles(
     connections: Sequence[ConnectionSpec], paths: list[str], simulator_of: dict[str, str]
 ) -> list[Problem]:
     """Find simulators that would wait for each other within one time."""
+    # here, so that an environment in another interpreter can do without it
+    import networkx as nx
+
     graph = nx.DiGraph()
     for spec, path in zip(connections, paths, strict=True):
         ends = simulator_of.get(spec.source), simulator_of.get(spec.target)

@@ -14,6 +14,7 @@ from palaestrai_mosaik.errors import ContractError, NameResolutionError, did_you
 from palaestrai_mosaik.importing import (
     import_module,
     limit,
+    load,
     misfit,
     needed,
     note_module,
@@ -39,6 +40,9 @@ _OF_MAKE = ("max_episode_steps", "disable_env_checker", "vector_kwargs")
 class GymnasiumEnvironment(Environment):
     """The environment that ``gymnasium.make(id, **kwargs)`` makes; ``module:Name-v0`` imports the module.
 
+    ``module:name`` is the function or class ``name`` of the module, unless an environment is registered under the
+    name: it is called with ``kwargs`` and returns a ``gymnasium.Env``.
+
     An observation is the sensor ``observation``, an action the actuator ``action``; an entry of a
     ``Dict`` or ``Tuple`` is one of its own (``observation.<key>``, ``observation.<index>``). The
     reward is ``reward``. What of its ``info`` are words, numbers and arrays is in the world's state as ``info``,
@@ -54,7 +58,11 @@ class GymnasiumEnvironment(Environment):
         self._world: gymnasium.Env[Any, Any] | None = None
 
     def setup(self) -> EnvironmentBaseline:
-        """Make the environment. Raises :class:`ContractError` for unknown ids and strange spaces."""
+        """Make the environment.
+
+        Raises :class:`ContractError` for unknown ids and strange spaces, and :class:`NameResolutionError` for a function
+        that there is not.
+        """
         world = self._world = _make(self.id, self.kwargs)
         self._observed = list(parts_of("observation", world.observation_space))
         self._action = Action("action", world.action_space)
@@ -162,6 +170,12 @@ def _world_state(info: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+    module, _, name = id.partition(":")
+    if name.isidentifier():
+        # also where it is an id: what the module registers is known when it has been imported
+        import_module(module, ours=False)
+        if not _is_registered(name):
+            return _call(id, kwargs)
     if limit() is not None:
         _check_allowed(id)
     try:
@@ -186,6 +200,31 @@ def _make(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     while layer is not None:
         note_module(type(layer).__module__, known="gymnasium")
         layer = layer.env if isinstance(layer, gymnasium.Wrapper) else None
+    return world
+
+
+def _is_registered(name: str) -> bool:
+    """Whether Gymnasium knows an environment ``name``, with a version or without one."""
+    return any(name in (known, spec.name) for known, spec in gymnasium.registry.items())
+
+
+def _call(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+    """Return the environment that the function or class ``id`` (``module:name``) makes."""
+    # it is called with keywords of the document, so that those of this package are no exception
+    maker = load(id, ours=False, kind="function or class")
+    if not callable(maker):
+        raise ContractError(
+            f"{id!r} is a {type(maker).__name__}, and no function or class that makes an environment"
+        )
+    try:
+        world = maker(**kwargs)
+    except Exception as error:
+        misfits = misfit(maker, kwargs) if isinstance(error, TypeError) else None
+        if misfits is not None:
+            raise ContractError(f"environment {id!r} does not take these kwargs: {misfits}") from error
+        raise ContractError(f"environment {id!r} cannot be made: {raised_at(error)}") from error
+    if not isinstance(world, gymnasium.Env):
+        raise ContractError(f"{id!r} returns a {type(world).__name__}, which is no gymnasium.Env")
     return world
 
 

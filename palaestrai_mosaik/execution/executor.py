@@ -105,12 +105,12 @@ class InlineExecutor(Executor):
 def classes_to_preload(design: Mapping[str, Any]) -> list[PreloadedClass]:
     """Return the classes of this package that a design names, with their parameters, each once.
 
-    Those are left out that import torch; users' classes always are.
+    Those are left out that import torch, or that another interpreter imports; users' classes always are.
     """
     found: dict[str, PreloadedClass] = {}
     for entry in _mappings(design):
         match = _OURS.fullmatch(canonical_name(str(entry.get("name"))))
-        if match and not _LEFT_OUT.match(match[1]):
+        if match and not _LEFT_OUT.match(match[1]) and entry.get("interpreter") is None:
             params = entry.get("params")
             params = dict(params) if isinstance(params, Mapping) else {}
             found.setdefault(f"{match[0]} {params!r}", (match[1], match[2], params))

@@ -230,6 +230,8 @@ def _environment(spec: EnvironmentSpec) -> dict[str, Any]:
             "params": sorted_copy(spec.params),
             "step_size": spec.step_size,
             "uid": spec.uid,
+            # it came later: whoever does not use it keeps the hash
+            **({} if spec.interpreter is None else {"interpreter": spec.interpreter}),
         },
         "reward": canonical_class(spec.reward),
         "state_transformer": canonical_class(spec.state_transformer),

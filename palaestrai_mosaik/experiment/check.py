@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from palaestrai_mosaik.errors import did_you_mean
+from palaestrai_mosaik.importing import COMMANDS, refusal
 from palaestrai_mosaik.types.control import Mode
 
 from .bodies import Common, body_list, channel_list, has_bodies, origins_of
 from .brain_sources import load_section, points_before_the_first, replay_list, snapshot_section
 from .cascade import CascadedPhase, Definitions, Entry
+from .classes import interpreter_refusal
 from .conditions import check_agent_keys, warn_of_evaluations
 from .fields import check_modules, id_list, items_of, with_full_name
 from .located import Findings, Located, Section
@@ -135,6 +137,10 @@ class ModelBuilder:
             self.found, parts, own["name"], own["params"], "environment"
         )
         check_modules(self.found, parts, own["name"], own["params"])
+        fault = refusal(COMMANDS) if own["interpreter"] is not None else None
+        if fault is not None:
+            self.found.error(parts["interpreter"].place, interpreter_refusal(fault))
+            self.found.refused = True
         return EnvironmentSpec(**own, reward=given["reward"], state_transformer=given["state_transformer"])
 
     def _agent(self, entry: Entry, phase: CascadedPhase) -> AgentSpec | None:

@@ -256,9 +256,10 @@ def _in_copies(params: Mapping[str, Any]) -> Iterator[Naming]:
 
 
 def _in_gymnasium(params: Mapping[str, Any]) -> Iterator[Naming]:
-    module, colon, _ = str(params.get("id")).rpartition(":")
+    module, colon, name = str(params.get("id")).rpartition(":")
     if colon:
-        yield module, ("id",), True
+        # a function is called with keywords of the document, so those of this package are no exception
+        yield module, ("id",), not name.isidentifier()
 
 
 def _in_described(params: Mapping[str, Any]) -> Iterator[Naming]:
@@ -313,15 +314,32 @@ def refusals(name: str, params: Mapping[str, Any]) -> Iterator[tuple[str, Place]
 def modules_of(document: RunDocument) -> set[str]:
     """Return the modules that ``document`` names, without this package's own classes.
 
-    ``cmd:`` and ``connect:`` are among them where it has such simulators. It is what
+    ``cmd:`` and ``connect:`` are among them where it has such simulators, ``cmd:`` where it has an
+    interpreter. It is what
     :func:`~palaestrai_mosaik.importing.only_modules` has to allow for it; what parts of a grid's
     file are made of is not known here.
     """
-    return {
+    found = {
         module
         for _, name, params, _ in named_classes(document)
         for module, _, ours in naming(name, params)
         if not (ours and module.partition(".")[0] == OURS)
+    }
+    return found | ({COMMANDS} if _elsewhere(document) else set())
+
+
+def interpreter_refusal(fault: str) -> str:
+    """Return the message for an interpreter that a document may not name, because of ``fault``."""
+    return f"an interpreter is a program that is executed, and {fault}"
+
+
+def _elsewhere(document: RunDocument) -> set[Place]:
+    """Return the places of the environments that run in interpreters of their own: their classes are there."""
+    return {
+        ("phases", index, "environments", number)
+        for index, phase in enumerate(document.phases)
+        for number, environment in enumerate(phase.environments)
+        if environment.interpreter is not None
     }
 
 
@@ -332,12 +350,16 @@ def check_classes(
 
     A class must be importable (``find`` returns it for a name and a topic), derive from its
     topic's class in ``bases`` (topics: ``names.TOPICS``; a topic left out is not checked), be no
-    abstract class, and take the document's params as keywords of its constructor.
+    abstract class, and take the document's params as keywords of its constructor. An environment in
+    an interpreter of its own is not looked at: its class may be there alone.
     """
     bases = bases or {}
     problems: dict[Problem, None] = {}
     checked: dict[tuple[str, int], list[tuple[str, Place]]] = {}
+    elsewhere = _elsewhere(document)
     for topic, name, params, place in named_classes(document):
+        if place in elsewhere:
+            continue
         key = (topic, id(params))  # an inherited spec is shared: look at it once
         if key not in checked:
             faults = _faults(find, topic, name, params, bases.get(topic))

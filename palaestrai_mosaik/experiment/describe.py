@@ -58,6 +58,8 @@ def _environment(environment: EnvironmentSpec) -> Iterator[str]:
     yield f"  environment {environment.uid!r}: {_call(environment.name, environment.params)}"
     if environment.step_size is not None:
         yield f"    step_size {environment.step_size}"
+    if environment.interpreter is not None:
+        yield f"    interpreter {environment.interpreter}"
     yield from _classes(environment, ("reward", "state_transformer"))
 
 

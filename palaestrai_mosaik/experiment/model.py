@@ -42,7 +42,10 @@ class ClassSpec:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSpec:
-    """One environment of a phase; ``step_size`` is in mosaik ticks (``None``: its own)."""
+    """One environment of a phase; ``step_size`` is in mosaik ticks (``None``: its own).
+
+    ``interpreter``: the Python that it runs in, in a process of its own (``None``: this one).
+    """
 
     uid: str
     name: str
@@ -50,6 +53,7 @@ class EnvironmentSpec:
     step_size: int | None = None
     reward: ClassSpec | None = None
     state_transformer: ClassSpec | None = None
+    interpreter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ ENVIRONMENT = Section(
         "name": CLASS_NAME,
         "params": PARAMS,
         "step_size": _COUNT.called("step_size (mosaik ticks)"),
+        "interpreter": MAYBE_TEXT.called("interpreter (the path of another Python)"),
     },
     required=("name",),
     spellings=SPELLINGS,

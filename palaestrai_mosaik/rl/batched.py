@@ -72,6 +72,8 @@ def batched(document: RunDocument, phase: PhaseSpec, own: str, sizes: Sizes) -> 
 
 
 def _batched_environment(spec: EnvironmentSpec, sizes: Sizes) -> EnvironmentSpec:
+    if spec.interpreter is not None:
+        raise NotBatchable(f"environment {spec.uid!r} has an interpreter of its own")
     found = resolve(spec.name, "environment")
     given: dict[str, Any] = {"batch": sizes.copies, "first": sizes.first}
     # there is nothing to be stored

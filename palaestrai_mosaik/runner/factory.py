@@ -25,6 +25,7 @@ from palaestrai_mosaik.simulation.channels import Channels
 from palaestrai_mosaik.simulation.conditions import TerminationCondition
 from palaestrai_mosaik.simulation.environment_handle import EnvironmentHandle
 from palaestrai_mosaik.simulation.learner import ExperienceSink
+from palaestrai_mosaik.simulation.remote_environment import RemoteEnvironment
 from palaestrai_mosaik.types import Mode
 
 from .brains import BrainKeeper, Dumpers
@@ -121,6 +122,8 @@ def cannot_load(agent: AgentSpec) -> str:
 
 def make(spec: ClassSpec | EnvironmentSpec, topic: str) -> Any:
     """Return an object of the class that ``spec`` names; ``params`` are its keywords."""
+    if isinstance(spec, EnvironmentSpec) and spec.interpreter is not None:
+        return RemoteEnvironment(spec.name, deepcopy(spec.params), spec.interpreter)
     found = resolved_class(spec, topic)
     if not issubclass(found, BASES[topic]):
         raise ContractError(f"{spec.name} is no {BASES[topic].__name__}, so it cannot be a {topic}")

@@ -11,7 +11,6 @@ import contextlib
 import os
 import pickle
 import queue
-import signal
 import struct
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import IO, Any
 
 from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import SimulationError
+from palaestrai_mosaik.simulation.remote_environment import describe_exit
 
 _LENGTH = struct.Struct("<Q")
 _PROGRAM = program("palaestrai_mosaik.runner.worker_main")
@@ -106,11 +106,7 @@ class WorkerProcess:
             code = self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             return WorkerDied(f"worker {self.index} (process {self.pid}) closed its connection")
-        how = f"with exit code {code}"
-        if code < 0:
-            with contextlib.suppress(ValueError):
-                how = f"by signal {-code} ({signal.Signals(-code).name})"
-        return WorkerDied(f"worker {self.index} (process {self.pid}) was ended {how}")
+        return WorkerDied(f"worker {self.index} (process {self.pid}) was ended {describe_exit(code)}")
 
     def hang_up(self) -> None:
         """Close the connection: the process then closes everything, and ends."""

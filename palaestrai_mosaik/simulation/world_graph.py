@@ -37,6 +37,7 @@ from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
 from .episode import Episode, WorldBuilder
 from .event_loop import complete
+from .remote_environment import RemoteEnvironment
 from .scheduler.versions import runners
 
 if TYPE_CHECKING:
@@ -249,10 +250,14 @@ def _find_phase(document: RunDocument, phase: int | str) -> PhaseSpec:
 
 def _handle(spec: EnvironmentSpec) -> EnvironmentHandle:
     # without reward and state transformer, which are no part of the picture
-    found = resolve(spec.name, "environment")
-    if not issubclass(found, World):
-        raise ContractError(f"{spec.name} is no World, so it cannot be an environment")
-    domain = found(**deepcopy(spec.params))
+    domain: World
+    if spec.interpreter is not None:
+        domain = RemoteEnvironment(spec.name, deepcopy(spec.params), spec.interpreter)
+    else:
+        found = resolve(spec.name, "environment")
+        if not issubclass(found, World):
+            raise ContractError(f"{spec.name} is no World, so it cannot be an environment")
+        domain = found(**deepcopy(spec.params))
     domain.uid = spec.uid
     if spec.step_size is not None:
         domain.step_size = spec.step_size
@@ -303,7 +308,8 @@ def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
     what: dict[str, str] = {}
     for e, (environment, plan) in enumerate(zip(spec.environments, builder.plans, strict=True)):
         if plan is None:
-            what[next(started)] = f"environment {environment.uid!r}, {environment.name}"
+            where = "" if environment.interpreter is None else f" in {environment.interpreter}"
+            what[next(started)] = f"environment {environment.uid!r}, {environment.name}{where}"
             continue
         if isinstance(plan, WorldPlan):
             # what it starts is known when it has been built only

@@ -15,12 +15,13 @@ pytest.importorskip("gymnasium", reason="the extra 'rl' (gymnasium) is not insta
 
 import gymnasium
 from gymnasium import spaces
+from support.batches import begun
 from support.documents import document as run_document
 from support.documents import phase
 
 import palaestrai_mosaik
 from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
-from palaestrai_mosaik.errors import ActionError, ContractError
+from palaestrai_mosaik.errors import ActionError, ContractError, NameResolutionError
 from palaestrai_mosaik.experiment import from_mapping
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.store import Store
@@ -405,3 +406,71 @@ def test_a_run_steps_the_very_environment(tmp_path):
             observation, reward, *_ = world.step(setpoints[rows][i].astype(np.float32))
             assert np.allclose(observation, readings[rows][i + 1], atol=1e-4)
             assert reward == pytest.approx(rewards[rows][i], abs=1e-3)
+
+
+def make_pendulum(gravity: float = 10.0) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("Pendulum-v1", g=gravity)
+
+
+def make_nothing() -> str:
+    return "no environment"
+
+
+FUNCTION = f"{__name__}:make_pendulum"
+
+
+def test_a_function_makes_the_environment(tmp_path):
+    digests = []
+    for params in (
+        {"id": FUNCTION, "kwargs": {"gravity": 9.0}},
+        {"id": f"{__name__}:Echo", "kwargs": {"space": spaces.Discrete(2)}},
+        {"id": "Pendulum-v1", "kwargs": {"g": 9.0}},
+    ):
+        environment = GymnasiumEnvironment(**params)
+        environment.uid, environment.rng = "world", np.random.default_rng(3)
+        environment.baseline = environment.setup()
+        first = environment.reset().readings
+        zero = np.zeros(sum(a.space.size for a in environment.baseline.actuators))
+        digests.append((*first, *environment.step(zero).readings, environment.step(zero).rewards))
+        environment.shutdown()
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_copies_of_a_function_are_those_of_the_id():
+    from palaestrai_mosaik.environment.copies import Copies
+
+    found = []
+    for id in ("Pendulum-v1", FUNCTION):
+        stepper = begun(Copies(GymnasiumEnvironment, {"id": id}, batch=3))
+        found.append(stepper.step(np.full((3, 1), 0.5)).readings)
+    assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("id", "kwargs", "kind", "message"),
+    [
+        (
+            f"{__name__}:make_pendulun",
+            {},
+            NameResolutionError,
+            "no function or class 'make_pendulun' .did you mean 'make_pendulum'",
+        ),
+        ("no_such_module_here:make", {}, NameResolutionError, "there is no module 'no_such_module_here'"),
+        (f"{__name__}:make_nothing", {}, ContractError, "returns a str, which is no gymnasium.Env"),
+        (f"{__name__}:FUNCTION", {}, ContractError, "is a str, and no function or class that makes"),
+        (FUNCTION, {"colour": 1}, ContractError, "does not take these kwargs: .*colour"),
+        (f"{__name__}:Broken", {}, ContractError, r"cannot be made: TypeError: .*test_gymnasium.py:\d+"),
+    ],
+)
+def test_functions_that_make_no_environment(id, kwargs, kind, message):
+    with pytest.raises(kind, match=message):
+        GymnasiumEnvironment(id, kwargs).setup()
+
+
+def test_a_name_that_is_registered_is_the_registered_environment():
+    gymnasium.register("make_pendulum-v3", lambda: Echo(spaces.Discrete(7)))
+    try:
+        environment = GymnasiumEnvironment(FUNCTION)
+        assert [s.space for s in environment.setup().sensors] == [Discrete(7)]
+    finally:
+        del gymnasium.registry["make_pendulum-v3"]

@@ -322,8 +322,39 @@ def test_the_module_of_a_gymnasium_id_is_held(here) -> None:
     assert "evil" not in imported()
 
 
+def test_the_module_of_a_function_of_a_gymnasium_id_is_held(here) -> None:
+    pytest.importorskip("gymnasium")
+    from palaestrai_mosaik.environment.gymnasium import GymnasiumEnvironment
+
+    here("evil")
+    # what is imported into a module of another package is not its own, and functions of ours are no exception
+    for id, module, allowed in (
+        ("evil:Muscle", "evil", ()),
+        ("palaestrai_mosaik.rl.gymnasium_env:RunEnv", "palaestrai_mosaik.rl.gymnasium_env", ("evil",)),
+        ("palaestrai_mosaik.environment.gymnasium:load", "palaestrai_mosaik.environment.gymnasium", ()),
+    ):
+        with (
+            only_modules(allowed),
+            pytest.raises(NameResolutionError, match=f"the module '{module}' is not allowed"),
+        ):
+            GymnasiumEnvironment(id).setup()
+    assert "evil" not in imported()
+    entry = phase(environments=[environment(name=GYMNASIUM, id="evil:Muscle")])
+    with only_modules(()), pytest.raises(DocumentError, match="the module 'evil' is not allowed") as raised:
+        document(entry)
+    assert raised.value.problems[0].path.endswith("environment.params.id")
+    assert modules_of(document(entry)) >= {"evil"}
+    assert "evil" not in imported()
+
+
 @pytest.mark.parametrize(
-    ("id", "users"), [("Pendulum-v1", False), ("evil_worlds:Elsewhere-v0", True), ("Elsewhere-v0", True)]
+    ("id", "users"),
+    [
+        ("Pendulum-v1", False),
+        ("evil_worlds:Elsewhere-v0", True),
+        ("Elsewhere-v0", True),
+        ("evil_worlds:Elsewhere", True),
+    ],
 )
 def test_users_code_behind_a_gymnasium_id_is_known(tmp_path, id, users) -> None:
     """A run without any may share its process with others."""

@@ -70,7 +70,8 @@ schedule:
 
 #: bases of users' classes, and what is no part of a document by itself
 NO_SHORT_NAME = {
-    "Filter", "TerminationCondition", "InverterMuscle", "ExternalMuscle", "ExternalBatchMuscle", "Scenario"
+    "Filter", "TerminationCondition", "InverterMuscle", "ExternalMuscle", "ExternalBatchMuscle", "Scenario",
+    "RemoteEnvironment",  # the key `interpreter` of an environment
 }  # fmt: skip
 #: classes with a short name that the rule does not give
 OTHERWISE = {
