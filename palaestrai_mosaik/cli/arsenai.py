@@ -47,7 +47,6 @@ _LIMITS = ("timeout", "runs_per_process", "allow_modules")
 def _submit(*, again: bool, failed: bool, **options: Any) -> int:
     from .execution import submit
 
-    del options["scheduler"]
     slurm, limits = ({name: options.pop(name) for name in names} for names in (_SLURM, _LIMITS))
     return submit(
         **options,
@@ -151,9 +150,6 @@ def _add_execution_commands(command: Command) -> None:
 def _add_cluster_commands(command: Command) -> None:
     submit = command("submit", _submit, "submit the missing runs of a folder to a cluster")
     _add_folder(submit)
-    submit.add_argument(
-        "--slurm", dest="scheduler", action="store_true", help="as Slurm job arrays (the default)"
-    )
     _add_choice(submit)
     submit.add_argument("--again", action="store_true", help="also failed runs")
     submit.add_argument(

@@ -160,7 +160,7 @@ def test_the_users_file_says_what_the_command_does_not(here, no_slurm, monkeypat
 @needs_slurm
 def test_submit_and_cancel(here, slurm_jobs, capsys):  # noqa: F811
     folder = make_folder(here / "a folder", ["slow"] * 3, steps=10_000).path
-    assert main(["submit", "a folder", "--slurm", "--runs-per-task", "2"]) == 0
+    assert main(["submit", "a folder", "--runs-per-task", "2"]) == 0
     out = capsys.readouterr().out.splitlines()
     (submission,) = Submissions(folder).all()
     # the documents' own modules, which nobody has limited
