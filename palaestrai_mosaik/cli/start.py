@@ -62,17 +62,25 @@ class _Tally(Progress):
 
     def __init__(self, shown: Progress):
         self.shown = shown
+        self.created = time.perf_counter()
+        #: when all was checked and set up, and the run began
+        self.begun: float | None = None
         self.instance: str | None = None
         self.phases: list[_PhaseTally] = []
         # called at every step: straight to the display, without a call in between
         self.step = shown.step  # type: ignore[method-assign]
 
     def begin_run(self, instance: str) -> None:
+        self.begun = time.perf_counter()
         self.instance = instance
         self.shown.begin_run(instance)
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
-        self.phases.append(_PhaseTally(name, time.perf_counter()))
+        now = time.perf_counter()
+        if self.begun is None:
+            # (nothing is recorded)
+            self.begun = now
+        self.phases.append(_PhaseTally(name, now))
         self.shown.begin_phase(name, workers, episodes)
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
@@ -93,6 +101,12 @@ class _Tally(Progress):
         phase.reason = reason
         phase.seconds = time.perf_counter() - phase.started
         self.shown.end_phase(name, reason)
+
+    def times(self) -> tuple[float, float]:
+        """Return the seconds that the run has taken, and those of checks and set-up before it."""
+        now = time.perf_counter()
+        begun = now if self.begun is None else self.begun
+        return now - begun, begun - self.created
 
     def stop(self, reason: str) -> None:
         """End the phase that the runner did not get to end, so that the display is closed."""
@@ -213,7 +227,6 @@ def _execute(
     scalars: Sequence[str],
 ) -> int:
     tally = _Tally(make_progress(quiet=quiet))
-    clock = time.perf_counter()
     try:
         result = execute(
             document,
@@ -226,7 +239,7 @@ def _execute(
     except (RunInterrupted, KeyboardInterrupt):
         tally.stop("interrupted")
         say(_ended(document, "interrupted", tally.instance, results), error=True)
-        _summary(document, "interrupted", tally, time.perf_counter() - clock)
+        _summary(document, "interrupted", tally)
         return INTERRUPTED
     except Exception as error:
         tally.stop("failed")
@@ -248,7 +261,7 @@ def _execute(
         return FAILED
     for warning in result.warnings[len(document.warnings) :]:
         say(f"warning: {warning}", error=True)
-    _summary(document, "finished", tally, time.perf_counter() - clock)
+    _summary(document, "finished", tally)
     if results.store is not None and result.instance is not None:
         say(f"instance {result.instance}, results in {results.store.directory}")
         say(f"next: {results.next_command(result.instance)}")
@@ -282,8 +295,10 @@ def _ended(document: RunDocument, how: str, instance: str | None, results: _Resu
     return line if again is None else f"{line}\nto go on from its last checkpoint: {again}"
 
 
-def _summary(document: RunDocument, status: str, tally: _Tally, seconds: float) -> None:
-    say(f"run {document.uid!r}: {status} in {duration(seconds)}")
+def _summary(document: RunDocument, status: str, tally: _Tally) -> None:
+    took, setting_up = tally.times()
+    # (what the store has, and 'show' says, is the first of the two)
+    say(f"run {document.uid!r}: {status} in {duration(took)}, after {duration(setting_up)} of set-up")
     rows = [
         (
             phase.name,

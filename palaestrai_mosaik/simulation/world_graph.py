@@ -32,6 +32,7 @@ from .batch_body import BatchBody
 from .batch_handle import open_handle
 from .body import AnyBody, Body
 from .body_placement import place_bodies
+from .bridge import CLOCK, COORDINATOR
 from .connections import STATES
 from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
@@ -171,7 +172,8 @@ class Summary:
 
     def name(self, key: str) -> str:
         """Return how the row ``key`` is called where another simulator's box mentions it."""
-        return next(f"{b.simulator}.{r.name}" for b in self.boxes for r in b.rows if r.key == key)
+        simulator, name = next((b.simulator, r.name) for b in self.boxes for r in b.rows if r.key == key)
+        return name if name == simulator else f"{simulator}.{name}"
 
 
 def summary(graph: nx.MultiDiGraph) -> Summary:
@@ -220,6 +222,8 @@ def _attribute(data: dict[str, Any]) -> str:
     source, target = data["source"], data["target"]
     if target == STATES:
         return "newest states"
+    if source == CLOCK:
+        return f"time → {target}"
     if target.split("#")[0].endswith(source):
         return str(source)
     if source.endswith(target):
@@ -275,6 +279,9 @@ def _graph(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
     # mosaik's graph has all entities, also children that nothing is connected to
     for node, data in builder.world.entity_graph.nodes(data=True):
         entity = written.get(node, node[len(data["sid"]) + 1 :])
+        if entity == COORDINATOR:
+            # (the name in mosaik is one that no entity of a user has)
+            entity = data["sid"]
         graph.add_node(node, simulator=data["sid"], entity=entity, model=data["type"])
     values = _values(builder)
     for source, target, out, into, shifted in builder.connections:
