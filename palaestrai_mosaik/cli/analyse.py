@@ -14,7 +14,8 @@ from palaestrai_mosaik.design.folder import ANALYSIS, REPORT
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.text import count
 
-from .common import say, store_option
+from .common import store_option
+from .output import say, tell, warn
 from .tables import NOTHING, number, table
 
 if TYPE_CHECKING:
@@ -63,15 +64,15 @@ def analyse(
         say(
             f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
         )
-    say(_write_table(results.table(), directory / "outcomes.csv"))
+    tell(_write_table(results.table(), directory / "outcomes.csv"))
     if found:
-        say(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
+        tell(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
     if results.not_collected:
-        say(f"warning: {results.not_collected}", error=True)
+        warn(results.not_collected)
     refused = [one for one in found if one.refused]
     for one in refused:
-        say(f"warning: {one.outcome} by {one.method}: {one.refused}", error=True)
-    say(next_step(results.folder.path, store))
+        warn(f"{one.outcome} by {one.method}: {one.refused}")
+    tell(next_step(results.folder.path, store))
     asked = methods or results.spec.analysis.methods
     return FAILED if refused and (asked or len(refused) == len(found)) else FINISHED
 
@@ -186,13 +187,13 @@ def compare(
     for one in found:
         say("\n".join(_comparison_lines(one)), end="\n\n")
     for file in _write_comparisons(found, directory):
-        say(file)
+        tell(file)
     if results.not_collected:
-        say(f"warning: {results.not_collected}", error=True)
+        warn(results.not_collected)
     for one in found:
         for warning in one.warnings:
-            say(f"warning: {one.title}: {warning}", error=True)
-    say(next_step(results.folder.path, store))
+            warn(f"{one.title}: {warning}")
+    tell(next_step(results.folder.path, store))
     return FINISHED
 
 
@@ -278,15 +279,15 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     data = collect(results)
     page = write_report(data, output if output is not None else results.folder.path / REPORT)
     for outcome, sentences in headline(data):
-        say(outcome)
+        tell(outcome)
         for sentence in sentences:
-            say(f"  {plain(sentence)}")
+            tell(f"  {plain(sentence)}")
     tests = count_tests(data)
     if tests:
-        say(plain((tests,)))
+        tell(plain((tests,)))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
-    say(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
+    tell(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
     gone = lost(data)
     for warning in ([gone] if gone else []) + list(data.warnings):
-        say(f"warning: {warning}", error=True)
+        warn(warning)
     return FINISHED

@@ -97,9 +97,7 @@ def _add_design_commands(command: Command) -> None:
         help="replace files that were edited, or another design: its analysis/ and report/ go, "
         "results/ and jobs/ stay",
     )
-    generate.add_argument("--quiet", action="store_true", help="show no progress")
 
-    plan.add_argument("--quiet", action="store_true", help="show no progress")
     for sub in (plan, generate):
         sub.add_argument(
             "--check",
@@ -127,7 +125,7 @@ def _add_execution_commands(command: Command) -> None:
     )
     for sub in (run, resume):
         _add_folder(sub)
-        sub.add_argument("--jobs", "-j", type=positive, metavar="N", help="runs at once (default: all cores)")
+        sub.add_argument("-j", "--jobs", type=positive, metavar="N", help="runs at once (default: all cores)")
         sub.add_argument(
             "--executor",
             choices=("local", "inline", "slurm", "parsl"),
@@ -137,7 +135,6 @@ def _add_execution_commands(command: Command) -> None:
         _add_choice(sub)
         sub.add_argument("--fail-fast", action="store_true", help="start no more runs after a failure")
         _add_limits(sub)
-        sub.add_argument("--quiet", action="store_true", help="show no progress")
 
     status = command(
         "status", lazy("status", "status"), "show which runs are finished, running, failed or waiting"
@@ -215,7 +212,6 @@ def _add_cluster_commands(command: Command) -> None:
     collect.add_argument(
         "--remove", action="store_true", help="delete the stores of finished runs once they are collected"
     )
-    collect.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:
@@ -271,7 +267,7 @@ def _add_analysis_commands(command: Command) -> None:
 
     report = command("report", lazy("analyse", "report"), "write one HTML page with all tables and figures")
     _add_folder(report)
-    report.add_argument("--output", "-o", metavar="DIRECTORY", help="default: FOLDER/report")
+    report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")
 
 
 def _add_folder(sub: argparse.ArgumentParser) -> None:
@@ -282,7 +278,7 @@ def _add_folder(sub: argparse.ArgumentParser) -> None:
 def _add_outcomes(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--outcomes", nargs="+", default=[], metavar="NAME", help="only these (default: all)")
     sub.add_argument(
-        "--output", "-o", metavar="DIRECTORY", help="for the CSV files (default: FOLDER/analysis)"
+        "-o", "--output", metavar="DIRECTORY", help="for the CSV files (default: FOLDER/analysis)"
     )
 
 

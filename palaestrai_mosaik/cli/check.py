@@ -28,7 +28,8 @@ from palaestrai_mosaik.experiment import (
 from palaestrai_mosaik.experiment.overrides import Overrides, parse
 from palaestrai_mosaik.text import count
 
-from .common import print_problems, say
+from .common import print_problems
+from .output import say, tell, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
@@ -59,7 +60,7 @@ def _check(path: str, environments: bool, overrides: Overrides) -> int:
     known: Sequence[Problem] = ()
     try:
         document = load(path, overrides)
-        say(describe(document), end="")
+        tell(describe(document), end="")
         warnings = [*document.warnings]
     except DocumentError as error:
         if error.partial is None:
@@ -80,13 +81,13 @@ def _check(path: str, environments: bool, overrides: Overrides) -> int:
         whole = document.document if isinstance(document, PartialDocument) else document
         problems = list(check_classes(whole, BASES, class_of))
     for warning in warnings:
-        say(f"warning: {warning}", error=True)
+        warn(warning)
     if known or problems:
         return _report(
             path, sorted({*known, *problems}, key=lambda problem: (problem.line or 0, problem.message))
         )
     unchecked = "" if environments else " (environments not checked)"
-    say(f"{path}: sound{unchecked}")
+    tell(f"{path}: sound{unchecked}")
     return FINISHED
 
 
@@ -125,7 +126,7 @@ def graph(
             _write(output, graph_text(world))
         else:
             draw_graph(world, output)
-        say(output)
+        tell(output)
     return FINISHED
 
 
@@ -152,7 +153,7 @@ def plot(  # noqa: PLR0913  (independent choices)
 
     with location.look() as store:
         path = output or _named_after(store, run, "")
-        say(
+        tell(
             plot_run(
                 *(store, run, path),
                 phase=phase,
@@ -172,7 +173,7 @@ def plot_learning(
     from palaestrai_mosaik.analysis import plot_learning
 
     with location.look() as store:
-        say(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
+        tell(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
     return FINISHED
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
@@ -24,13 +26,17 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules, only_modules
 from palaestrai_mosaik.installation import neighbours
-from palaestrai_mosaik.text import escape_control_characters, listed
+from palaestrai_mosaik.text import listed
+
+from .output import Options, print_traceback, say, using, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.design.folder import DesignFolder
 
 #: what --store takes
 STORE_HELP = "folder of the results, or database: its URL, @FILE (holds the URL) or env:NAME"
+
+logger = logging.getLogger(__name__)
 
 Command = Callable[..., argparse.ArgumentParser]
 _LISTED = 20
@@ -52,6 +58,14 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
         sub: argparse.ArgumentParser = commands.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
         )
+        sub.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
+        sub.add_argument(
+            "-v",
+            "--verbose",
+            action="count",
+            default=0,
+            help="also print what the program does and how long it takes, and tracebacks of errors; -vv: all",
+        )
         sub.set_defaults(function=function)
         return sub
 
@@ -72,8 +86,10 @@ def lazy(module: str, name: str, *, one_thread: bool = False, limited: bool = Fa
             for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
                 os.environ.setdefault(variable, "1")
         whole = f"{__package__}.{module}"
+        began = time.perf_counter()
         with nullcontext() if whole in sys.modules else collector.importing():
             found = import_module(whole)
+        logger.info("imported %s in %.2f s", whole, time.perf_counter() - began)
         with only_modules(options.pop("allow_modules")) if limited else nullcontext():
             code: int = getattr(found, name)(**options)
         return code
@@ -84,7 +100,7 @@ def lazy(module: str, name: str, *, one_thread: bool = False, limited: bool = Fa
 def warn_of_neighbours() -> None:
     """Report on standard error what other packages have replaced of this one (where a command starts)."""
     for neighbour in neighbours():
-        say(f"warning: {neighbour}", error=True)
+        warn(neighbour)
 
 
 def call(
@@ -115,6 +131,12 @@ def _call(
         options = vars(parser.parse_args(argv))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNSOUND
+    with using(Options(options.pop("quiet"), options.pop("verbose"))):
+        return _execute(parser.prog, options, complete)
+
+
+def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, Any]], None]) -> int:
+    """Call the command with its options; print what it raises."""
     try:
         _warn_of_password(options.get("store"), "--store ")
         # the database that results are imported from
@@ -123,20 +145,23 @@ def _call(
         complete(options)
         code: int = function(**options)
     except DocumentError as error:
+        print_traceback()
         print_problems(error.problems)
         return UNSOUND
     except PalaestraiMosaikError as error:
-        say(f"{parser.prog}: {error}", error=True)
+        print_traceback()
+        say(f"{prog}: {error}", error=True)
         return UNSOUND
     except BrokenPipeError:
         raise
     except OSError as error:
         # of a file or folder that is not what it should be, or must not be read or written
+        print_traceback()
         place = f"{error.filename}: " if error.filename is not None else ""
-        say(f"{parser.prog}: {place}{error.strerror or error}", error=True)
+        say(f"{prog}: {place}{error.strerror or error}", error=True)
         return UNSOUND
     except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        say(f"{prog}: interrupted", error=True)
         return INTERRUPTED
     return code
 
@@ -160,22 +185,11 @@ def _warn_of_password(store: object, option: str = "") -> None:
     from palaestrai_mosaik.store.urls import holds_password, shown
 
     if holds_password(store):
-        print(
-            f"warning: the password in {option}{shown(store)} can be seen by all users of this machine in the list of "
+        warn(
+            f"the password in {option}{shown(store)} can be seen by all users of this machine in the list of "
             f"processes; better: {option}@FILE (its first line is the URL), {option}env:NAME, or a URL without "
-            "password and ~/.pgpass",
-            file=sys.stderr,
+            "password and ~/.pgpass"
         )
-
-
-def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
-    """Print what users have named or recorded, so that a terminal obeys none of it.
-
-    On standard output, or with ``error`` on standard error, after what is on standard output.
-    """
-    if error:
-        sys.stdout.flush()
-    print(escape_control_characters(str(text)), file=sys.stderr if error else sys.stdout, end=end)
 
 
 def print_problems(problems: Iterable[Problem]) -> int:

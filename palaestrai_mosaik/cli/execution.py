@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +28,10 @@ from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
 from palaestrai_mosaik.execution.runs import RunsToExecute
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
-from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
-from .common import find_folder, say, store_option
+from .common import find_folder, store_option
+from .output import count_progress, quiet, say, tell
 from .run_lists import factors_of, list_runs, print_left_out, short_path
 from .tables import byte_size, duration, number
 
@@ -51,7 +49,6 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     fail_fast: bool = False,
     timeout: float | None = None,
     runs_per_process: int | None = None,
-    quiet: bool = False,
     again: bool = False,
     ignore_queue: bool = False,
     allow_modules: str | None = None,
@@ -83,7 +80,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         rows=row_numbers(opened, rows),
         store=store,
         settings=settings,
-        progress=make_progress(quiet=quiet),
+        progress=make_progress(quiet=quiet()),
         ignore_queue=ignore_queue,
     )
     _print_summary(opened, summary, store)
@@ -118,7 +115,7 @@ def resume(folder: str | None, **options: Any) -> int:
             f"submission {newest.number} went to Slurm, and resume submits again and does not wait, so "
             "--fail-fast means nothing: say where, too (--executor slurm waits for its tasks)"
         )
-    say(
+    tell(
         f"with the settings of submission {newest.number}: {newest.executor} (--executor local: on this machine)"
     )
     if newest.executor == "parsl":
@@ -161,15 +158,16 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
     if summary.left_out:
         words.append(f"{summary.left_out:,} executed by another process")
     if words:
-        say(f"runs: {', '.join(words)}, in {duration(summary.seconds)}")
+        tell(f"runs: {', '.join(words)}, in {duration(summary.seconds)}")
     if summary.failures:
         values = row_values(folder, {record.run for record in summary.failures})
         by_uid = {run.uid: run for run in folder.documents}
         failures = sorted(
             summary.failures, key=lambda record: (by_uid[record.run].row, by_uid[record.run].repetition)
         )
-        say("failed:")
-        list_runs(
+        # (a run that failed is an error: with --quiet, too, but then nothing goes to standard output)
+        say("failed:", error=quiet())
+        failed = (
             {
                 "run": record.run,
                 "factors": factors_of(folder, values[record.run]),
@@ -178,16 +176,17 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
             }
             for record in failures
         )
+        list_runs(failed, error=quiet())
     if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
         print_collected(folder, summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
-    say(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
+    tell(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
     option, name = store_option(store), shlex.quote(short_path(folder.path))
     if summary.whole:
-        say(f"next: arsenai analyse {name}{option}")
+        tell(f"next: arsenai analyse {name}{option}")
     else:
-        say(f"to go on: arsenai resume {name}{option}")
+        tell(f"to go on: arsenai resume {name}{option}")
 
 
 def submit(
@@ -228,12 +227,12 @@ def submit(
             say(line)
     elif summary.submission is not None:
         for line in _submitted(opened, summary.submission):
-            say(line)
-        say(f"next: arsenai status {name}")
-        say(f"      arsenai collect {name}")
+            tell(line)
+        tell(f"next: arsenai status {name}")
+        tell(f"      arsenai collect {name}")
     else:
-        say("nothing to submit")
-        say(f"next: arsenai status {name}")
+        tell("nothing to submit")
+        tell(f"next: arsenai status {name}")
     return FINISHED
 
 
@@ -247,11 +246,11 @@ def cancel(folder: str | None) -> int:
             f"left: {jobs}: the name is that of a submission of this folder, but the script is not this folder's"
         )
     if not cancelled.jobs:
-        say("nothing to cancel: Slurm has no job of this folder")
+        tell("nothing to cancel: Slurm has no job of this folder")
         return FINISHED
     tasks = f"{count(cancelled.running, 'running task')}, {cancelled.queued:,} queued"
-    say(f"cancelled {_jobs(cancelled.jobs)}: {tasks}")
-    say(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
+    tell(f"cancelled {_jobs(cancelled.jobs)}: {tasks}")
+    tell(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
     return FINISHED
 
 
@@ -324,7 +323,7 @@ def _space(planned: DryRun) -> Iterator[str]:
         yield f"collected  {left}, {database} (arsenai collect --remove)"
 
 
-def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool) -> int:
+def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
     """Copy what runs of ``folder`` have recorded on a cluster into ``store``; return the exit code.
 
     It is 1 where the own store of a run cannot be read, or removed. ``remove``: the own stores of
@@ -332,15 +331,14 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
     """
     opened = find_folder(folder)
     location = StoreLocation.of(opened.path / RESULTS, store)
-    with ExitStack() as stack:
-        progress = None if quiet else stack.enter_context(CountProgress(sys.stderr, "collect", "looked at"))
+    with count_progress("collect", "looked at") as progress:
         found = collect_folder(opened, location, remove=remove, progress=progress)
     print_collected(opened, found)
     # (what has not ended is collected by another call)
     then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
-    say(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
+    tell(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
     if option and (found.runs or found.before):
-        say(
+        tell(
             f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
         )
     return FAILED if found.damaged or found.kept else FINISHED
@@ -349,7 +347,7 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
 def print_collected(folder: DesignFolder, found: Collected) -> None:
     """Print what was collected, and what could not be."""
     for line in _lines(folder, found):
-        say(line)
+        tell(line)
     for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
         for path, reason in list(reasons.items())[:_LISTED]:
             say(f"{what}: {path.name}: {reason}", error=True)

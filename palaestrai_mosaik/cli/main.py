@@ -71,8 +71,10 @@ def _show(*, agent: str | None, environment: str | None, body: Any, **options: A
     return _of_store("show", "show")(choice=_choice(agent, environment, body), **options)
 
 
-def _export(*, body: Any, **options: Any) -> int:
-    return _of_store("show", "export")(body=_one_or_several(body), **options)
+def _export(*, body: Any, directory: str | None, output: str | None, **options: Any) -> int:
+    if (directory is None) == (output is None):
+        raise PalaestraiMosaikError("name the folder to export to, once: DIRECTORY or --output DIRECTORY")
+    return _of_store("show", "export")(body=_one_or_several(body), directory=directory or output, **options)
 
 
 def _plot(*, learning: bool, agent: str | None, environment: str | None, body: Any, **options: Any) -> int:
@@ -139,7 +141,6 @@ def _add_document_commands(command: Command) -> None:
     where = start.add_mutually_exclusive_group()
     where.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
     where.add_argument("--no-store", action="store_true", help="record nothing")
-    start.add_argument("--quiet", action="store_true", help="show no progress")
     start.add_argument(
         "--resume",
         action="store_true",
@@ -195,7 +196,9 @@ def _add_document_commands(command: Command) -> None:
     )
     graph.add_argument("document", metavar="RUN.yml")
     graph.add_argument("--phase", type=_phase, default=0, help="name or number (default: the first one)")
-    graph.add_argument("--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)")
+    graph.add_argument(
+        "-o", "--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)"
+    )
     _add_overrides(graph)
     add_allow_modules(graph)
 
@@ -280,12 +283,13 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument(
         "--episode", type=index, metavar="N", help="the episode for --sensors (default: the last)"
     )
-    plot.add_argument("--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
+    plot.add_argument("-o", "--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
     _add_store(plot)
 
     export = command("export", _export, "export a run as files for other programs")
     export.add_argument("run", metavar="RUN")
-    export.add_argument("directory", metavar="DIRECTORY", help="a new or empty folder")
+    export.add_argument("directory", nargs="?", metavar="DIRECTORY", help="a new or empty folder")
+    export.add_argument("-o", "--output", metavar="DIRECTORY", help="the same, as in other commands")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet")
     _add_bodies(export)
     _add_store(export)

@@ -13,7 +13,7 @@ from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
-from .common import say
+from .output import say, tell
 from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def export(
     with location.look() as store:
         paths = store.export(run, directory, format, environment=environment, body=body)
         size = sum(path.stat().st_size for path in paths)
-        say(
+        tell(
             f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
         )
     return FINISHED

@@ -30,7 +30,8 @@ from palaestrai_mosaik.runner.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import count
 
-from .common import print_problems, say, store_option
+from .common import print_problems, store_option
+from .output import quiet, say, tell, verbose, warn
 from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
@@ -142,7 +143,6 @@ def start(
     documents: Sequence[str],
     *,
     store: str | None,
-    quiet: bool,
     resume: bool,
     checkpoint_every: float,
     scalars: Sequence[str] = (),
@@ -161,7 +161,7 @@ def start(
     loaded = _load(documents, overrides)
     for document in loaded:
         for warning in document.warnings:
-            say(f"warning: {warning}", error=True)
+            warn(warning)
     codes = []
     with ExitStack() as stack:
         results = _Results(store, stack, overrides)
@@ -172,12 +172,12 @@ def start(
                 if code is not None:
                     codes.append(code)
                     continue
-            codes.append(_execute(document, results, quiet, instance, checkpoint_every, scalars))
+            codes.append(_execute(document, results, instance, checkpoint_every, scalars))
             if codes[-1] == INTERRUPTED:
                 break
     if len(documents) > 1:
         finished = codes.count(FINISHED)
-        say(f"{finished} of {count(len(documents), 'run')} finished", error=True)
+        tell(f"{finished} of {count(len(documents), 'run')} finished", error=True)
     return next((code for code in (INTERRUPTED, FAILED, UNSOUND) if code in codes), FINISHED)
 
 
@@ -214,19 +214,18 @@ def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | N
     else:
         message += f"resuming instance {found.instance} ({found.status})"
         instance = found.instance
-    say(message, error=True)
+    (say if code == FAILED else tell)(message, error=True)
     return instance, code
 
 
 def _execute(
     document: RunDocument,
     results: _Results,
-    quiet: bool,
     resume: str | None,
     checkpoint_every: float,
     scalars: Sequence[str],
 ) -> int:
-    tally = _Tally(make_progress(quiet=quiet))
+    tally = _Tally(make_progress(quiet=quiet()))
     try:
         result = execute(
             document,
@@ -247,8 +246,8 @@ def _execute(
         if isinstance(error, DocumentError) and instance is None:
             print_problems(error.problems)
             return UNSOUND
-        if not isinstance(error, PalaestraiMosaikError):
-            _print_traceback(error, whole=instance is None)
+        if verbose() or not isinstance(error, PalaestraiMosaikError):
+            _print_traceback(error, whole=verbose() or instance is None)
         said = str(error) if isinstance(error, PalaestraiMosaikError) else f"{type(error).__name__}: {error}"
         if resume is not None and instance is None:
             say(
@@ -260,11 +259,11 @@ def _execute(
         say(_ended(document, f"failed: {said}", instance, results), error=True)
         return FAILED
     for warning in result.warnings[len(document.warnings) :]:
-        say(f"warning: {warning}", error=True)
+        warn(warning)
     _summary(document, "finished", tally)
     if results.store is not None and result.instance is not None:
-        say(f"instance {result.instance}, results in {results.store.directory}")
-        say(f"next: {results.next_command(result.instance)}")
+        tell(f"instance {result.instance}, results in {results.store.directory}")
+        tell(f"next: {results.next_command(result.instance)}")
     return FINISHED
 
 
@@ -298,7 +297,7 @@ def _ended(document: RunDocument, how: str, instance: str | None, results: _Resu
 def _summary(document: RunDocument, status: str, tally: _Tally) -> None:
     took, setting_up = tally.times()
     # (what the store has, and 'show' says, is the first of the two)
-    say(f"run {document.uid!r}: {status} in {duration(took)}, after {duration(setting_up)} of set-up")
+    tell(f"run {document.uid!r}: {status} in {duration(took)}, after {duration(setting_up)} of set-up")
     rows = [
         (
             phase.name,
@@ -312,7 +311,7 @@ def _summary(document: RunDocument, status: str, tally: _Tally) -> None:
     ]
     if rows:
         headers = ("phase", "episodes", "steps", "steps/s", "ended by", "last mean objective")
-        say(table(headers, rows, indent="  "))
+        tell(table(headers, rows, indent="  "))
 
 
 def _objectives(objectives: dict[str, float]) -> str:

@@ -26,7 +26,8 @@ from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
 from palaestrai_mosaik.text import count
 
-from .common import find_folder, say, store_option
+from .common import find_folder, store_option
+from .output import say
 from .run_lists import factors_of, list_runs, short_path
 from .tables import duration, table
 

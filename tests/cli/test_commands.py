@@ -101,20 +101,19 @@ def test_start_tells_what_happened_where_the_results_are_and_what_is_next(workpl
 
 
 def test_the_next_command_names_a_store_that_is_not_the_usual_one(workplace, capsys, monkeypatch):
-    assert main(["start", str(DUMMY), "--quiet", "--store", "elsewhere"]) == 0
-    out, err = capsys.readouterr()
+    assert main(["start", str(DUMMY), "--store", "elsewhere"]) == 0
+    out = capsys.readouterr().out
     assert out.rstrip().endswith(" --store elsewhere")
-    assert err == ""
     monkeypatch.setenv("PALAESTRAI_MOSAIK_STORE", "elsewhere")
     assert main(out.split("next: palaestrai-mosaik ")[1].split()) == 0
-    assert main(["start", str(DUMMY), "--quiet"]) == 0
+    assert main(["start", str(DUMMY)]) == 0
     assert "--store" not in capsys.readouterr().out.rpartition("next:")[2]
     assert not Path("palaestrai-results").exists()
 
 
 def test_nothing_is_written_without_a_store(workplace, capsys):
     before = sorted(Path().iterdir())
-    assert main(["start", str(DUMMY), "--no-store", "--quiet"]) == 0
+    assert main(["start", str(DUMMY), "--no-store"]) == 0
     assert "instance" not in capsys.readouterr().out
     assert sorted(Path().iterdir()) == before
 
@@ -191,7 +190,7 @@ def test_a_failed_run_does_not_keep_the_next_one_from_running(workplace, capsys)
         workplace / "bad.yml",
         **{"muscle: dummy": "muscle: failing_muscles:Raising"},
     )
-    assert main(["start", bad, str(DUMMY), "--quiet"]) == 1
+    assert main(["start", bad, str(DUMMY)]) == 1
     out, err = capsys.readouterr()
     assert "run 'dummy': finished" in out
     assert err.rstrip().endswith("1 of 2 runs finished")
