@@ -29,7 +29,7 @@ from palaestrai_mosaik.experiment.overrides import Overrides, parse
 from palaestrai_mosaik.text import count
 
 from .common import print_problems
-from .output import say, tell, warn
+from .output import compose, say, status, tell, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
@@ -87,12 +87,13 @@ def _check(path: str, environments: bool, overrides: Overrides) -> int:
             path, sorted({*known, *problems}, key=lambda problem: (problem.line or 0, problem.message))
         )
     unchecked = "" if environments else " (environments not checked)"
-    tell(f"{path}: sound{unchecked}")
+    tell(compose(f"{path}: ", status("sound"), unchecked))
     return FINISHED
 
 
 def _report(path: str, problems: Sequence[Problem]) -> int:
-    say(f"{path}: {count(print_problems(problems), 'problem')}", error=True)
+    counted = status(count(print_problems(problems), "problem"), "failed", error=True)
+    say(compose(f"{path}: ", counted), error=True)
     return UNSOUND
 
 

@@ -28,7 +28,7 @@ from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules, on
 from palaestrai_mosaik.installation import neighbours
 from palaestrai_mosaik.text import listed
 
-from .output import Options, print_traceback, say, using, warn
+from .output import Options, fail, print_traceback, say, using, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.design.folder import DesignFolder
@@ -150,7 +150,7 @@ def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, A
         return UNSOUND
     except PalaestraiMosaikError as error:
         print_traceback()
-        say(f"{prog}: {error}", error=True)
+        fail(prog, error)
         return UNSOUND
     except BrokenPipeError:
         raise
@@ -158,10 +158,10 @@ def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, A
         # of a file or folder that is not what it should be, or must not be read or written
         print_traceback()
         place = f"{error.filename}: " if error.filename is not None else ""
-        say(f"{prog}: {place}{error.strerror or error}", error=True)
+        fail(prog, f"{place}{error.strerror or error}")
         return UNSOUND
     except KeyboardInterrupt:
-        say(f"{prog}: interrupted", error=True)
+        fail(prog, "interrupted")
         return INTERRUPTED
     return code
 

@@ -31,7 +31,7 @@ from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.text import count, listed
 
 from .common import find_folder, store_option
-from .output import count_progress, quiet, say, tell
+from .output import Printable, compose, count_progress, quiet, say, status, tell
 from .run_lists import factors_of, list_runs, print_left_out, short_path
 from .tables import byte_size, duration, number
 
@@ -151,14 +151,14 @@ def row_numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] 
 def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) -> None:
     """Print how it went, and what to do next."""
     print_left_out(summary.before)
-    ended = {status.value: n for status, n in summary.ended.items()}
-    words = [f"{n:,} {status}" for status, n in sorted(ended.items())]
+    ended = {one.value: n for one, n in summary.ended.items()}
+    words = [status(f"{n:,} {name}", name) for name, n in sorted(ended.items())]
     if summary.not_begun:
-        words.append(f"{summary.not_begun:,} not begun")
+        words.append(compose(f"{summary.not_begun:,} not begun"))
     if summary.left_out:
-        words.append(f"{summary.left_out:,} executed by another process")
+        words.append(compose(f"{summary.left_out:,} executed by another process"))
     if words:
-        tell(f"runs: {', '.join(words)}, in {duration(summary.seconds)}")
+        tell(compose("runs: ", Printable(", ".join(words)), f", in {duration(summary.seconds)}"))
     if summary.failures:
         values = row_values(folder, {record.run for record in summary.failures})
         by_uid = {run.uid: run for run in folder.documents}
@@ -166,7 +166,7 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
             summary.failures, key=lambda record: (by_uid[record.run].row, by_uid[record.run].repetition)
         )
         # (a run that failed is an error: with --quiet, too, but then nothing goes to standard output)
-        say("failed:", error=quiet())
+        say(compose(status("failed", error=quiet()), ":"), error=quiet())
         failed = (
             {
                 "run": record.run,

@@ -1,12 +1,14 @@
 """What commands print: listings and summaries on standard output; warnings, errors and progress on standard error.
 
 The options that all commands have decide here: with ``--quiet``, summaries and progress are left out; with
-``--verbose``, the package's log and tracebacks are printed on standard error.
+``--verbose``, the package's log and tracebacks are printed on standard error. On a terminal, statuses, errors and
+warnings have a colour.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -18,6 +20,14 @@ from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import escape_control_characters
 
 _PACKAGE = "palaestrai_mosaik"
+#: the colours, as a terminal takes them
+_RED, _YELLOW, _GREEN = "31", "33", "32"
+#: of the statuses of runs and documents; others have none
+_COLOURS = {
+    **dict.fromkeys(("failed", "timed out", "out of memory", "node failed", "damaged", "error"), _RED),
+    **dict.fromkeys(("interrupted", "lost", "cancelled", "warning"), _YELLOW),
+    **dict.fromkeys(("finished", "sound"), _GREEN),
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,7 @@ def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """
     if error:
         sys.stdout.flush()
-    print(escape_control_characters(str(text)), file=sys.stderr if error else sys.stdout, end=end)
+    print(_escaped(text), file=sys.stderr if error else sys.stdout, end=end)
 
 
 def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
@@ -71,7 +81,46 @@ def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
 
 def warn(text: object) -> None:
     """Print a warning on standard error."""
-    say(f"warning: {text}", error=True)
+    say(compose(status("warning:", "warning", error=True), " ", text), error=True)
+
+
+def fail(title: str, text: object) -> None:
+    """Print an error on standard error; ``title`` stands before it, with a colon."""
+    say(compose(status(f"{title}:", "error", error=True), " ", text), error=True)
+
+
+class Printable(str):
+    """Text that is printed as it is: what a terminal would obey is written out, but for our colours."""
+
+
+def compose(*parts: object) -> Printable:
+    """Return the parts one after the other; what is not :class:`Printable` is escaped."""
+    return Printable("".join(map(_escaped, parts)))
+
+
+def status(text: str, name: str | None = None, *, error: bool = False) -> Printable:
+    """Return ``text`` in the colour of the status ``name`` (default: the text itself); ``error``: on standard error."""
+    colour = _COLOURS.get(text if name is None else name)
+    shown = _escaped(text)
+    return Printable(f"\x1b[{colour}m{shown}\x1b[0m" if colour is not None and _has_colours(error) else shown)
+
+
+def _escaped(text: object) -> str:
+    return text if isinstance(text, Printable) else escape_control_characters(str(text))
+
+
+def _has_colours(error: bool) -> bool:
+    """Whether what is printed may have colours: on a terminal, unless the environment says otherwise.
+
+    See https://no-color.org and https://bixense.com/clicolors.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(os.environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    # (a console of Windows obeys only if it is told to; the newer terminal always does)
+    obeys = os.environ.get("TERM") != "dumb" and (sys.platform != "win32" or "WT_SESSION" in os.environ)
+    return obeys and (sys.stderr if error else sys.stdout).isatty()
 
 
 def print_traceback() -> None:

@@ -13,7 +13,7 @@ from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
-from .output import say, tell
+from .output import Printable, compose, say, status, tell
 from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def list_runs(
         )
         for run in rows_of(runs)
     ]
-    say(table(headers, rows))
+    say(table(headers, rows, statuses="status"))
     return FINISHED
 
 
@@ -137,7 +137,7 @@ def export(
     return FINISHED
 
 
-def _header(store: Store, uid: str) -> Iterator[str]:
+def _header(store: Store, uid: str) -> Iterator[Printable]:
     runs = store.runs()
     run = runs[runs["run"] == uid].iloc[0]
     ended = (
@@ -147,7 +147,7 @@ def _header(store: Store, uid: str) -> Iterator[str]:
     rows = [
         ("run", uid),
         ("document", f"{run['document']} (hash {run['hash'][:_ID_WIDTH]})"),
-        ("status", run["status"]),
+        ("status", status(run["status"])),
         ("started", f"{run['started'].to_pydatetime().astimezone():%Y-%m-%d %H:%M:%S %Z}{ended}"),
         ("seed", str(run["seed"])),
         ("where", f"{run['host']}, process {run['pid']}"),
@@ -158,7 +158,7 @@ def _header(store: Store, uid: str) -> Iterator[str]:
         rows.insert(2, ("experiment", run["experiment"]))
     width = max(len(title) for title, _ in rows)
     for title, value in rows:
-        yield f"{title.ljust(width)}  {value}"
+        yield compose(f"{title.ljust(width)}  ", value)
 
 
 def _print_section(title: str, text: str) -> None:
@@ -326,10 +326,10 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
 
 def _print_errors(store: Store, uid: str) -> None:
     for text in store.warnings(uid)["text"]:
-        say(f"\nwarning: {text}")
+        say(compose("\n", status("warning:", "warning"), f" {text}"))
     for error in rows_of(store.errors(uid)):
         where = "" if str(error.phase) == "<NA>" else f" in phase {error.phase}"
-        say(f"\nerror{where}")
+        say(compose("\n", status("error"), where))
         say(_indented(error.traceback.rstrip("\n").split("\n")))
 
 

@@ -31,7 +31,7 @@ from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import count
 
 from .common import print_problems, store_option
-from .output import quiet, say, tell, verbose, warn
+from .output import Printable, compose, quiet, say, status, tell, verbose, warn
 from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
@@ -237,7 +237,7 @@ def _execute(
         )
     except (RunInterrupted, KeyboardInterrupt):
         tally.stop("interrupted")
-        say(_ended(document, "interrupted", tally.instance, results), error=True)
+        say(_ended(document, "interrupted", "", tally.instance, results), error=True)
         _summary(document, "interrupted", tally)
         return INTERRUPTED
     except Exception as error:
@@ -256,7 +256,7 @@ def _execute(
             )
             say(f"nothing was changed; see: {results.next_command(resume)}", error=True)
             return FAILED
-        say(_ended(document, f"failed: {said}", instance, results), error=True)
+        say(_ended(document, "failed", f": {said}", instance, results), error=True)
         return FAILED
     for warning in result.warnings[len(document.warnings) :]:
         warn(warning)
@@ -283,21 +283,24 @@ def _is_engine(filename: str) -> bool:
     return not path.is_absolute() or any(path.is_relative_to(folder) for folder in _ENGINE)
 
 
-def _ended(document: RunDocument, how: str, instance: str | None, results: _Results) -> str:
-    line = f"palaestrai-mosaik: run {document.uid!r} ({document.source}) {how}"
+def _ended(document: RunDocument, how: str, why: str, instance: str | None, results: _Results) -> Printable:
+    said = compose(
+        f"palaestrai-mosaik: run {document.uid!r} ({document.source}) ", status(how, error=True), why
+    )
     if results.store is None:
-        return line + "\nnothing was recorded (--no-store)"
+        return compose(said, "\nnothing was recorded (--no-store)")
     if instance is None:
-        return line + "\nit had not started: nothing was recorded"
-    line += f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}"
+        return compose(said, "\nit had not started: nothing was recorded")
+    said = compose(said, f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}")
     again = results.resume_command(document)
-    return line if again is None else f"{line}\nto go on from its last checkpoint: {again}"
+    return said if again is None else compose(said, f"\nto go on from its last checkpoint: {again}")
 
 
-def _summary(document: RunDocument, status: str, tally: _Tally) -> None:
+def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
     took, setting_up = tally.times()
     # (what the store has, and 'show' says, is the first of the two)
-    tell(f"run {document.uid!r}: {status} in {duration(took)}, after {duration(setting_up)} of set-up")
+    times = f" in {duration(took)}, after {duration(setting_up)} of set-up"
+    tell(compose(f"run {document.uid!r}: ", status(how), times))
     rows = [
         (
             phase.name,

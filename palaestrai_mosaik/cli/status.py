@@ -50,7 +50,7 @@ def status(
         return FINISHED
     say(f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which")
     say(f"{count(data['documents'], 'document')} are executed")
-    say(table(("status", "documents"), data["counts"].items(), indent="  "))
+    say(table(("status", "documents"), data["counts"].items(), indent="  ", statuses="status"))
     for what in ("failed", "running"):
         if data[what]:
             say(f"{what}:")

@@ -19,7 +19,7 @@ from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
-from .output import count_progress, say, tell
+from .output import compose, count_progress, say, status, tell
 from .tables import rows_of
 
 # Of runs without files, so many are named.
@@ -67,8 +67,8 @@ def verify(
         for run in runs:
             found = verify_run(opened, run)
             rows += found.rows
-            for line in (*found.damage, *(() if found.absent else found.unread)):
-                say(f"{found.run} ({found.document}): {line}", error=True)
+            for damage in (*found.damage, *(() if found.absent else found.unread)):
+                say(f"{found.run} ({found.document}): {damage}", error=True)
             if found.damage:
                 damaged += 1
                 marked += mark and mark_failed(opened, found)
@@ -78,7 +78,8 @@ def verify(
                 unread += bool(found.unread)
         folder = opened.directory / INSTANCES
     read = len(runs) - len(absent) - unread
-    tell(f"{count(read, 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
+    found_damaged = status(f"{damaged:,} damaged", "damaged" if damaged else "")
+    tell(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", found_damaged))
     if unread:
         say(f"{count(unread, 'run')} could not be read: their state is unknown", error=True)
     of_others = everything and location.folder is None
@@ -94,12 +95,12 @@ def verify(
 
 def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:
     """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
-    line = f"not read: {count(len(runs), 'run')} of which {folder} has no files"
+    not_read = f"not read: {count(len(runs), 'run')} of which {folder} has no files"
     if of_others:
-        tell(line)
+        tell(not_read)
         tell("(those of another folder that shares the database: repeat with --files OTHER/results)")
         return
-    say(line, error=True)
+    say(not_read, error=True)
     say(f"  {listed(runs, _LISTED)}", error=True)
     say(
         "where they are lost: make such a folder, empty, and verify it with --mark-failed; then its run is damaged",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from palaestrai_mosaik.cli import arsenai, main
+from palaestrai_mosaik.cli import arsenai, main, output
+from palaestrai_mosaik.cli.tables import table
 from palaestrai_mosaik.errors import FAILED, FINISHED, UNSOUND
 
 RUN = """
@@ -174,3 +177,75 @@ def test_export_takes_its_folder_with_or_without_the_option(capsys: pytest.Captu
     for wrong in (["export", "latest"], ["export", "latest", "three", "-o", "four"]):
         assert main.main(wrong) == UNSOUND
         assert "name the folder to export to, once: DIRECTORY or --output" in capsys.readouterr().err
+
+
+def colours(monkeypatch: pytest.MonkeyPatch, terminal: bool, **environment: str) -> None:
+    """Set the variables that programs with colours look at, and whether the streams are a terminal."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: terminal)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "expected"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"FORCE_COLOR": "1"}, True),
+        (False, {"CLICOLOR_FORCE": "1"}, True),
+        (False, {"FORCE_COLOR": "0"}, False),
+        (True, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colours_are_for_terminals_unless_the_environment_says_otherwise(
+    terminal: bool,
+    environment: dict[str, str],
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.main(["start", "walk.yml", "-q"]) == FINISHED
+    colours(monkeypatch, terminal, **environment)
+    assert main.main(["list"]) == FINISHED
+    assert ("\x1b[32mfinished\x1b[0m" in capsys.readouterr().out) == expected
+    assert main.main(["show", "nothing"]) == UNSOUND
+    err = capsys.readouterr().err
+    assert err.startswith("\x1b[31mpalaestrai-mosaik:\x1b[0m " if expected else "palaestrai-mosaik: ")
+
+
+def test_json_has_no_colours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["start", "walk.yml", "-q"]) == FINISHED
+    colours(monkeypatch, True, FORCE_COLOR="1")
+    assert main.main(["list", "--json"]) == FINISHED
+    assert json.loads(capsys.readouterr().out)[0]["status"] == "finished"
+
+
+def test_the_colour_is_that_of_the_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    colours(monkeypatch, True)
+    shown = table(
+        ("run", "status", "n"),
+        [("failed", "failed", 1), ("b", "lost", 2), ("c", "waiting", 3)],
+        statuses="status",
+    )
+    output.say(shown)
+    assert capsys.readouterr().out.splitlines() == [
+        "run     status   n",
+        # a run that is called so has no colour, and the colour does not change where columns begin
+        "failed  \x1b[31mfailed \x1b[0m  1",
+        "b       \x1b[33mlost   \x1b[0m  2",
+        "c       waiting  3",
+    ]
+    output.warn("a\x1b[31mb")
+    assert capsys.readouterr().err == "\x1b[33mwarning:\x1b[0m a\\x1b[31mb\n"
+    # what a user has written cannot pretend to be a colour
+    output.say(output.compose("\x1b[1m", output.status("\x1b[2m", "failed")))
+    assert capsys.readouterr().out == "\\x1b[1m\x1b[31m\\x1b[2m\x1b[0m\n"
