@@ -14,6 +14,7 @@ from .common import (
     STORE_HELP,
     Command,
     add_allow_modules,
+    add_json,
     call,
     index_ranges,
     lazy,
@@ -108,6 +109,7 @@ def _add_design_commands(command: Command) -> None:
             "extreme value of a factor occurs; all; none, where packages of the runs are missing here",
         )
         add_allow_modules(sub)
+        add_json(sub)
 
     command("schema", lazy("design", "schema"), "print the JSON Schema of design documents, for editors")
 
@@ -135,12 +137,13 @@ def _add_execution_commands(command: Command) -> None:
         _add_choice(sub)
         sub.add_argument("--fail-fast", action="store_true", help="start no more runs after a failure")
         _add_limits(sub)
+        add_json(sub)
 
     status = command(
         "status", lazy("status", "status"), "show which runs are finished, running, failed or waiting"
     )
     _add_folder(status)
-    status.add_argument("--json", dest="as_json", action="store_true", help="print JSON, for programs")
+    add_json(status)
     _add_ignore_queue(status)
 
 
@@ -201,6 +204,7 @@ def _add_cluster_commands(command: Command) -> None:
     )
     task.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: this one)")
     _add_limits(submit)
+    add_json(submit)
 
     cancel = command("cancel", lazy("execution", "cancel"), "cancel the queued and running tasks of a folder")
     cancel.add_argument("folder", nargs="?", metavar="FOLDER", help="made by 'arsenai generate'")
@@ -212,6 +216,7 @@ def _add_cluster_commands(command: Command) -> None:
     collect.add_argument(
         "--remove", action="store_true", help="delete the stores of finished runs once they are collected"
     )
+    add_json(collect)
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:
@@ -267,6 +272,7 @@ def _add_analysis_commands(command: Command) -> None:
 
     report = command("report", lazy("analyse", "report"), "write one HTML page with all tables and figures")
     _add_folder(report)
+    add_json(report)
     report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")
 
 
@@ -276,6 +282,7 @@ def _add_folder(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_outcomes(sub: argparse.ArgumentParser) -> None:
+    add_json(sub)
     sub.add_argument("--outcomes", nargs="+", default=[], metavar="NAME", help="only these (default: all)")
     sub.add_argument(
         "-o", "--output", metavar="DIRECTORY", help="for the CSV files (default: FOLDER/analysis)"

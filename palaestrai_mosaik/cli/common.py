@@ -28,7 +28,7 @@ from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules, on
 from palaestrai_mosaik.installation import neighbours
 from palaestrai_mosaik.text import listed
 
-from .output import Options, fail, print_traceback, say, using, warn
+from .output import Options, fail, print_traceback, say, using, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.design.folder import DesignFolder
@@ -131,7 +131,7 @@ def _call(
         options = vars(parser.parse_args(argv))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNSOUND
-    with using(Options(options.pop("quiet"), options.pop("verbose"))):
+    with using(Options(options.pop("quiet"), options.pop("verbose"), options.pop("as_json", False))):
         return _execute(parser.prog, options, complete)
 
 
@@ -147,10 +147,12 @@ def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, A
     except DocumentError as error:
         print_traceback()
         print_problems(error.problems)
+        _answer_error("a document is not sound", error.problems)
         return UNSOUND
     except PalaestraiMosaikError as error:
         print_traceback()
         fail(prog, error)
+        _answer_error(error)
         return UNSOUND
     except BrokenPipeError:
         raise
@@ -159,11 +161,21 @@ def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, A
         print_traceback()
         place = f"{error.filename}: " if error.filename is not None else ""
         fail(prog, f"{place}{error.strerror or error}")
+        _answer_error(f"{place}{error.strerror or error}")
         return UNSOUND
     except KeyboardInterrupt:
         fail(prog, "interrupted")
+        _answer_error("interrupted")
         return INTERRUPTED
     return code
+
+
+def _answer_error(error: object, problems: Sequence[Problem] = ()) -> None:
+    """Print what went wrong as the answer in JSON, if one was asked for."""
+    if wants_json():
+        from .answers import answer, problems_data
+
+        answer({"error": str(error), "problems": problems_data(problems)})
 
 
 def store_option(store: str | None) -> str:
@@ -228,6 +240,13 @@ def index(text: str) -> int:
     if number < 0:
         raise ValueError
     return number
+
+
+def add_json(sub: argparse.ArgumentParser) -> None:
+    """Add the option to answer in JSON."""
+    sub.add_argument(
+        "--json", dest="as_json", action="store_true", help="print one JSON document, for programs"
+    )
 
 
 def add_allow_modules(sub: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.design.vocabulary import design_schema
-from palaestrai_mosaik.errors import FINISHED, UNSOUND, DocumentError, ExecutionError
+from palaestrai_mosaik.errors import FINISHED, UNSOUND, DocumentError, ExecutionError, Problem
 from palaestrai_mosaik.importing import only_modules
 from palaestrai_mosaik.text import count, listed
 
+from .answers import answer, problems_data
 from .common import print_problems
-from .output import count_progress, say, tell, warn
+from .output import count_progress, say, tell, wants_json, warn
 from .tables import byte_size, duration, first_line, number, table
 
 if TYPE_CHECKING:
@@ -38,8 +40,10 @@ def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modul
     planned = loaded.plan(seconds_per_run=seconds_per_run)
     say("\n".join(_plan(planned, design)))
     _warn(planned.warnings)
-    checked = _check(loaded, extent, allow_modules)
-    if checked is None:
+    checked, problems = _check(loaded, extent, allow_modules)
+    if wants_json():
+        answer(_plan_data(planned, design) | {"checked": checked, "problems": problems_data(problems)})
+    if problems:
         return UNSOUND
     if checked:
         tell(f"checked    {count(checked, 'row')}: sound")
@@ -55,13 +59,20 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     loaded = Design.load(design)
     if force:
         _refuse_at_work(loaded, loaded.folder if output is None else Path(output))
-    if _check(loaded, extent, allow_modules) is None:
+    problems = _check(loaded, extent, allow_modules)[1]
+    if problems:
+        if wants_json():
+            answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
         return UNSOUND
     with count_progress("generate", "generated") as progress:
         written = loaded.write(output, force, progress)
     folder = DesignFolder.open(written.path)
     counts = folder.manifest["counts"]
-    _warn(merge_warnings(loaded.spec.warnings, folder.sample.warnings, written.warnings))
+    warnings = merge_warnings(loaded.spec.warnings, folder.sample.warnings, written.warnings)
+    _warn(warnings)
+    if wants_json():
+        data = {"design": loaded.spec.uid, "folder": written.path, "outcome": written.outcome}
+        answer(data | dict(counts) | {"warnings": warnings})
     outcome = "" if written.outcome == "new" else f", {written.outcome}"
     tell(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
     tell(f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}")
@@ -70,24 +81,24 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
     return FINISHED
 
 
-def _check(design: Design, extent: Extent, allow_modules: Modules) -> int | None:
-    """Check documents of ``design``; return how many, or print what is wrong and return ``None``."""
+def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int, tuple[Problem, ...]]:
+    """Check documents of ``design``; print what is wrong. Return how many are sound, and the problems."""
     if extent == "none":
-        return 0
+        return 0, ()
     from palaestrai_mosaik.execution.design_check import check_design
     from palaestrai_mosaik.execution.settings import allowed_modules
 
     modules = allowed_modules(design.spec.resolved.get("execution"), allow_modules)
     try:
         with only_modules(modules), count_progress("check", "checked", "row") as progress:
-            return check_design(design.spec, extent, progress)
+            return check_design(design.spec, extent, progress), ()
     except DocumentError as error:
         print_problems(error.problems)
         say(
             "no document was written. If what is missing here exists where the runs will be executed, use --check none",
             error=True,
         )
-        return None
+        return 0, error.problems
 
 
 def _refuse_at_work(design: Design, path: Path) -> None:
@@ -163,6 +174,36 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
             "" if estimate.database is None else f", {byte_size(estimate.database)} of it in the database"
         )
         yield f"results    {byte_size(estimate.size)}{files}{database}, as in earlier runs"
+
+
+def _plan_data(planned: Plan, path: str) -> dict[str, Any]:
+    spec = planned.spec
+    factors = [
+        {
+            "factor": factor.name,
+            "kind": _kind(factor),
+            "levels": factor.labels or None,
+            "low": factor.low,
+            "high": factor.high,
+            "group": axis.group,
+        }
+        for axis in spec.axes
+        for factor in axis.factors
+    ]
+    return {
+        "file": path,
+        "design": spec.uid,
+        "sampler": {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options},
+        "factors": factors,
+        "drawn": planned.drawn,
+        "rows": planned.rows,
+        "repetitions": planned.repetitions,
+        "runs": planned.runs,
+        "documents": planned.documents,
+        "size": planned.size,
+        "estimate": asdict(planned.estimate),
+        "warnings": planned.warnings,
+    }
 
 
 def _without_empty(rows: list[tuple[Any, ...]]) -> list[list[Any]]:

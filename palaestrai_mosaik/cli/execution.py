@@ -30,8 +30,9 @@ from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
 from palaestrai_mosaik.text import count, listed
 
+from .answers import answer
 from .common import find_folder, store_option
-from .output import Printable, compose, count_progress, quiet, say, status, tell
+from .output import Printable, compose, count_progress, quiet, say, status, tell, wants_json
 from .run_lists import factors_of, list_runs, print_left_out, short_path
 from .tables import byte_size, duration, number
 
@@ -84,6 +85,8 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         ignore_queue=ignore_queue,
     )
     _print_summary(opened, summary, store)
+    if wants_json():
+        answer(_summary_data(opened, summary))
     if summary.interrupted:
         return INTERRUPTED
     damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
@@ -189,6 +192,39 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
         tell(f"to go on: arsenai resume {name}{option}")
 
 
+def _summary_data(folder: DesignFolder, summary: Summary) -> dict[str, Any]:
+    values = row_values(folder, {record.run for record in summary.failures})
+    return {
+        "design": folder.spec.uid,
+        "folder": folder.path,
+        "considered": summary.considered,
+        "finished": summary.finished,
+        "before": summary.before,
+        "ended": summary.ended,
+        "not_begun": summary.not_begun,
+        "executed_by_others": summary.left_out,
+        "seconds": summary.seconds,
+        "failed": [
+            {"run": record.run, "factors": factors_of(folder, values[record.run]), "error": record.error}
+            for record in summary.failures
+        ],
+        "collected": None if summary.collected is None else _collected_data(summary.collected),
+        "not_collected": summary.not_collected,
+    }
+
+
+def _collected_data(found: Collected) -> dict[str, Any]:
+    return {
+        "collected": found.runs,
+        "before": found.before,
+        "not_ended": found.going_on,
+        "empty": found.empty,
+        "damaged": found.damaged,
+        "removed": found.removed,
+        "not_removed": found.kept,
+    }
+
+
 def submit(
     folder: str | None,
     *,
@@ -233,6 +269,19 @@ def submit(
     else:
         tell("nothing to submit")
         tell(f"next: arsenai status {name}")
+    if wants_json():
+        submitted = summary.submission
+        answer(
+            {
+                "design": opened.spec.uid,
+                "folder": opened.path,
+                "runs": [run.run for run in summary.runs],
+                "submission": None if submitted is None else submitted.number,
+                "jobs": [] if submitted is None else [array.job for array in submitted.arrays],
+                "tasks": None if submitted is None else submitted.tasks,
+                "before": summary.before,
+            }
+        )
     return FINISHED
 
 
@@ -334,6 +383,8 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
     with count_progress("collect", "looked at") as progress:
         found = collect_folder(opened, location, remove=remove, progress=progress)
     print_collected(opened, found)
+    if wants_json():
+        answer(_collected_data(found))
     # (what has not ended is collected by another call)
     then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
     tell(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")

@@ -21,6 +21,7 @@ from .common import (
     STORE_HELP,
     Command,
     add_allow_modules,
+    add_json,
     call,
     index,
     lazy,
@@ -164,6 +165,7 @@ def _add_document_commands(command: Command) -> None:
 
     _add_overrides(start)
     add_allow_modules(start)
+    add_json(start)
 
     check = command(
         "check",
@@ -180,6 +182,7 @@ def _add_document_commands(command: Command) -> None:
 
     _add_overrides(check)
     add_allow_modules(check)
+    add_json(check)
 
     new = command("new", lazy("new", "new"), "write a small working example to start from")
     new.add_argument("kind", choices=("run", "agent", "environment", "design"))
@@ -201,6 +204,7 @@ def _add_document_commands(command: Command) -> None:
     )
     _add_overrides(graph)
     add_allow_modules(graph)
+    add_json(graph)
 
 
 def _add_overrides(sub: argparse.ArgumentParser) -> None:
@@ -235,7 +239,7 @@ def _add_result_commands(command: Command) -> None:
         "--document", metavar="PATTERN", help="only runs of documents with such a uid ('rural_*')"
     )
     listed.add_argument("--last", type=positive, metavar="N", help="only the newest N of them")
-    listed.add_argument("--json", dest="as_json", action="store_true", help="print JSON, for programs")
+    add_json(listed)
     _add_store(listed)
 
     deleted = command("delete", _of_store("store", "delete"), "delete runs with all that they recorded")
@@ -249,6 +253,7 @@ def _add_result_commands(command: Command) -> None:
     show.add_argument(
         "--steps", nargs="?", type=positive, const=5, metavar="N", help="also the first and last N steps (5)"
     )
+    add_json(show)
     _add_store(show)
 
     plot = command(
@@ -303,6 +308,7 @@ def _add_result_commands(command: Command) -> None:
         action="store_true",
         help="mark damaged runs as failed, so that arsenai resume executes them again",
     )
+    add_json(verify)
     _add_store(verify)
 
     imported = command(

@@ -36,6 +36,7 @@ class Options:
 
     quiet: bool = False
     verbose: int = 0
+    as_json: bool = False
 
 
 _DEFAULT = Options()
@@ -63,13 +64,20 @@ def verbose() -> bool:
     return _OPTIONS.get(_DEFAULT).verbose > 0
 
 
+def wants_json() -> bool:
+    """Whether the answer is one JSON document, and nothing else goes to standard output."""
+    return _OPTIONS.get(_DEFAULT).as_json
+
+
 def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """Print what users have named or recorded, so that a terminal obeys none of it.
 
-    On standard output, or with ``error`` on standard error, after what is on standard output.
+    On standard output (unless that is for JSON), or with ``error`` on standard error, after what is on standard output.
     """
     if error:
         sys.stdout.flush()
+    elif wants_json():
+        return
     print(_escaped(text), file=sys.stderr if error else sys.stdout, end=end)
 
 

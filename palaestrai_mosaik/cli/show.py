@@ -13,7 +13,8 @@ from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
-from .output import Printable, compose, say, status, tell
+from .answers import answer
+from .output import Printable, compose, say, status, tell, wants_json
 from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def list_runs(
     status: Sequence[str] | None = None,
     document: str | None = None,
     last: int | None = None,
-    as_json: bool = False,
 ) -> int:
     """Print one line per run in the store, the newest last.
 
@@ -50,8 +50,8 @@ def list_runs(
         if document is not None:
             runs = runs[[fnmatchcase(uid, document) for uid in runs["document"]]]
         runs = runs if last is None else runs.tail(last)
-        if as_json:
-            say(runs.to_json(orient="records", date_format="iso", indent=2))
+        if wants_json():
+            answer(runs)
             return FINISHED
         if runs.empty:
             chosen = " such" if status is not None or document is not None else ""
@@ -89,11 +89,15 @@ def show(
         bodies = store.bodies(uid, phase, choice.agent, **choice.filters)  # says first what is unknown
         episodes = store.episodes(uid, phase, choice.agent)
         evaluations = store.episodes(uid, phase, choice.agent, evaluation=True)
-        for part in _header(store, uid):
-            say(part)
         phases, every = store.phases(uid), store.evaluate_every(uid)
         if phase is not None:
             phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
+        if wants_json():
+            frames = {"phases": phases, "bodies": bodies, "episodes": episodes, "evaluations": evaluations}
+            answer(_as_json(store, uid, frames, choice, steps))
+            return FINISHED
+        for part in _header(store, uid):
+            say(part)
         _print_section("phases", _phase_table(phases, episodes))
         for row in rows_of(phases):
             place = f"phase {row.phase} {row.name!r}"
@@ -135,6 +139,42 @@ def export(
             f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
         )
     return FINISHED
+
+
+def _as_json(
+    store: Store, uid: str, frames: dict[str, pd.DataFrame], choice: BodyChoice, steps: int | None
+) -> dict[str, Any]:
+    runs, phases = store.runs(), list(frames["phases"]["phase"])
+    data = {"run": _row(runs[runs["run"] == uid]), "folder": store.instance_directory(uid), **frames}
+    chosen = {"agent": choice.agent, **choice.filters}
+    if choice:
+        data["body_episodes"] = {
+            phase: store.body_episodes(uid, phase, evaluation=None, **chosen) for phase in phases
+        }
+    if steps is not None:
+        data["steps"] = _steps_data(store, uid, frames["bodies"], choice, steps)
+    streams = store.streams(uid)
+    data["streams"] = streams[(streams["kind"] != "wall") & streams["phase"].isin(phases)]
+    return data | {"warnings": store.warnings(uid), "errors": store.errors(uid)}
+
+
+def _steps_data(
+    store: Store, uid: str, bodies: pd.DataFrame, choice: BodyChoice, number: int
+) -> list[dict[str, Any]]:
+    """Return the first and the last steps of each agent in each phase."""
+    data = []
+    for phase, agent in bodies[["phase", "agent"]].drop_duplicates().itertuples(index=False):
+        frame = store.steps(uid, int(phase), agent, **choice.filters)
+        whole = len(frame) <= 2 * number
+        parts = {"steps": frame} if whole else {"first": frame.head(number), "last": frame.tail(number)}
+        data.append({"phase": int(phase), "agent": agent, "rows": len(frame), **parts})
+    return data
+
+
+def _row(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the only row of a frame by column."""
+    (row,) = frame.to_dict("records")
+    return {str(name): value for name, value in row.items()}
 
 
 def _header(store: Store, uid: str) -> Iterator[Printable]:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from palaestrai_mosaik.errors import (
     FAILED,
@@ -30,8 +31,9 @@ from palaestrai_mosaik.runner.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import count
 
+from .answers import answer, problems_data
 from .common import print_problems, store_option
-from .output import Printable, compose, quiet, say, status, tell, verbose, warn
+from .output import Printable, compose, quiet, say, status, tell, verbose, wants_json, warn
 from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
@@ -56,6 +58,17 @@ class _PhaseTally:
     objectives: dict[str, float] = field(default_factory=dict)
     #: what an earlier process has done: episodes and steps
     carried: tuple[int, int] = (0, 0)
+
+    def data(self) -> dict[str, Any]:
+        """Return what the answer in JSON has of the phase."""
+        return {
+            "phase": self.name,
+            "episodes": self.episodes + self.carried[0],
+            "steps": self.steps + self.carried[1],
+            "seconds": self.seconds,
+            "ended_by": self.reason,
+            "objectives": self.objectives,
+        }
 
 
 class _Tally(Progress):
@@ -121,6 +134,8 @@ class _Results:
     def __init__(self, location: str | None, stack: ExitStack, overrides: Overrides):
         self._overrides = overrides
         self.store = None if location is None else stack.enter_context(Store(location, create=True))
+        #: what the answer in JSON has of each document
+        self.told: list[dict[str, Any]] = []
         self._option = "" if location == default_store() else store_option(location)
 
     def resume_command(self, document: RunDocument) -> str | None:
@@ -133,6 +148,34 @@ class _Results:
             for path, value in self._overrides.items()
         )
         return f"palaestrai-mosaik start {shlex.quote(document.source)} --resume{changed}{self._option}"
+
+    def note(
+        self,
+        document: RunDocument,
+        status: str,
+        tally: _Tally | None = None,
+        error: object = None,
+        instance: str | None = None,
+        warnings: Sequence[object] = (),
+    ) -> None:
+        """Keep what became of ``document`` for the answer in JSON."""
+        took, setting_up = (None, None) if tally is None else tally.times()
+        problems = error.problems if isinstance(error, DocumentError) else ()
+        self.told.append(
+            {
+                "file": document.source,
+                "document": document.uid,
+                "status": status,
+                "run": instance if tally is None or tally.instance is None else tally.instance,
+                "store": None if self.store is None else self.store.directory,
+                "seconds": took,
+                "set_up_seconds": setting_up,
+                "phases": [] if tally is None else [phase.data() for phase in tally.phases],
+                "warnings": list(map(str, warnings)),
+                "error": None if error is None else str(error),
+                "problems": problems_data(problems) if wants_json() else [],
+            }
+        )
 
     def next_command(self, instance: str) -> str:
         """Return the command that shows the run."""
@@ -170,11 +213,14 @@ def start(
             if resume and results.store is not None:
                 instance, code = _to_resume(document, results.store)
                 if code is not None:
+                    results.note(document, "finished" if code == FINISHED else "running", instance=instance)
                     codes.append(code)
                     continue
             codes.append(_execute(document, results, instance, checkpoint_every, scalars))
             if codes[-1] == INTERRUPTED:
                 break
+    if wants_json():
+        answer({"runs": results.told})
     if len(documents) > 1:
         finished = codes.count(FINISHED)
         tell(f"{finished} of {count(len(documents), 'run')} finished", error=True)
@@ -203,10 +249,10 @@ def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | N
         message += "nothing to resume, starting from the beginning"
     elif found.status == "finished":
         message += f"instance {found.instance} has finished already"
-        code = FINISHED
+        instance, code = found.instance, FINISHED
     elif found.status == "running":
         message += f"instance {found.instance} is running; two processes cannot continue it"
-        code = FAILED
+        instance, code = found.instance, FAILED
     elif not found.has_checkpoint:
         message += (
             f"instance {found.instance} ({found.status}) has no checkpoint, starting from the beginning"
@@ -239,16 +285,19 @@ def _execute(
         tally.stop("interrupted")
         say(_ended(document, "interrupted", "", tally.instance, results), error=True)
         _summary(document, "interrupted", tally)
+        results.note(document, "interrupted", tally)
         return INTERRUPTED
     except Exception as error:
         tally.stop("failed")
         instance = tally.instance
         if isinstance(error, DocumentError) and instance is None:
             print_problems(error.problems)
+            results.note(document, "not sound", tally, error)
             return UNSOUND
         if verbose() or not isinstance(error, PalaestraiMosaikError):
             _print_traceback(error, whole=verbose() or instance is None)
         said = str(error) if isinstance(error, PalaestraiMosaikError) else f"{type(error).__name__}: {error}"
+        results.note(document, "failed" if resume is None or instance else "not resumed", tally, said)
         if resume is not None and instance is None:
             say(
                 f"palaestrai-mosaik: run {document.uid!r} ({document.source}) not resumed: {said}",
@@ -261,6 +310,7 @@ def _execute(
     for warning in result.warnings[len(document.warnings) :]:
         warn(warning)
     _summary(document, "finished", tally)
+    results.note(document, "finished", tally, warnings=result.warnings)
     if results.store is not None and result.instance is not None:
         tell(f"instance {result.instance}, results in {results.store.directory}")
         tell(f"next: {results.next_command(result.instance)}")

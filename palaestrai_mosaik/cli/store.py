@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.palaestrai.results import Imported, import_results
@@ -19,7 +20,8 @@ from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
-from .output import compose, count_progress, say, status, tell
+from .answers import answer
+from .output import compose, count_progress, say, status, tell, wants_json
 from .tables import rows_of
 
 # Of runs without files, so many are named.
@@ -61,12 +63,23 @@ def verify(
         raise PalaestraiMosaikError("name the runs to verify, or use --all")
     damaged = marked = rows = unread = 0
     absent: list[str] = []
+    told: list[dict[str, Any]] = []
     with location.open() if mark else location.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
         _check_files(opened, runs, of_database=location.folder is None)
         for run in runs:
             found = verify_run(opened, run)
             rows += found.rows
+            whole = not (found.damage or found.unread)
+            told.append(
+                {"run": found.run, "document": found.document, "status": found.status, "rows": found.rows}
+            )
+            told[-1] |= {
+                "whole": whole,
+                "damage": found.damage,
+                "unread": found.unread,
+                "absent": found.absent,
+            }
             for damage in (*found.damage, *(() if found.absent else found.unread)):
                 say(f"{found.run} ({found.document}): {damage}", error=True)
             if found.damage:
@@ -77,6 +90,8 @@ def verify(
             else:
                 unread += bool(found.unread)
         folder = opened.directory / INSTANCES
+    if wants_json():
+        answer({"runs": told, "rows": rows, "damaged": damaged, "marked_failed": int(marked)})
     read = len(runs) - len(absent) - unread
     found_damaged = status(f"{damaged:,} damaged", "damaged" if damaged else "")
     tell(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", found_damaged))

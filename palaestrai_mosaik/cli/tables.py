@@ -33,10 +33,10 @@ def table(
     have colours where the table is printed on a terminal (with ``error``, on standard error).
     """
     shown = [list(row) for row in rows]
-    used = [i for i in range(len(headers)) if any(not _missing(row[i]) for row in shown)]
+    used = [i for i in range(len(headers)) if any(not missing(row[i]) for row in shown)]
     columns = []
     for i in used:
-        right = all(isinstance(row[i], Real) or _missing(row[i]) or row[i] == "" for row in shown)
+        right = all(isinstance(row[i], Real) or missing(row[i]) or row[i] == "" for row in shown)
         cells = [text(headers[i]), *(text(row[i]) for row in shown)]
         width = max(map(len, cells))
         filled = [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
@@ -48,7 +48,7 @@ def table(
 
 def text(value: Any) -> str:
     """Return ``value`` as a cell: sensible digits, local times, ``-`` for nothing."""
-    if _missing(value):
+    if missing(value):
         return NOTHING
     if isinstance(value, bool | str):
         # a cell is one line
@@ -108,7 +108,8 @@ def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
     yield from frame.itertuples(index=False)
 
 
-def _missing(value: Any) -> bool:
+def missing(value: Any) -> bool:
+    """Whether ``value`` stands for nothing: ``None``, NaN, or what pandas has for it."""
     # NaN, NaT and pandas' NA are the values that do not equal themselves (NA: not even that)
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True

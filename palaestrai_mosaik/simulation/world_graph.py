@@ -124,6 +124,36 @@ def graph_text(graph: nx.MultiDiGraph) -> str:
     return "\n".join(lines) + "\n"
 
 
+def graph_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
+    """Return the graph as plain data: its simulators with their entities, and all connections, none left out."""
+    nodes = graph.nodes(data=True)
+    return {
+        "title": graph.graph["title"],
+        "simulators": [
+            {
+                "simulator": simulator,
+                "what": what,
+                "entities": [
+                    {"entity": data["entity"], "model": data["model"]}
+                    for _, data in nodes
+                    if data["simulator"] == simulator
+                ],
+            }
+            for simulator, what in graph.graph["simulators"].items()
+        ],
+        "connections": [
+            {
+                "source": {name: graph.nodes[source][name] for name in ("simulator", "entity")},
+                "target": {name: graph.nodes[target][name] for name in ("simulator", "entity")},
+                "data": _attribute(data),
+                "time_shifted": data["time_shifted"],
+                "values": data["values"],
+            }
+            for source, target, data in graph.edges(data=True)
+        ],
+    }
+
+
 def draw_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
     """Draw the graph into a file; the format is that of the name's ending (svg, png, pdf).
 
