@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -224,6 +226,26 @@ def seconds(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"must be 0 or a number of seconds, not {text}")
     return number
+
+
+#: units of a time that is over, by the first letters that are enough
+_UNITS = {"s": "seconds", "mi": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def moment(text: str) -> datetime:
+    """Read a date, with or without a time (``2026-01-31``, ``2026-01-31 12:00``), or how long ago (``2 days``)."""
+    ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?:\s+ago)?", text.strip().lower())
+    unit = "" if ago is None else next((u for u in _UNITS.values() if u.startswith(ago[2])), "")
+    try:
+        if ago is not None and any(ago[2].startswith(first) for first in _UNITS) and unit:
+            return datetime.now(UTC) - timedelta(**{unit: float(ago[1])})
+        # (of the clock on the wall here, where no zone is given)
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write a date (2026-01-31 or '2026-01-31 12:00') or how long ago "
+            f"(a number of {', '.join(_UNITS.values())}, such as '2 days')"
+        ) from None
 
 
 def positive(text: str) -> int:

@@ -25,6 +25,7 @@ from .common import (
     call,
     index,
     lazy,
+    moment,
     positive,
     seconds,
     top_parser,
@@ -238,6 +239,12 @@ def _add_result_commands(command: Command) -> None:
     listed.add_argument(
         "--document", metavar="PATTERN", help="only runs of documents with such a uid ('rural_*')"
     )
+    listed.add_argument(
+        "--since",
+        type=moment,
+        metavar="TIME",
+        help="only runs that began since then: a date such as 2026-01-31, or how long ago, such as '2 days'",
+    )
     listed.add_argument("--last", type=positive, metavar="N", help="only the newest N of them")
     add_json(listed)
     _add_store(listed)
@@ -319,7 +326,13 @@ def _add_result_commands(command: Command) -> None:
     imported.add_argument(
         "source", metavar="DATABASE", help="SQLite file, URL, @FILE (holds the URL) or env:NAME"
     )
-    imported.add_argument("--experiment-run", metavar="UID", help="only runs of this run document")
+    imported.add_argument(
+        "--document",
+        "--experiment-run",
+        dest="experiment_run",
+        metavar="UID",
+        help="only runs of the document with this uid",
+    )
     _add_store(imported)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,11 +38,12 @@ def list_runs(
     *,
     status: Sequence[str] | None = None,
     document: str | None = None,
+    since: datetime | None = None,
     last: int | None = None,
 ) -> int:
     """Print one line per run in the store, the newest last.
 
-    Only runs with one of these kinds of ``status``, of a document with a uid that fits a pattern, the ``last`` of them.
+    Only runs with one of these kinds of ``status``, of a document with a uid that fits a pattern, that began ``since`` then, the ``last`` of them.
     """
     with location.look() as store:
         runs = store.runs()
@@ -49,12 +51,14 @@ def list_runs(
             runs = runs[runs["status"].isin(status)]
         if document is not None:
             runs = runs[[fnmatchcase(uid, document) for uid in runs["document"]]]
+        if since is not None:
+            runs = runs[runs["started"] >= since]
         runs = runs if last is None else runs.tail(last)
         if wants_json():
             answer(runs)
             return FINISHED
         if runs.empty:
-            chosen = " such" if status is not None or document is not None else ""
+            chosen = " such" if any(one is not None for one in (status, document, since)) else ""
             say(f"no{chosen} runs in {store.directory}")
             return FINISHED
     ids = short_ids(list(runs["run"]))

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ import yaml
 
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.cli import arsenai
-from palaestrai_mosaik.cli.common import index_ranges
+from palaestrai_mosaik.cli.common import index_ranges, moment
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.store import Store
 
@@ -261,6 +262,43 @@ def test_list_has_a_line_per_run_the_newest_last(store, tmp_path, capsys):
     # the short id that is shown is enough to find the run
     assert main(["show", second.split()[0], "--store", str(copy)]) == 0
     assert "another one" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 days", timedelta(days=2)),
+        ("1day", timedelta(days=1)),
+        ("90 min", timedelta(minutes=90)),
+        ("90 minutes ago", timedelta(minutes=90)),
+        ("1.5h", timedelta(hours=1.5)),
+        ("3 w", timedelta(weeks=3)),
+        ("30 seconds", timedelta(seconds=30)),
+    ],
+)
+def test_a_time_may_be_how_long_ago(text, expected):
+    assert abs(datetime.now(UTC) - moment(text) - expected) < timedelta(seconds=5)
+
+
+def test_a_time_may_be_a_date():
+    assert moment("2026-01-31") == datetime(2026, 1, 31).astimezone()
+    assert moment("2026-01-31 12:30+02:00") == datetime(2026, 1, 31, 10, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2 moons", "2 m", "days", "-1 day", "2026-13-01", "9" * 20 + " d"]
+)
+def test_what_is_no_time_is_refused_with_what_is_one(text, capsys):
+    assert main(["list", f"--since={text}"]) == 2
+    assert "write a date (2026-01-31 or '2026-01-31 12:00') or how long ago" in capsys.readouterr().err
+
+
+def test_list_since(store, capsys):
+    for since, runs in (("1 hour", 1), ("0 s", 0), ("2100-01-01", 0)):
+        assert main(["list", "--store", str(store), "--since", since, "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)) == runs
+    assert main(["list", "--store", str(store), "--since", "0 s"]) == 0
+    assert capsys.readouterr().out.startswith("no such runs in ")
 
 
 def test_an_empty_store_has_no_runs(tmp_path, capsys):
