@@ -32,6 +32,9 @@ one in _outputs/ or in the working directory. Results are stored in FOLDER/resul
 (a folder or a database). Runs on a cluster record into stores of their own; 'collect' copies these
 results.
 
+The same words work in both programs: run (or start) executes, resume goes on, check (or plan) looks,
+-o says where what is written goes.
+
 Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, or
 none could), 2 wrong usage or an invalid document, 130 interrupted.
 """
@@ -43,6 +46,10 @@ _SLURM = (
 )
 #: options of 'submit' that are settings of all executors
 _LIMITS = ("timeout", "runs_per_process", "allow_modules")
+
+
+def _run(*, resume: bool, **options: Any) -> int:
+    return lazy("execution", "resume" if resume else "run", one_thread=True)(**options)
 
 
 def _submit(*, again: bool, failed: bool, **options: Any) -> int:
@@ -73,7 +80,10 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 def _add_design_commands(command: Command) -> None:
     plan = command(
-        "plan", lazy("design", "plan", one_thread=True), "show what a design would generate; write nothing"
+        "plan",
+        lazy("design", "plan", one_thread=True),
+        "show what a design would generate, and report all its problems; write nothing",
+        "check",
     )
     plan.add_argument("design", metavar="DESIGN.yml")
     plan.add_argument(
@@ -117,13 +127,17 @@ def _add_design_commands(command: Command) -> None:
 def _add_execution_commands(command: Command) -> None:
     run = command(
         "run",
-        lazy("execution", "run", one_thread=True),
+        _run,
         "execute the missing runs of a folder",
+        "start",
     )
     resume = command(
         "resume",
         lazy("execution", "resume", one_thread=True),
         "execute missing, failed and interrupted runs",
+    )
+    run.add_argument(
+        "--resume", action="store_true", help="also failed and interrupted runs, as the command resume does"
     )
     for sub in (run, resume):
         _add_folder(sub)

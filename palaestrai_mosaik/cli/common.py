@@ -45,7 +45,7 @@ _LISTED = 20
 
 
 def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.ArgumentParser, Command]:
-    """Return a parser, and the function that adds a command: ``(name, function, help text)``."""
+    """Return a parser, and the function that adds a command: ``(name, function, help text, another name)``."""
     top = argparse.ArgumentParser(
         prog=prog,
         description=description,
@@ -56,9 +56,16 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
     top.add_argument("--version", action="version", version=f"{prog} {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def command(name: str, function: Callable[..., int], text: str) -> argparse.ArgumentParser:
+    def command(
+        name: str, function: Callable[..., int], text: str, alias: str | None = None
+    ) -> argparse.ArgumentParser:
+        same = "" if alias is None else f" {prog} {alias} is the same."
         sub: argparse.ArgumentParser = commands.add_parser(
-            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
+            name,
+            aliases=[] if alias is None else [alias],
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.{same}",
+            allow_abbrev=False,
         )
         sub.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
         sub.add_argument(

@@ -42,6 +42,9 @@ run), or 'latest'. Results are stored in the folder {DEFAULT_STORE!r}, or in wha
 {STORE_VARIABLE} or --store name: a folder, the URL of a database, @FILE (the first
 line is the URL) or env:NAME (a variable that holds the URL).
 
+The same words work in both programs: run (or start) executes, resume goes on, check (or plan) looks,
+-o says where what is written goes.
+
 'palaestrai-mosaik arsenai ...' is the command arsenai, also where another package has replaced
 the program of that name, and 'python -m palaestrai_mosaik ...' is palaestrai-mosaik.
 
@@ -138,40 +141,26 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_document_commands(command: Command) -> None:
-    start = command("start", _start, "execute run documents, one after the other")
-    start.add_argument("documents", nargs="+", metavar="RUN.yml")
-    where = start.add_mutually_exclusive_group()
-    where.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
-    where.add_argument("--no-store", action="store_true", help="record nothing")
+    start = command("start", _start, "execute run documents, one after the other", "run")
+    _add_run_options(start, resumed=False)
     start.add_argument(
         "--resume",
         action="store_true",
-        help="resume the latest unfinished run of the document from its last checkpoint",
+        help="resume the latest unfinished run of the document from its last checkpoint, as the command resume does",
     )
-    start.add_argument(
-        "--checkpoint-every",
-        type=seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="how often a run saves its state for --resume (default: 60; 0: never)",
+    resume = command(
+        "resume",
+        _start,
+        "resume the latest unfinished run of each document from its last checkpoint, as start --resume does",
     )
-    start.add_argument(
-        "--scalars",
-        action="append",
-        default=[],
-        metavar="SINK",
-        help="also write objectives, rewards and statistics of each episode to tensorboard:FOLDER, wandb:PROJECT "
-        "or jsonl:FILE while the run goes on; may be given several times",
-    )
-
-    _add_overrides(start)
-    add_allow_modules(start)
-    add_json(start)
+    _add_run_options(resume, resumed=True)
+    resume.set_defaults(resume=True, no_store=False)
 
     check = command(
         "check",
         lazy("check", "check", limited=True),
         "describe what a run document does, and report all its problems",
+        "plan",
     )
     check.add_argument("documents", nargs="+", metavar="RUN.yml")
     check.add_argument(
@@ -206,6 +195,33 @@ def _add_document_commands(command: Command) -> None:
     _add_overrides(graph)
     add_allow_modules(graph)
     add_json(graph)
+
+
+def _add_run_options(sub: argparse.ArgumentParser, *, resumed: bool) -> None:
+    """Add what start and resume have in common."""
+    sub.add_argument("documents", nargs="+", metavar="RUN.yml")
+    where = sub.add_mutually_exclusive_group()
+    where.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
+    if not resumed:
+        where.add_argument("--no-store", action="store_true", help="record nothing")
+    sub.add_argument(
+        "--checkpoint-every",
+        type=seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how often a run saves its state for --resume (default: 60; 0: never)",
+    )
+    sub.add_argument(
+        "--scalars",
+        action="append",
+        default=[],
+        metavar="SINK",
+        help="also write objectives, rewards and statistics of each episode to tensorboard:FOLDER, wandb:PROJECT "
+        "or jsonl:FILE while the run goes on; may be given several times",
+    )
+    _add_overrides(sub)
+    add_allow_modules(sub)
+    add_json(sub)
 
 
 def _add_overrides(sub: argparse.ArgumentParser) -> None:

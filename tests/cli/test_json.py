@@ -58,13 +58,14 @@ def told(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 
 
 def with_json() -> set[str]:
-    """Return the commands that have the option."""
+    """Return the commands that have the option, by the first of their names."""
     found = set()
     for module in (main, arsenai):
         parser = module.parser()
         (commands,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+        names = {id(sub): name for name, sub in reversed(commands.choices.items())}
         for name, sub in commands.choices.items():
-            if any("--json" in action.option_strings for action in sub._actions):
+            if name == names[id(sub)] and any("--json" in action.option_strings for action in sub._actions):
                 found.add(f"{parser.prog} {name}")
     return found
 
@@ -100,6 +101,9 @@ def test_runs_as_json(told: Callable[..., Any], here: Path) -> None:
         0,
         0,
     ]
+
+    (resumed,) = told("palaestrai-mosaik resume walk.yml")["runs"]
+    assert (resumed["run"], resumed["status"]) == (run["run"], "finished")
 
     verified = told("palaestrai-mosaik verify --all")
     assert [(one["run"], one["whole"], one["damage"]) for one in verified["runs"]] == [(run["run"], True, [])]

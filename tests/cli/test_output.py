@@ -249,3 +249,36 @@ def test_the_colour_is_that_of_the_status(
     # what a user has written cannot pretend to be a colour
     output.say(output.compose("\x1b[1m", output.status("\x1b[2m", "failed")))
     assert capsys.readouterr().out == "\\x1b[1m\x1b[31m\\x1b[2m\x1b[0m\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "other"),
+    [
+        ("palaestrai-mosaik", "start", "run"),
+        ("palaestrai-mosaik", "check", "plan"),
+        ("arsenai", "run", "start"),
+        ("arsenai", "plan", "check"),
+    ],
+)
+def test_the_same_words_work_in_both_programs(
+    program: str, name: str, other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(program, other, "--help") == FINISHED
+    of_alias = capsys.readouterr().out
+    assert call(program, name, "--help") == FINISHED
+    assert of_alias == capsys.readouterr().out
+    assert f"{program} {other} is the same." in " ".join(of_alias.split())
+    assert call(program, "--help") == FINISHED
+    assert re.search(rf"^ +{name} \({other}\) ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_resume_is_a_command_and_an_option_of_both_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("palaestrai-mosaik", "resume", "walk.yml") == FINISHED
+    assert "nothing to resume, starting from the beginning" in capsys.readouterr().err
+    for command in (["resume", "walk.yml"], ["run", "walk.yml", "--resume"]):
+        assert call("palaestrai-mosaik", *command) == FINISHED
+        assert "has finished already" in capsys.readouterr().err
+    assert call("arsenai", "generate", "study.yml", "-q", "-o", "study") == FINISHED
+    for command in ("start study --resume", "resume study"):
+        assert call("arsenai", *command.split(), "--executor", "inline") == FINISHED
+        assert "2 of 2 runs finished" in capsys.readouterr().out
