@@ -14,6 +14,7 @@ from .common import (
     STORE_HELP,
     Command,
     add_allow_modules,
+    add_completion,
     add_json,
     call,
     index_ranges,
@@ -23,6 +24,7 @@ from .common import (
     top_parser,
     warn_of_neighbours,
 )
+from .completion import COMPLETE, complete
 
 PROGRAM = "arsenai"
 _DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
@@ -121,6 +123,7 @@ def _add_design_commands(command: Command) -> None:
         add_allow_modules(sub)
         add_json(sub)
 
+    add_completion(command)
     command("schema", lazy("design", "schema"), "print the JSON Schema of design documents, for editors")
 
 
@@ -305,6 +308,9 @@ def _add_outcomes(sub: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run ``arsenai`` with ``argv`` (default: the process's), called as ``program``; return the exit code."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] == [COMPLETE]:
+        return complete(parser(program), given[1:])
     if argv is None:
         warn_of_neighbours()
     return call(parser(program), argv, _with_store)

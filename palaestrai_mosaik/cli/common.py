@@ -271,6 +271,14 @@ def index(text: str) -> int:
     return number
 
 
+def add_completion(command: Command) -> None:
+    """Add the command that prints scripts for shells."""
+    sub = command(
+        "completion", lazy("completion", "completion"), "print the script that completes commands in a shell"
+    )
+    sub.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
 def add_json(sub: argparse.ArgumentParser) -> None:
     """Add the option to answer in JSON."""
     sub.add_argument(

@@ -21,6 +21,7 @@ from .common import (
     STORE_HELP,
     Command,
     add_allow_modules,
+    add_completion,
     add_json,
     call,
     index,
@@ -31,6 +32,7 @@ from .common import (
     top_parser,
     warn_of_neighbours,
 )
+from .completion import COMPLETE, complete
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import BodyChoice
@@ -180,6 +182,7 @@ def _add_document_commands(command: Command) -> None:
         "name", metavar="NAME", help="of the document, and of the module and class where there is one"
     )
 
+    add_completion(command)
     command("schema", lazy("check", "schema"), "print the JSON Schema of run documents, for editors")
 
     graph = command(
@@ -376,9 +379,15 @@ def _add_store(group: argparse._ActionsContainer) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``palaestrai-mosaik`` with ``argv`` (default: the process's); return the exit code."""
-    if argv is None:
-        warn_of_neighbours()
     given = sys.argv[1:] if argv is None else list(argv)
+    if argv is None and given[:1] != [COMPLETE]:
+        warn_of_neighbours()
+    if given[:1] == [COMPLETE]:
+        # before all else: what is typed is not yet a command line
+        words = given[1:]
+        if words[:1] == [arsenai.PROGRAM] and len(words) > 1:
+            return complete(arsenai.parser(), words[1:])
+        return complete(parser(), words)
     if given[:1] == [arsenai.PROGRAM]:
         return arsenai.main(given[1:], f"palaestrai-mosaik {arsenai.PROGRAM}")
     return call(parser(), given)
