@@ -125,5 +125,8 @@ class RunInterrupted(PalaestraiMosaikError):
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the nearest allowed name, or ``""``."""
-    near = get_close_matches(str(found), [str(a) for a in allowed], n=1, cutoff=0.6)
+    names = [str(a) for a in allowed]
+    # a name that is right but for its letters' case may be too short to be close
+    near = [name for name in names if name.lower() == str(found).lower()]
+    near = near or get_close_matches(str(found), names, n=1, cutoff=0.6)
     return f" (did you mean {near[0]!r}?)" if near else ""

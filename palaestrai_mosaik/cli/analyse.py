@@ -14,7 +14,9 @@ from palaestrai_mosaik.design.folder import ANALYSIS, REPORT
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.text import count
 
-from .common import say, store_option
+from .answers import answer
+from .common import store_option
+from .output import say, tell, wants_json, warn
 from .tables import NOTHING, number, table
 
 if TYPE_CHECKING:
@@ -63,15 +65,33 @@ def analyse(
         say(
             f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
         )
-    say(_write_table(results.table(), directory / "outcomes.csv"))
+    tell(_write_table(results.table(), directory / "outcomes.csv"))
     if found:
-        say(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
+        tell(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
     if results.not_collected:
-        say(f"warning: {results.not_collected}", error=True)
+        warn(results.not_collected)
     refused = [one for one in found if one.refused]
     for one in refused:
-        say(f"warning: {one.outcome} by {one.method}: {one.refused}", error=True)
-    say(next_step(results.folder.path, store))
+        warn(f"{one.outcome} by {one.method}: {one.refused}")
+    tell(next_step(results.folder.path, store))
+    if wants_json():
+        answer(
+            {
+                **_design_data(results, names),
+                "outcomes": _moments(results, names),
+                "methods": [
+                    {
+                        **{"outcome": one.outcome, "method": one.method, "used": one.used, "lost": one.lost},
+                        **{"executed": one.executed, "refused": one.refused or None, "notes": one.notes},
+                        "indices": one.frame,
+                    }
+                    for one in found
+                ],
+                "files": [
+                    directory / name for name in ("outcomes.csv", "sensitivity.csv")[: 1 + bool(found)]
+                ],
+            }
+        )
     asked = methods or results.spec.analysis.methods
     return FAILED if refused and (asked or len(refused) == len(found)) else FINISHED
 
@@ -92,7 +112,26 @@ def runs_line(results: Results, names: Sequence[str]) -> str:
     return count(lost["runs"], "run") + (f" ({said})" if said else "")
 
 
+def _design_data(results: Results, names: Sequence[str]) -> dict[str, Any]:
+    from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
+
+    counted = count_missing_runs(results.outcomes(), names)
+    runs = {name: counted[name] for name in ("runs", "executed", "failed", "missing")}
+    place = {"design": results.spec.uid, "folder": results.folder.path}
+    return {**place, **runs, "not_collected": results.not_collected}
+
+
+#: the columns of the table of outcomes
+_MOMENTS = ("outcome", "mean", "std", "min", "median", "max", "not_finite")
+
+
 def _outcome_table(results: Results, names: Sequence[str]) -> str:
+    headers = [name.replace("_", " ") for name in _MOMENTS]
+    return table(headers, (tuple(row.values()) for row in _moments(results, names)), indent="  ")
+
+
+def _moments(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what is known of the values of each outcome."""
     from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
 
     frame = results.outcomes()
@@ -106,9 +145,9 @@ def _outcome_table(results: Results, names: Sequence[str]) -> str:
             # of a sample, as the report has it
             spread = values.std(ddof=1) if len(values) > 1 else None
             moments = [values.mean(), spread, values.min(), float(np.median(values)), values.max()]
-        rows.append((name, *moments, lost[name] or None))
-    headers = ("outcome", "mean", "std", "min", "median", "max", "not finite")
-    return table(headers, rows, indent="  ")
+        values_of = (name, *moments, lost[name] or None)
+        rows.append(dict(zip(_MOMENTS, values_of, strict=True)))
+    return rows
 
 
 def _sensitivity_lines(one: SensitivityResult) -> Iterator[str]:
@@ -185,15 +224,34 @@ def compare(
     say(runs_line(results, [outcome.name for outcome in results.outcome_specs]), end="\n\n")
     for one in found:
         say("\n".join(_comparison_lines(one)), end="\n\n")
-    for file in _write_comparisons(found, directory):
-        say(file)
+    written = list(_write_comparisons(found, directory))
+    for file in written:
+        tell(file)
     if results.not_collected:
-        say(f"warning: {results.not_collected}", error=True)
+        warn(results.not_collected)
     for one in found:
         for warning in one.warnings:
-            say(f"warning: {one.title}: {warning}", error=True)
-    say(next_step(results.folder.path, store))
+            warn(f"{one.title}: {warning}")
+    tell(next_step(results.folder.path, store))
+    if wants_json():
+        compared = [_comparison_data(one) for one in found]
+        names = [outcome.name for outcome in results.outcome_specs]
+        answer({**_design_data(results, names), "comparisons": compared, "files": written})
     return FINISHED
+
+
+def _comparison_data(one: Comparison) -> dict[str, Any]:
+    return {
+        "outcome": one.outcome,
+        "by": one.by,
+        "better": one.options.better,
+        "confidence": one.options.confidence,
+        "constant": one.constant,
+        "levels": one.levels,
+        "pairs": one.pairs,
+        "warnings": one.warnings,
+        "notes": one.notes,
+    }
 
 
 def _comparison_lines(one: Comparison) -> Iterator[str]:
@@ -277,16 +335,21 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     results = Results(find_folder(folder), store)
     data = collect(results)
     page = write_report(data, output if output is not None else results.folder.path / REPORT)
-    for outcome, sentences in headline(data):
-        say(outcome)
+    said = list(headline(data))
+    for outcome, sentences in said:
+        tell(outcome)
         for sentence in sentences:
-            say(f"  {plain(sentence)}")
+            tell(f"  {plain(sentence)}")
     tests = count_tests(data)
     if tests:
-        say(plain((tests,)))
+        tell(plain((tests,)))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
-    say(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
+    tell(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
     gone = lost(data)
-    for warning in ([gone] if gone else []) + list(data.warnings):
-        say(f"warning: {warning}", error=True)
+    warnings = ([gone] if gone else []) + list(data.warnings)
+    for warning in warnings:
+        warn(warning)
+    if wants_json():
+        sentences_of = {outcome: list(map(plain, sentences)) for outcome, sentences in said}
+        answer({"page": page, "sentences": sentences_of, "warnings": warnings})
     return FINISHED

@@ -14,6 +14,8 @@ from .common import (
     STORE_HELP,
     Command,
     add_allow_modules,
+    add_completion,
+    add_json,
     call,
     index_ranges,
     lazy,
@@ -22,6 +24,7 @@ from .common import (
     top_parser,
     warn_of_neighbours,
 )
+from .completion import COMPLETE, complete
 
 PROGRAM = "arsenai"
 _DESCRIPTION = "Design experiments: one document makes many runs, which are executed and compared."
@@ -30,6 +33,9 @@ A DESIGN is a YAML document; 'generate' makes a FOLDER of it. Without FOLDER, co
 one in _outputs/ or in the working directory. Results are stored in FOLDER/results, or in --store
 (a folder or a database). Runs on a cluster record into stores of their own; 'collect' copies these
 results.
+
+The same words work in both programs: run (or start) executes, resume goes on, check (or plan) looks,
+-o says where what is written goes.
 
 Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, or
 none could), 2 wrong usage or an invalid document, 130 interrupted.
@@ -44,10 +50,13 @@ _SLURM = (
 _LIMITS = ("timeout", "runs_per_process", "allow_modules")
 
 
+def _run(*, resume: bool, **options: Any) -> int:
+    return lazy("execution", "resume" if resume else "run", one_thread=True)(**options)
+
+
 def _submit(*, again: bool, failed: bool, **options: Any) -> int:
     from .execution import submit
 
-    del options["scheduler"]
     slurm, limits = ({name: options.pop(name) for name in names} for names in (_SLURM, _LIMITS))
     return submit(
         **options,
@@ -73,7 +82,10 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 def _add_design_commands(command: Command) -> None:
     plan = command(
-        "plan", lazy("design", "plan", one_thread=True), "show what a design would generate; write nothing"
+        "plan",
+        lazy("design", "plan", one_thread=True),
+        "show what a design would generate, and report all its problems; write nothing",
+        "check",
     )
     plan.add_argument("design", metavar="DESIGN.yml")
     plan.add_argument(
@@ -98,9 +110,7 @@ def _add_design_commands(command: Command) -> None:
         help="replace files that were edited, or another design: its analysis/ and report/ go, "
         "results/ and jobs/ stay",
     )
-    generate.add_argument("--quiet", action="store_true", help="show no progress")
 
-    plan.add_argument("--quiet", action="store_true", help="show no progress")
     for sub in (plan, generate):
         sub.add_argument(
             "--check",
@@ -111,24 +121,30 @@ def _add_design_commands(command: Command) -> None:
             "extreme value of a factor occurs; all; none, where packages of the runs are missing here",
         )
         add_allow_modules(sub)
+        add_json(sub)
 
+    add_completion(command)
     command("schema", lazy("design", "schema"), "print the JSON Schema of design documents, for editors")
 
 
 def _add_execution_commands(command: Command) -> None:
     run = command(
         "run",
-        lazy("execution", "run", one_thread=True),
+        _run,
         "execute the missing runs of a folder",
+        "start",
     )
     resume = command(
         "resume",
         lazy("execution", "resume", one_thread=True),
         "execute missing, failed and interrupted runs",
     )
+    run.add_argument(
+        "--resume", action="store_true", help="also failed and interrupted runs, as the command resume does"
+    )
     for sub in (run, resume):
         _add_folder(sub)
-        sub.add_argument("--jobs", "-j", type=positive, metavar="N", help="runs at once (default: all cores)")
+        sub.add_argument("-j", "--jobs", type=positive, metavar="N", help="runs at once (default: all cores)")
         sub.add_argument(
             "--executor",
             choices=("local", "inline", "slurm", "parsl"),
@@ -138,22 +154,19 @@ def _add_execution_commands(command: Command) -> None:
         _add_choice(sub)
         sub.add_argument("--fail-fast", action="store_true", help="start no more runs after a failure")
         _add_limits(sub)
-        sub.add_argument("--quiet", action="store_true", help="show no progress")
+        add_json(sub)
 
     status = command(
         "status", lazy("status", "status"), "show which runs are finished, running, failed or waiting"
     )
     _add_folder(status)
-    status.add_argument("--json", dest="as_json", action="store_true", help="print JSON, for programs")
+    add_json(status)
     _add_ignore_queue(status)
 
 
 def _add_cluster_commands(command: Command) -> None:
     submit = command("submit", _submit, "submit the missing runs of a folder to a cluster")
     _add_folder(submit)
-    submit.add_argument(
-        "--slurm", dest="scheduler", action="store_true", help="as Slurm job arrays (the default)"
-    )
     _add_choice(submit)
     submit.add_argument("--again", action="store_true", help="also failed runs")
     submit.add_argument(
@@ -208,6 +221,7 @@ def _add_cluster_commands(command: Command) -> None:
     )
     task.add_argument("--python", metavar="PATH", help="interpreter on the nodes (default: this one)")
     _add_limits(submit)
+    add_json(submit)
 
     cancel = command("cancel", lazy("execution", "cancel"), "cancel the queued and running tasks of a folder")
     cancel.add_argument("folder", nargs="?", metavar="FOLDER", help="made by 'arsenai generate'")
@@ -219,7 +233,7 @@ def _add_cluster_commands(command: Command) -> None:
     collect.add_argument(
         "--remove", action="store_true", help="delete the stores of finished runs once they are collected"
     )
-    collect.add_argument("--quiet", action="store_true", help="show no progress")
+    add_json(collect)
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:
@@ -275,7 +289,8 @@ def _add_analysis_commands(command: Command) -> None:
 
     report = command("report", lazy("analyse", "report"), "write one HTML page with all tables and figures")
     _add_folder(report)
-    report.add_argument("--output", "-o", metavar="DIRECTORY", help="default: FOLDER/report")
+    add_json(report)
+    report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")
 
 
 def _add_folder(sub: argparse.ArgumentParser) -> None:
@@ -284,14 +299,18 @@ def _add_folder(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_outcomes(sub: argparse.ArgumentParser) -> None:
+    add_json(sub)
     sub.add_argument("--outcomes", nargs="+", default=[], metavar="NAME", help="only these (default: all)")
     sub.add_argument(
-        "--output", "-o", metavar="DIRECTORY", help="for the CSV files (default: FOLDER/analysis)"
+        "-o", "--output", metavar="DIRECTORY", help="for the CSV files (default: FOLDER/analysis)"
     )
 
 
 def main(argv: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run ``arsenai`` with ``argv`` (default: the process's), called as ``program``; return the exit code."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] == [COMPLETE]:
+        return complete(parser(program), given[1:])
     if argv is None:
         warn_of_neighbours()
     return call(parser(program), argv, _with_store)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import (
@@ -19,6 +19,7 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.experiment import (
     PartialDocument,
+    PhaseSpec,
     RunDocument,
     check_classes,
     describe,
@@ -28,7 +29,9 @@ from palaestrai_mosaik.experiment import (
 from palaestrai_mosaik.experiment.overrides import Overrides, parse
 from palaestrai_mosaik.text import count
 
-from .common import print_problems, say
+from .answers import answer, problems_data
+from .common import print_problems
+from .output import compose, say, status, tell, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
@@ -44,8 +47,10 @@ def check(documents: Sequence[str], *, environments: bool, settings: Sequence[st
     and the end of phases are not checked. ``settings`` (``PATH=VALUE``) change all documents.
     """
     overrides = parse(settings)
-    codes = [_check(path, environments, overrides) for path in documents]
-    return max(codes, default=FINISHED)
+    found = [_check(path, environments, overrides) for path in documents]
+    if wants_json():
+        answer({"documents": found})
+    return FINISHED if all(one["sound"] for one in found) else UNSOUND
 
 
 def schema() -> int:
@@ -54,16 +59,17 @@ def schema() -> int:
     return FINISHED
 
 
-def _check(path: str, environments: bool, overrides: Overrides) -> int:
+def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any]:
+    """Check one document, print what was found, and return it as data."""
     document: RunDocument | PartialDocument
     known: Sequence[Problem] = ()
     try:
         document = load(path, overrides)
-        say(describe(document), end="")
+        tell(describe(document), end="")
         warnings = [*document.warnings]
     except DocumentError as error:
         if error.partial is None:
-            return _report(path, error.problems)
+            return _report(path, error.problems, [])
         document, known, warnings = error.partial, error.problems, []
     from palaestrai_mosaik.runner.agent_check import check_agents
     from palaestrai_mosaik.runner.factory import BASES, class_of
@@ -80,19 +86,45 @@ def _check(path: str, environments: bool, overrides: Overrides) -> int:
         whole = document.document if isinstance(document, PartialDocument) else document
         problems = list(check_classes(whole, BASES, class_of))
     for warning in warnings:
-        say(f"warning: {warning}", error=True)
+        warn(warning)
     if known or problems:
         return _report(
-            path, sorted({*known, *problems}, key=lambda problem: (problem.line or 0, problem.message))
+            path,
+            sorted({*known, *problems}, key=lambda problem: (problem.line or 0, problem.message)),
+            warnings,
         )
     unchecked = "" if environments else " (environments not checked)"
-    say(f"{path}: sound{unchecked}")
-    return FINISHED
+    tell(compose(f"{path}: ", status("sound"), unchecked))
+    assert isinstance(document, RunDocument)
+    return _data(path, [], warnings) | {
+        "uid": document.uid,
+        "seed": document.seed,
+        "hash": document.hash,
+        "phases": [_phase_data(phase) for phase in document.phases],
+        "environments_checked": environments,
+    }
 
 
-def _report(path: str, problems: Sequence[Problem]) -> int:
-    say(f"{path}: {count(print_problems(problems), 'problem')}", error=True)
-    return UNSOUND
+def _data(path: str, problems: Sequence[Problem], warnings: Sequence[Problem]) -> dict[str, Any]:
+    found = {"problems": problems_data(problems), "warnings": problems_data(warnings)} if wants_json() else {}
+    return {"file": path, "sound": not problems, **found}
+
+
+def _phase_data(phase: PhaseSpec) -> dict[str, Any]:
+    return {
+        "name": phase.name,
+        "mode": phase.mode.name.lower(),
+        "workers": phase.workers,
+        "episodes": phase.episodes,
+        "environments": [environment.uid for environment in phase.environments],
+        "agents": [agent.name for agent in phase.agents],
+    }
+
+
+def _report(path: str, problems: Sequence[Problem], warnings: Sequence[Problem]) -> dict[str, Any]:
+    counted = status(count(print_problems(problems), "problem"), "failed", error=True)
+    say(compose(f"{path}: ", counted), error=True)
+    return _data(path, problems, warnings)
 
 
 def graph(
@@ -104,7 +136,7 @@ def graph(
     """Draw the world of a phase of the document at that path; print it if there is no ``output``."""
     from palaestrai_mosaik.runner import inspect
     from palaestrai_mosaik.runner.factory import BASES, class_of
-    from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, world_graph
+    from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_data, graph_text, world_graph
 
     loaded = load(document, parse(settings))
     problems = check_classes(loaded, BASES, class_of)
@@ -118,14 +150,16 @@ def graph(
         if problems:
             raise DocumentError(problems) from None
         raise
-    if output is None:
+    if wants_json():
+        answer(graph_data(world))
+    elif output is None:
         say(graph_text(world), end="")
-    else:
+    if output is not None:
         if Path(output).suffix.lower() == ".txt":
             _write(output, graph_text(world))
         else:
             draw_graph(world, output)
-        say(output)
+        tell(output)
     return FINISHED
 
 
@@ -152,7 +186,7 @@ def plot(  # noqa: PLR0913  (independent choices)
 
     with location.look() as store:
         path = output or _named_after(store, run, "")
-        say(
+        tell(
             plot_run(
                 *(store, run, path),
                 phase=phase,
@@ -172,7 +206,7 @@ def plot_learning(
     from palaestrai_mosaik.analysis import plot_learning
 
     with location.look() as store:
-        say(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
+        tell(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
     return FINISHED
 
 

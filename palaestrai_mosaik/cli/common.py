@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +28,9 @@ from palaestrai_mosaik.errors import (
 )
 from palaestrai_mosaik.importing import COMMANDS, CONNECTIONS, check_modules, only_modules
 from palaestrai_mosaik.installation import neighbours
-from palaestrai_mosaik.text import escape_control_characters, listed
+from palaestrai_mosaik.text import listed
+
+from .output import Options, fail, print_traceback, say, using, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.design.folder import DesignFolder
@@ -32,12 +38,14 @@ if TYPE_CHECKING:
 #: what --store takes
 STORE_HELP = "folder of the results, or database: its URL, @FILE (holds the URL) or env:NAME"
 
+logger = logging.getLogger(__name__)
+
 Command = Callable[..., argparse.ArgumentParser]
 _LISTED = 20
 
 
 def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.ArgumentParser, Command]:
-    """Return a parser, and the function that adds a command: ``(name, function, help text)``."""
+    """Return a parser, and the function that adds a command: ``(name, function, help text, another name)``."""
     top = argparse.ArgumentParser(
         prog=prog,
         description=description,
@@ -48,9 +56,24 @@ def top_parser(prog: str, description: str, epilog: str) -> tuple[argparse.Argum
     top.add_argument("--version", action="version", version=f"{prog} {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def command(name: str, function: Callable[..., int], text: str) -> argparse.ArgumentParser:
+    def command(
+        name: str, function: Callable[..., int], text: str, alias: str | None = None
+    ) -> argparse.ArgumentParser:
+        same = "" if alias is None else f" {prog} {alias} is the same."
         sub: argparse.ArgumentParser = commands.add_parser(
-            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
+            name,
+            aliases=[] if alias is None else [alias],
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.{same}",
+            allow_abbrev=False,
+        )
+        sub.add_argument("-q", "--quiet", action="store_true", help="no progress and no summary")
+        sub.add_argument(
+            "-v",
+            "--verbose",
+            action="count",
+            default=0,
+            help="also print what the program does and how long it takes, and tracebacks of errors; -vv: all",
         )
         sub.set_defaults(function=function)
         return sub
@@ -72,8 +95,10 @@ def lazy(module: str, name: str, *, one_thread: bool = False, limited: bool = Fa
             for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
                 os.environ.setdefault(variable, "1")
         whole = f"{__package__}.{module}"
+        began = time.perf_counter()
         with nullcontext() if whole in sys.modules else collector.importing():
             found = import_module(whole)
+        logger.info("imported %s in %.2f s", whole, time.perf_counter() - began)
         with only_modules(options.pop("allow_modules")) if limited else nullcontext():
             code: int = getattr(found, name)(**options)
         return code
@@ -84,7 +109,7 @@ def lazy(module: str, name: str, *, one_thread: bool = False, limited: bool = Fa
 def warn_of_neighbours() -> None:
     """Report on standard error what other packages have replaced of this one (where a command starts)."""
     for neighbour in neighbours():
-        say(f"warning: {neighbour}", error=True)
+        warn(neighbour)
 
 
 def call(
@@ -115,6 +140,12 @@ def _call(
         options = vars(parser.parse_args(argv))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else UNSOUND
+    with using(Options(options.pop("quiet"), options.pop("verbose"), options.pop("as_json", False))):
+        return _execute(parser.prog, options, complete)
+
+
+def _execute(prog: str, options: dict[str, Any], complete: Callable[[dict[str, Any]], None]) -> int:
+    """Call the command with its options; print what it raises."""
     try:
         _warn_of_password(options.get("store"), "--store ")
         # the database that results are imported from
@@ -123,22 +154,37 @@ def _call(
         complete(options)
         code: int = function(**options)
     except DocumentError as error:
+        print_traceback()
         print_problems(error.problems)
+        _answer_error("a document is not sound", error.problems)
         return UNSOUND
     except PalaestraiMosaikError as error:
-        say(f"{parser.prog}: {error}", error=True)
+        print_traceback()
+        fail(prog, error)
+        _answer_error(error)
         return UNSOUND
     except BrokenPipeError:
         raise
     except OSError as error:
         # of a file or folder that is not what it should be, or must not be read or written
+        print_traceback()
         place = f"{error.filename}: " if error.filename is not None else ""
-        say(f"{parser.prog}: {place}{error.strerror or error}", error=True)
+        fail(prog, f"{place}{error.strerror or error}")
+        _answer_error(f"{place}{error.strerror or error}")
         return UNSOUND
     except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        fail(prog, "interrupted")
+        _answer_error("interrupted")
         return INTERRUPTED
     return code
+
+
+def _answer_error(error: object, problems: Sequence[Problem] = ()) -> None:
+    """Print what went wrong as the answer in JSON, if one was asked for."""
+    if wants_json():
+        from .answers import answer, problems_data
+
+        answer({"error": str(error), "problems": problems_data(problems)})
 
 
 def store_option(store: str | None) -> str:
@@ -160,22 +206,11 @@ def _warn_of_password(store: object, option: str = "") -> None:
     from palaestrai_mosaik.store.urls import holds_password, shown
 
     if holds_password(store):
-        print(
-            f"warning: the password in {option}{shown(store)} can be seen by all users of this machine in the list of "
+        warn(
+            f"the password in {option}{shown(store)} can be seen by all users of this machine in the list of "
             f"processes; better: {option}@FILE (its first line is the URL), {option}env:NAME, or a URL without "
-            "password and ~/.pgpass",
-            file=sys.stderr,
+            "password and ~/.pgpass"
         )
-
-
-def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
-    """Print what users have named or recorded, so that a terminal obeys none of it.
-
-    On standard output, or with ``error`` on standard error, after what is on standard output.
-    """
-    if error:
-        sys.stdout.flush()
-    print(escape_control_characters(str(text)), file=sys.stderr if error else sys.stdout, end=end)
 
 
 def print_problems(problems: Iterable[Problem]) -> int:
@@ -200,6 +235,26 @@ def seconds(text: str) -> float:
     return number
 
 
+#: units of a time that is over, by the first letters that are enough
+_UNITS = {"s": "seconds", "mi": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def moment(text: str) -> datetime:
+    """Read a date, with or without a time (``2026-01-31``, ``2026-01-31 12:00``), or how long ago (``2 days``)."""
+    ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?:\s+ago)?", text.strip().lower())
+    unit = "" if ago is None else next((u for u in _UNITS.values() if u.startswith(ago[2])), "")
+    try:
+        if ago is not None and any(ago[2].startswith(first) for first in _UNITS) and unit:
+            return datetime.now(UTC) - timedelta(**{unit: float(ago[1])})
+        # (of the clock on the wall here, where no zone is given)
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write a date (2026-01-31 or '2026-01-31 12:00') or how long ago "
+            f"(a number of {', '.join(_UNITS.values())}, such as '2 days')"
+        ) from None
+
+
 def positive(text: str) -> int:
     """Read a whole number of at least 1."""
     number = int(text)
@@ -214,6 +269,21 @@ def index(text: str) -> int:
     if number < 0:
         raise ValueError
     return number
+
+
+def add_completion(command: Command) -> None:
+    """Add the command that prints scripts for shells."""
+    sub = command(
+        "completion", lazy("completion", "completion"), "print the script that completes commands in a shell"
+    )
+    sub.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+def add_json(sub: argparse.ArgumentParser) -> None:
+    """Add the option to answer in JSON."""
+    sub.add_argument(
+        "--json", dest="as_json", action="store_true", help="print one JSON document, for programs"
+    )
 
 
 def add_allow_modules(sub: argparse.ArgumentParser) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Iterable
-from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,13 @@ from palaestrai_mosaik.design.design import Design, Plan, merge_warnings
 from palaestrai_mosaik.design.folder import JOBS, DesignFolder, execution_lock
 from palaestrai_mosaik.design.model import Factor
 from palaestrai_mosaik.design.vocabulary import design_schema
-from palaestrai_mosaik.errors import FINISHED, UNSOUND, DocumentError, ExecutionError
+from palaestrai_mosaik.errors import FINISHED, UNSOUND, DocumentError, ExecutionError, Problem
 from palaestrai_mosaik.importing import only_modules
-from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
-from .common import print_problems, say
+from .answers import answer, problems_data
+from .common import print_problems
+from .output import count_progress, say, tell, wants_json, warn
 from .tables import byte_size, duration, first_line, number, table
 
 if TYPE_CHECKING:
@@ -34,26 +34,24 @@ _WIDTH = 60
 _LISTED = 5
 
 
-def plan(
-    design: str, seconds_per_run: float | None, extent: Extent, quiet: bool, allow_modules: Modules
-) -> int:
+def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modules: Modules) -> int:
     """Print what a design varies, how many runs it makes and what they will take; check documents of it."""
     loaded = Design.load(design)
     planned = loaded.plan(seconds_per_run=seconds_per_run)
     say("\n".join(_plan(planned, design)))
     _warn(planned.warnings)
-    checked = _check(loaded, extent, quiet, allow_modules)
-    if checked is None:
+    checked, problems = _check(loaded, extent, allow_modules)
+    if wants_json():
+        answer(_plan_data(planned, design) | {"checked": checked, "problems": problems_data(problems)})
+    if problems:
         return UNSOUND
     if checked:
-        say(f"checked    {count(checked, 'row')}: sound")
-    say(f"next: arsenai generate {design}")
+        tell(f"checked    {count(checked, 'row')}: sound")
+    tell(f"next: arsenai generate {design}")
     return FINISHED
 
 
-def generate(
-    design: str, output: str | None, force: bool, extent: Extent, quiet: bool, allow_modules: Modules
-) -> int:
+def generate(design: str, output: str | None, force: bool, extent: Extent, allow_modules: Modules) -> int:
     """Check documents of a design, write all of them into its folder, and say what is in it.
 
     With ``force``, another design is not replaced while its runs are queued on a cluster or running.
@@ -61,46 +59,46 @@ def generate(
     loaded = Design.load(design)
     if force:
         _refuse_at_work(loaded, loaded.folder if output is None else Path(output))
-    if _check(loaded, extent, quiet, allow_modules) is None:
+    problems = _check(loaded, extent, allow_modules)[1]
+    if problems:
+        if wants_json():
+            answer({"error": "documents of the design are not sound", "problems": problems_data(problems)})
         return UNSOUND
-    with ExitStack() as stack:
-        progress = None if quiet else stack.enter_context(CountProgress(sys.stderr, "generate", "generated"))
+    with count_progress("generate", "generated") as progress:
         written = loaded.write(output, force, progress)
     folder = DesignFolder.open(written.path)
     counts = folder.manifest["counts"]
-    _warn(merge_warnings(loaded.spec.warnings, folder.sample.warnings, written.warnings))
-    if quiet:
-        return FINISHED
+    warnings = merge_warnings(loaded.spec.warnings, folder.sample.warnings, written.warnings)
+    _warn(warnings)
+    if wants_json():
+        data = {"design": loaded.spec.uid, "folder": written.path, "outcome": written.outcome}
+        answer(data | dict(counts) | {"warnings": warnings})
     outcome = "" if written.outcome == "new" else f", {written.outcome}"
-    say(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
-    say(f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}")
-    say(f"  {_documents(counts['runs'], counts['documents'])}")
-    say(f"next: arsenai run {written.path}")
+    tell(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
+    tell(f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}")
+    tell(f"  {_documents(counts['runs'], counts['documents'])}")
+    tell(f"next: arsenai run {written.path}")
     return FINISHED
 
 
-def _check(design: Design, extent: Extent, quiet: bool, allow_modules: Modules) -> int | None:
-    """Check documents of ``design``; return how many, or print what is wrong and return ``None``."""
+def _check(design: Design, extent: Extent, allow_modules: Modules) -> tuple[int, tuple[Problem, ...]]:
+    """Check documents of ``design``; print what is wrong. Return how many are sound, and the problems."""
     if extent == "none":
-        return 0
+        return 0, ()
     from palaestrai_mosaik.execution.design_check import check_design
     from palaestrai_mosaik.execution.settings import allowed_modules
 
     modules = allowed_modules(design.spec.resolved.get("execution"), allow_modules)
     try:
-        with ExitStack() as stack:
-            stack.enter_context(only_modules(modules))
-            progress = (
-                None if quiet else stack.enter_context(CountProgress(sys.stderr, "check", "checked", "row"))
-            )
-            return check_design(design.spec, extent, progress)
+        with only_modules(modules), count_progress("check", "checked", "row") as progress:
+            return check_design(design.spec, extent, progress), ()
     except DocumentError as error:
         print_problems(error.problems)
         say(
             "no document was written. If what is missing here exists where the runs will be executed, use --check none",
             error=True,
         )
-        return None
+        return 0, error.problems
 
 
 def _refuse_at_work(design: Design, path: Path) -> None:
@@ -146,7 +144,7 @@ def schema() -> int:
 
 def _warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        say(f"warning: {warning}", error=True)
+        warn(warning)
 
 
 def _plan(planned: Plan, path: str) -> Iterable[str]:
@@ -176,6 +174,36 @@ def _plan(planned: Plan, path: str) -> Iterable[str]:
             "" if estimate.database is None else f", {byte_size(estimate.database)} of it in the database"
         )
         yield f"results    {byte_size(estimate.size)}{files}{database}, as in earlier runs"
+
+
+def _plan_data(planned: Plan, path: str) -> dict[str, Any]:
+    spec = planned.spec
+    factors = [
+        {
+            "factor": factor.name,
+            "kind": _kind(factor),
+            "levels": factor.labels or None,
+            "low": factor.low,
+            "high": factor.high,
+            "group": axis.group,
+        }
+        for axis in spec.axes
+        for factor in axis.factors
+    ]
+    return {
+        "file": path,
+        "design": spec.uid,
+        "sampler": {"name": spec.sampler.name, "n": spec.sampler.n, **spec.sampler.options},
+        "factors": factors,
+        "drawn": planned.drawn,
+        "rows": planned.rows,
+        "repetitions": planned.repetitions,
+        "runs": planned.runs,
+        "documents": planned.documents,
+        "size": planned.size,
+        "estimate": asdict(planned.estimate),
+        "warnings": planned.warnings,
+    }
 
 
 def _without_empty(rows: list[tuple[Any, ...]]) -> list[list[Any]]:

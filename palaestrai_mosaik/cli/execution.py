@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +28,11 @@ from palaestrai_mosaik.execution.cluster.submit import dry_run as estimate
 from palaestrai_mosaik.execution.runs import RunsToExecute
 from palaestrai_mosaik.execution.settings import user_settings
 from palaestrai_mosaik.execution.status import job_path
-from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.text import count, listed
 
-from .common import find_folder, say, store_option
+from .answers import answer
+from .common import find_folder, store_option
+from .output import Printable, compose, count_progress, quiet, say, status, tell, wants_json
 from .run_lists import factors_of, list_runs, print_left_out, short_path
 from .tables import byte_size, duration, number
 
@@ -51,7 +50,6 @@ def run(  # noqa: PLR0913 (one parameter for each option)
     fail_fast: bool = False,
     timeout: float | None = None,
     runs_per_process: int | None = None,
-    quiet: bool = False,
     again: bool = False,
     ignore_queue: bool = False,
     allow_modules: str | None = None,
@@ -83,10 +81,12 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         rows=row_numbers(opened, rows),
         store=store,
         settings=settings,
-        progress=make_progress(quiet=quiet),
+        progress=make_progress(quiet=quiet()),
         ignore_queue=ignore_queue,
     )
     _print_summary(opened, summary, store)
+    if wants_json():
+        answer(_summary_data(opened, summary))
     if summary.interrupted:
         return INTERRUPTED
     damaged = summary.not_collected or (summary.collected is not None and summary.collected.damaged)
@@ -118,7 +118,7 @@ def resume(folder: str | None, **options: Any) -> int:
             f"submission {newest.number} went to Slurm, and resume submits again and does not wait, so "
             "--fail-fast means nothing: say where, too (--executor slurm waits for its tasks)"
         )
-    say(
+    tell(
         f"with the settings of submission {newest.number}: {newest.executor} (--executor local: on this machine)"
     )
     if newest.executor == "parsl":
@@ -154,22 +154,23 @@ def row_numbers(folder: DesignFolder, rows: Sequence[range] | None) -> set[int] 
 def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) -> None:
     """Print how it went, and what to do next."""
     print_left_out(summary.before)
-    ended = {status.value: n for status, n in summary.ended.items()}
-    words = [f"{n:,} {status}" for status, n in sorted(ended.items())]
+    ended = {one.value: n for one, n in summary.ended.items()}
+    words = [status(f"{n:,} {name}", name) for name, n in sorted(ended.items())]
     if summary.not_begun:
-        words.append(f"{summary.not_begun:,} not begun")
+        words.append(compose(f"{summary.not_begun:,} not begun"))
     if summary.left_out:
-        words.append(f"{summary.left_out:,} executed by another process")
+        words.append(compose(f"{summary.left_out:,} executed by another process"))
     if words:
-        say(f"runs: {', '.join(words)}, in {duration(summary.seconds)}")
+        tell(compose("runs: ", Printable(", ".join(words)), f", in {duration(summary.seconds)}"))
     if summary.failures:
         values = row_values(folder, {record.run for record in summary.failures})
         by_uid = {run.uid: run for run in folder.documents}
         failures = sorted(
             summary.failures, key=lambda record: (by_uid[record.run].row, by_uid[record.run].repetition)
         )
-        say("failed:")
-        list_runs(
+        # (a run that failed is an error: with --quiet, too, but then nothing goes to standard output)
+        say(compose(status("failed", error=quiet()), ":"), error=quiet())
+        failed = (
             {
                 "run": record.run,
                 "factors": factors_of(folder, values[record.run]),
@@ -178,16 +179,50 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
             }
             for record in failures
         )
+        list_runs(failed, error=quiet())
     if summary.collected is not None and (summary.collected.runs or summary.collected.damaged):
         print_collected(folder, summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
-    say(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
+    tell(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
     option, name = store_option(store), shlex.quote(short_path(folder.path))
     if summary.whole:
-        say(f"next: arsenai analyse {name}{option}")
+        tell(f"next: arsenai analyse {name}{option}")
     else:
-        say(f"to go on: arsenai resume {name}{option}")
+        tell(f"to go on: arsenai resume {name}{option}")
+
+
+def _summary_data(folder: DesignFolder, summary: Summary) -> dict[str, Any]:
+    values = row_values(folder, {record.run for record in summary.failures})
+    return {
+        "design": folder.spec.uid,
+        "folder": folder.path,
+        "considered": summary.considered,
+        "finished": summary.finished,
+        "before": summary.before,
+        "ended": summary.ended,
+        "not_begun": summary.not_begun,
+        "executed_by_others": summary.left_out,
+        "seconds": summary.seconds,
+        "failed": [
+            {"run": record.run, "factors": factors_of(folder, values[record.run]), "error": record.error}
+            for record in summary.failures
+        ],
+        "collected": None if summary.collected is None else _collected_data(summary.collected),
+        "not_collected": summary.not_collected,
+    }
+
+
+def _collected_data(found: Collected) -> dict[str, Any]:
+    return {
+        "collected": found.runs,
+        "before": found.before,
+        "not_ended": found.going_on,
+        "empty": found.empty,
+        "damaged": found.damaged,
+        "removed": found.removed,
+        "not_removed": found.kept,
+    }
 
 
 def submit(
@@ -228,12 +263,25 @@ def submit(
             say(line)
     elif summary.submission is not None:
         for line in _submitted(opened, summary.submission):
-            say(line)
-        say(f"next: arsenai status {name}")
-        say(f"      arsenai collect {name}")
+            tell(line)
+        tell(f"next: arsenai status {name}")
+        tell(f"      arsenai collect {name}")
     else:
-        say("nothing to submit")
-        say(f"next: arsenai status {name}")
+        tell("nothing to submit")
+        tell(f"next: arsenai status {name}")
+    if wants_json():
+        submitted = summary.submission
+        answer(
+            {
+                "design": opened.spec.uid,
+                "folder": opened.path,
+                "runs": [run.run for run in summary.runs],
+                "submission": None if submitted is None else submitted.number,
+                "jobs": [] if submitted is None else [array.job for array in submitted.arrays],
+                "tasks": None if submitted is None else submitted.tasks,
+                "before": summary.before,
+            }
+        )
     return FINISHED
 
 
@@ -247,11 +295,11 @@ def cancel(folder: str | None) -> int:
             f"left: {jobs}: the name is that of a submission of this folder, but the script is not this folder's"
         )
     if not cancelled.jobs:
-        say("nothing to cancel: Slurm has no job of this folder")
+        tell("nothing to cancel: Slurm has no job of this folder")
         return FINISHED
     tasks = f"{count(cancelled.running, 'running task')}, {cancelled.queued:,} queued"
-    say(f"cancelled {_jobs(cancelled.jobs)}: {tasks}")
-    say(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
+    tell(f"cancelled {_jobs(cancelled.jobs)}: {tasks}")
+    tell(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
     return FINISHED
 
 
@@ -324,7 +372,7 @@ def _space(planned: DryRun) -> Iterator[str]:
         yield f"collected  {left}, {database} (arsenai collect --remove)"
 
 
-def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool) -> int:
+def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
     """Copy what runs of ``folder`` have recorded on a cluster into ``store``; return the exit code.
 
     It is 1 where the own store of a run cannot be read, or removed. ``remove``: the own stores of
@@ -332,15 +380,16 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
     """
     opened = find_folder(folder)
     location = StoreLocation.of(opened.path / RESULTS, store)
-    with ExitStack() as stack:
-        progress = None if quiet else stack.enter_context(CountProgress(sys.stderr, "collect", "looked at"))
+    with count_progress("collect", "looked at") as progress:
         found = collect_folder(opened, location, remove=remove, progress=progress)
     print_collected(opened, found)
+    if wants_json():
+        answer(_collected_data(found))
     # (what has not ended is collected by another call)
     then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
-    say(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
+    tell(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
     if option and (found.runs or found.before):
-        say(
+        tell(
             f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
         )
     return FAILED if found.damaged or found.kept else FINISHED
@@ -349,7 +398,7 @@ def collect(folder: str | None, *, store: str | None, remove: bool, quiet: bool)
 def print_collected(folder: DesignFolder, found: Collected) -> None:
     """Print what was collected, and what could not be."""
     for line in _lines(folder, found):
-        say(line)
+        tell(line)
     for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
         for path, reason in list(reasons.items())[:_LISTED]:
             say(f"{what}: {path.name}: {reason}", error=True)

@@ -21,14 +21,18 @@ from .common import (
     STORE_HELP,
     Command,
     add_allow_modules,
+    add_completion,
+    add_json,
     call,
     index,
     lazy,
+    moment,
     positive,
     seconds,
     top_parser,
     warn_of_neighbours,
 )
+from .completion import COMPLETE, complete
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import BodyChoice
@@ -39,6 +43,9 @@ A RUN is the id that 'list' shows (or its beginning), the uid of a run document 
 run), or 'latest'. Results are stored in the folder {DEFAULT_STORE!r}, or in what
 {STORE_VARIABLE} or --store name: a folder, the URL of a database, @FILE (the first
 line is the URL) or env:NAME (a variable that holds the URL).
+
+The same words work in both programs: run (or start) executes, resume goes on, check (or plan) looks,
+-o says where what is written goes.
 
 'palaestrai-mosaik arsenai ...' is the command arsenai, also where another package has replaced
 the program of that name, and 'python -m palaestrai_mosaik ...' is palaestrai-mosaik.
@@ -71,8 +78,10 @@ def _show(*, agent: str | None, environment: str | None, body: Any, **options: A
     return _of_store("show", "show")(choice=_choice(agent, environment, body), **options)
 
 
-def _export(*, body: Any, **options: Any) -> int:
-    return _of_store("show", "export")(body=_one_or_several(body), **options)
+def _export(*, body: Any, directory: str | None, output: str | None, **options: Any) -> int:
+    if (directory is None) == (output is None):
+        raise PalaestraiMosaikError("name the folder to export to, once: DIRECTORY or --output DIRECTORY")
+    return _of_store("show", "export")(body=_one_or_several(body), directory=directory or output, **options)
 
 
 def _plot(*, learning: bool, agent: str | None, environment: str | None, body: Any, **options: Any) -> int:
@@ -134,40 +143,26 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_document_commands(command: Command) -> None:
-    start = command("start", _start, "execute run documents, one after the other")
-    start.add_argument("documents", nargs="+", metavar="RUN.yml")
-    where = start.add_mutually_exclusive_group()
-    where.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
-    where.add_argument("--no-store", action="store_true", help="record nothing")
-    start.add_argument("--quiet", action="store_true", help="show no progress")
+    start = command("start", _start, "execute run documents, one after the other", "run")
+    _add_run_options(start, resumed=False)
     start.add_argument(
         "--resume",
         action="store_true",
-        help="resume the latest unfinished run of the document from its last checkpoint",
+        help="resume the latest unfinished run of the document from its last checkpoint, as the command resume does",
     )
-    start.add_argument(
-        "--checkpoint-every",
-        type=seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="how often a run saves its state for --resume (default: 60; 0: never)",
+    resume = command(
+        "resume",
+        _start,
+        "resume the latest unfinished run of each document from its last checkpoint, as start --resume does",
     )
-    start.add_argument(
-        "--scalars",
-        action="append",
-        default=[],
-        metavar="SINK",
-        help="also write objectives, rewards and statistics of each episode to tensorboard:FOLDER, wandb:PROJECT "
-        "or jsonl:FILE while the run goes on; may be given several times",
-    )
-
-    _add_overrides(start)
-    add_allow_modules(start)
+    _add_run_options(resume, resumed=True)
+    resume.set_defaults(resume=True, no_store=False)
 
     check = command(
         "check",
         lazy("check", "check", limited=True),
         "describe what a run document does, and report all its problems",
+        "plan",
     )
     check.add_argument("documents", nargs="+", metavar="RUN.yml")
     check.add_argument(
@@ -179,6 +174,7 @@ def _add_document_commands(command: Command) -> None:
 
     _add_overrides(check)
     add_allow_modules(check)
+    add_json(check)
 
     new = command("new", lazy("new", "new"), "write a small working example to start from")
     new.add_argument("kind", choices=("run", "agent", "environment", "design"))
@@ -186,6 +182,7 @@ def _add_document_commands(command: Command) -> None:
         "name", metavar="NAME", help="of the document, and of the module and class where there is one"
     )
 
+    add_completion(command)
     command("schema", lazy("check", "schema"), "print the JSON Schema of run documents, for editors")
 
     graph = command(
@@ -195,9 +192,39 @@ def _add_document_commands(command: Command) -> None:
     )
     graph.add_argument("document", metavar="RUN.yml")
     graph.add_argument("--phase", type=_phase, default=0, help="name or number (default: the first one)")
-    graph.add_argument("--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)")
+    graph.add_argument(
+        "-o", "--output", metavar="FILE", help=".svg, .png, .pdf or .txt (default: print as text)"
+    )
     _add_overrides(graph)
     add_allow_modules(graph)
+    add_json(graph)
+
+
+def _add_run_options(sub: argparse.ArgumentParser, *, resumed: bool) -> None:
+    """Add what start and resume have in common."""
+    sub.add_argument("documents", nargs="+", metavar="RUN.yml")
+    where = sub.add_mutually_exclusive_group()
+    where.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
+    if not resumed:
+        where.add_argument("--no-store", action="store_true", help="record nothing")
+    sub.add_argument(
+        "--checkpoint-every",
+        type=seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how often a run saves its state for --resume (default: 60; 0: never)",
+    )
+    sub.add_argument(
+        "--scalars",
+        action="append",
+        default=[],
+        metavar="SINK",
+        help="also write objectives, rewards and statistics of each episode to tensorboard:FOLDER, wandb:PROJECT "
+        "or jsonl:FILE while the run goes on; may be given several times",
+    )
+    _add_overrides(sub)
+    add_allow_modules(sub)
+    add_json(sub)
 
 
 def _add_overrides(sub: argparse.ArgumentParser) -> None:
@@ -231,8 +258,14 @@ def _add_result_commands(command: Command) -> None:
     listed.add_argument(
         "--document", metavar="PATTERN", help="only runs of documents with such a uid ('rural_*')"
     )
+    listed.add_argument(
+        "--since",
+        type=moment,
+        metavar="TIME",
+        help="only runs that began since then: a date such as 2026-01-31, or how long ago, such as '2 days'",
+    )
     listed.add_argument("--last", type=positive, metavar="N", help="only the newest N of them")
-    listed.add_argument("--json", dest="as_json", action="store_true", help="print JSON, for programs")
+    add_json(listed)
     _add_store(listed)
 
     deleted = command("delete", _of_store("store", "delete"), "delete runs with all that they recorded")
@@ -246,6 +279,7 @@ def _add_result_commands(command: Command) -> None:
     show.add_argument(
         "--steps", nargs="?", type=positive, const=5, metavar="N", help="also the first and last N steps (5)"
     )
+    add_json(show)
     _add_store(show)
 
     plot = command(
@@ -280,12 +314,13 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument(
         "--episode", type=index, metavar="N", help="the episode for --sensors (default: the last)"
     )
-    plot.add_argument("--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
+    plot.add_argument("-o", "--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
     _add_store(plot)
 
     export = command("export", _export, "export a run as files for other programs")
     export.add_argument("run", metavar="RUN")
-    export.add_argument("directory", metavar="DIRECTORY", help="a new or empty folder")
+    export.add_argument("directory", nargs="?", metavar="DIRECTORY", help="a new or empty folder")
+    export.add_argument("-o", "--output", metavar="DIRECTORY", help="the same, as in other commands")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet")
     _add_bodies(export)
     _add_store(export)
@@ -299,6 +334,7 @@ def _add_result_commands(command: Command) -> None:
         action="store_true",
         help="mark damaged runs as failed, so that arsenai resume executes them again",
     )
+    add_json(verify)
     _add_store(verify)
 
     imported = command(
@@ -309,7 +345,13 @@ def _add_result_commands(command: Command) -> None:
     imported.add_argument(
         "source", metavar="DATABASE", help="SQLite file, URL, @FILE (holds the URL) or env:NAME"
     )
-    imported.add_argument("--experiment-run", metavar="UID", help="only runs of this run document")
+    imported.add_argument(
+        "--document",
+        "--experiment-run",
+        dest="experiment_run",
+        metavar="UID",
+        help="only runs of the document with this uid",
+    )
     _add_store(imported)
 
 
@@ -337,9 +379,15 @@ def _add_store(group: argparse._ActionsContainer) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``palaestrai-mosaik`` with ``argv`` (default: the process's); return the exit code."""
-    if argv is None:
-        warn_of_neighbours()
     given = sys.argv[1:] if argv is None else list(argv)
+    if argv is None and given[:1] != [COMPLETE]:
+        warn_of_neighbours()
+    if given[:1] == [COMPLETE]:
+        # before all else: what is typed is not yet a command line
+        words = given[1:]
+        if words[:1] == [arsenai.PROGRAM] and len(words) > 1:
+            return complete(arsenai.parser(), words[1:])
+        return complete(parser(), words)
     if given[:1] == [arsenai.PROGRAM]:
         return arsenai.main(given[1:], f"palaestrai-mosaik {arsenai.PROGRAM}")
     return call(parser(), given)

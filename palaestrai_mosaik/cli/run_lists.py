@@ -14,7 +14,7 @@ from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.execution import RunStatus
 from palaestrai_mosaik.text import count
 
-from .common import say
+from .output import say, tell
 from .tables import first_line, number, table
 
 _LISTED = 20
@@ -39,16 +39,16 @@ def print_left_out(before: Mapping[RunStatus, int]) -> None:
     """Print how many runs are left as they are, and why."""
     for status, which in _LEFT_OUT.items():
         if before.get(status):
-            say(f"left out: {count(before[status], 'run')} that {which}")
+            tell(f"left out: {count(before[status], 'run')} that {which}")
 
 
-def list_runs(items: Iterable[Mapping[str, Any]]) -> None:
-    """Print a table of runs, a column for each key; of many, the first ones."""
+def list_runs(items: Iterable[Mapping[str, Any]], *, error: bool = False) -> None:
+    """Print a table of runs, a column for each key; of many, the first ones. With ``error``, on standard error."""
     shown = list(items)
     rows = [[_cell(value) for value in item.values()] for item in shown[:_LISTED]]
-    say(table(list(shown[0]), rows, indent="  "))
+    say(table(list(shown[0]), rows, indent="  "), error=error)
     if len(shown) > _LISTED:
-        say(f"  and {len(shown) - _LISTED:,} more: see arsenai status")
+        say(f"  and {len(shown) - _LISTED:,} more: see arsenai status", error=error)
 
 
 def _cell(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from palaestrai_mosaik.store.query.members import Bodies
 from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
-from .common import say
+from .answers import answer
+from .output import Printable, compose, say, status, tell, wants_json
 from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
@@ -36,12 +38,12 @@ def list_runs(
     *,
     status: Sequence[str] | None = None,
     document: str | None = None,
+    since: datetime | None = None,
     last: int | None = None,
-    as_json: bool = False,
 ) -> int:
     """Print one line per run in the store, the newest last.
 
-    Only runs with one of these kinds of ``status``, of a document with a uid that fits a pattern, the ``last`` of them.
+    Only runs with one of these kinds of ``status``, of a document with a uid that fits a pattern, that began ``since`` then, the ``last`` of them.
     """
     with location.look() as store:
         runs = store.runs()
@@ -49,12 +51,14 @@ def list_runs(
             runs = runs[runs["status"].isin(status)]
         if document is not None:
             runs = runs[[fnmatchcase(uid, document) for uid in runs["document"]]]
+        if since is not None:
+            runs = runs[runs["started"] >= since]
         runs = runs if last is None else runs.tail(last)
-        if as_json:
-            say(runs.to_json(orient="records", date_format="iso", indent=2))
+        if wants_json():
+            answer(runs)
             return FINISHED
         if runs.empty:
-            chosen = " such" if status is not None or document is not None else ""
+            chosen = " such" if any(one is not None for one in (status, document, since)) else ""
             say(f"no{chosen} runs in {store.directory}")
             return FINISHED
     ids = short_ids(list(runs["run"]))
@@ -73,7 +77,7 @@ def list_runs(
         )
         for run in rows_of(runs)
     ]
-    say(table(headers, rows))
+    say(table(headers, rows, statuses="status"))
     return FINISHED
 
 
@@ -89,11 +93,15 @@ def show(
         bodies = store.bodies(uid, phase, choice.agent, **choice.filters)  # says first what is unknown
         episodes = store.episodes(uid, phase, choice.agent)
         evaluations = store.episodes(uid, phase, choice.agent, evaluation=True)
-        for part in _header(store, uid):
-            say(part)
         phases, every = store.phases(uid), store.evaluate_every(uid)
         if phase is not None:
             phases = phases[(phases["phase"] == phase) | (phases["name"] == phase)]
+        if wants_json():
+            frames = {"phases": phases, "bodies": bodies, "episodes": episodes, "evaluations": evaluations}
+            answer(_as_json(store, uid, frames, choice, steps))
+            return FINISHED
+        for part in _header(store, uid):
+            say(part)
         _print_section("phases", _phase_table(phases, episodes))
         for row in rows_of(phases):
             place = f"phase {row.phase} {row.name!r}"
@@ -131,13 +139,49 @@ def export(
     with location.look() as store:
         paths = store.export(run, directory, format, environment=environment, body=body)
         size = sum(path.stat().st_size for path in paths)
-        say(
+        tell(
             f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
         )
     return FINISHED
 
 
-def _header(store: Store, uid: str) -> Iterator[str]:
+def _as_json(
+    store: Store, uid: str, frames: dict[str, pd.DataFrame], choice: BodyChoice, steps: int | None
+) -> dict[str, Any]:
+    runs, phases = store.runs(), list(frames["phases"]["phase"])
+    data = {"run": _row(runs[runs["run"] == uid]), "folder": store.instance_directory(uid), **frames}
+    chosen = {"agent": choice.agent, **choice.filters}
+    if choice:
+        data["body_episodes"] = {
+            phase: store.body_episodes(uid, phase, evaluation=None, **chosen) for phase in phases
+        }
+    if steps is not None:
+        data["steps"] = _steps_data(store, uid, frames["bodies"], choice, steps)
+    streams = store.streams(uid)
+    data["streams"] = streams[(streams["kind"] != "wall") & streams["phase"].isin(phases)]
+    return data | {"warnings": store.warnings(uid), "errors": store.errors(uid)}
+
+
+def _steps_data(
+    store: Store, uid: str, bodies: pd.DataFrame, choice: BodyChoice, number: int
+) -> list[dict[str, Any]]:
+    """Return the first and the last steps of each agent in each phase."""
+    data = []
+    for phase, agent in bodies[["phase", "agent"]].drop_duplicates().itertuples(index=False):
+        frame = store.steps(uid, int(phase), agent, **choice.filters)
+        whole = len(frame) <= 2 * number
+        parts = {"steps": frame} if whole else {"first": frame.head(number), "last": frame.tail(number)}
+        data.append({"phase": int(phase), "agent": agent, "rows": len(frame), **parts})
+    return data
+
+
+def _row(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the only row of a frame by column."""
+    (row,) = frame.to_dict("records")
+    return {str(name): value for name, value in row.items()}
+
+
+def _header(store: Store, uid: str) -> Iterator[Printable]:
     runs = store.runs()
     run = runs[runs["run"] == uid].iloc[0]
     ended = (
@@ -147,7 +191,7 @@ def _header(store: Store, uid: str) -> Iterator[str]:
     rows = [
         ("run", uid),
         ("document", f"{run['document']} (hash {run['hash'][:_ID_WIDTH]})"),
-        ("status", run["status"]),
+        ("status", status(run["status"])),
         ("started", f"{run['started'].to_pydatetime().astimezone():%Y-%m-%d %H:%M:%S %Z}{ended}"),
         ("seed", str(run["seed"])),
         ("where", f"{run['host']}, process {run['pid']}"),
@@ -158,7 +202,7 @@ def _header(store: Store, uid: str) -> Iterator[str]:
         rows.insert(2, ("experiment", run["experiment"]))
     width = max(len(title) for title, _ in rows)
     for title, value in rows:
-        yield f"{title.ljust(width)}  {value}"
+        yield compose(f"{title.ljust(width)}  ", value)
 
 
 def _print_section(title: str, text: str) -> None:
@@ -326,10 +370,10 @@ def _stream_table(store: Store, uid: str, phase: int | str | None) -> str:
 
 def _print_errors(store: Store, uid: str) -> None:
     for text in store.warnings(uid)["text"]:
-        say(f"\nwarning: {text}")
+        say(compose("\n", status("warning:", "warning"), f" {text}"))
     for error in rows_of(store.errors(uid)):
         where = "" if str(error.phase) == "<NA>" else f" in phase {error.phase}"
-        say(f"\nerror{where}")
+        say(compose("\n", status("error"), where))
         say(_indented(error.traceback.rstrip("\n").split("\n")))
 
 

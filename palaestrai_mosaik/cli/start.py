@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from palaestrai_mosaik.errors import (
     FAILED,
@@ -30,7 +31,9 @@ from palaestrai_mosaik.runner.scalars import check_sinks
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.text import count
 
-from .common import print_problems, say, store_option
+from .answers import answer, problems_data
+from .common import print_problems, store_option
+from .output import Printable, compose, quiet, say, status, tell, verbose, wants_json, warn
 from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
@@ -56,23 +59,42 @@ class _PhaseTally:
     #: what an earlier process has done: episodes and steps
     carried: tuple[int, int] = (0, 0)
 
+    def data(self) -> dict[str, Any]:
+        """Return what the answer in JSON has of the phase."""
+        return {
+            "phase": self.name,
+            "episodes": self.episodes + self.carried[0],
+            "steps": self.steps + self.carried[1],
+            "seconds": self.seconds,
+            "ended_by": self.reason,
+            "objectives": self.objectives,
+        }
+
 
 class _Tally(Progress):
     """Hands everything on to the progress display, and keeps what the summary needs."""
 
     def __init__(self, shown: Progress):
         self.shown = shown
+        self.created = time.perf_counter()
+        #: when all was checked and set up, and the run began
+        self.begun: float | None = None
         self.instance: str | None = None
         self.phases: list[_PhaseTally] = []
         # called at every step: straight to the display, without a call in between
         self.step = shown.step  # type: ignore[method-assign]
 
     def begin_run(self, instance: str) -> None:
+        self.begun = time.perf_counter()
         self.instance = instance
         self.shown.begin_run(instance)
 
     def begin_phase(self, name: str, workers: int, episodes: int | None) -> None:
-        self.phases.append(_PhaseTally(name, time.perf_counter()))
+        now = time.perf_counter()
+        if self.begun is None:
+            # (nothing is recorded)
+            self.begun = now
+        self.phases.append(_PhaseTally(name, now))
         self.shown.begin_phase(name, workers, episodes)
 
     def carry(self, name: str, episodes: int, steps: int, reason: str = "") -> None:
@@ -94,6 +116,12 @@ class _Tally(Progress):
         phase.seconds = time.perf_counter() - phase.started
         self.shown.end_phase(name, reason)
 
+    def times(self) -> tuple[float, float]:
+        """Return the seconds that the run has taken, and those of checks and set-up before it."""
+        now = time.perf_counter()
+        begun = now if self.begun is None else self.begun
+        return now - begun, begun - self.created
+
     def stop(self, reason: str) -> None:
         """End the phase that the runner did not get to end, so that the display is closed."""
         if self.phases and not self.phases[-1].reason:
@@ -106,6 +134,8 @@ class _Results:
     def __init__(self, location: str | None, stack: ExitStack, overrides: Overrides):
         self._overrides = overrides
         self.store = None if location is None else stack.enter_context(Store(location, create=True))
+        #: what the answer in JSON has of each document
+        self.told: list[dict[str, Any]] = []
         self._option = "" if location == default_store() else store_option(location)
 
     def resume_command(self, document: RunDocument) -> str | None:
@@ -119,6 +149,34 @@ class _Results:
         )
         return f"palaestrai-mosaik start {shlex.quote(document.source)} --resume{changed}{self._option}"
 
+    def note(
+        self,
+        document: RunDocument,
+        status: str,
+        tally: _Tally | None = None,
+        error: object = None,
+        instance: str | None = None,
+        warnings: Sequence[object] = (),
+    ) -> None:
+        """Keep what became of ``document`` for the answer in JSON."""
+        took, setting_up = (None, None) if tally is None else tally.times()
+        problems = error.problems if isinstance(error, DocumentError) else ()
+        self.told.append(
+            {
+                "file": document.source,
+                "document": document.uid,
+                "status": status,
+                "run": instance if tally is None or tally.instance is None else tally.instance,
+                "store": None if self.store is None else self.store.directory,
+                "seconds": took,
+                "set_up_seconds": setting_up,
+                "phases": [] if tally is None else [phase.data() for phase in tally.phases],
+                "warnings": list(map(str, warnings)),
+                "error": None if error is None else str(error),
+                "problems": problems_data(problems) if wants_json() else [],
+            }
+        )
+
     def next_command(self, instance: str) -> str:
         """Return the command that shows the run."""
         return f"palaestrai-mosaik show {instance}{self._option}"
@@ -128,7 +186,6 @@ def start(
     documents: Sequence[str],
     *,
     store: str | None,
-    quiet: bool,
     resume: bool,
     checkpoint_every: float,
     scalars: Sequence[str] = (),
@@ -147,7 +204,7 @@ def start(
     loaded = _load(documents, overrides)
     for document in loaded:
         for warning in document.warnings:
-            say(f"warning: {warning}", error=True)
+            warn(warning)
     codes = []
     with ExitStack() as stack:
         results = _Results(store, stack, overrides)
@@ -156,14 +213,17 @@ def start(
             if resume and results.store is not None:
                 instance, code = _to_resume(document, results.store)
                 if code is not None:
+                    results.note(document, "finished" if code == FINISHED else "running", instance=instance)
                     codes.append(code)
                     continue
-            codes.append(_execute(document, results, quiet, instance, checkpoint_every, scalars))
+            codes.append(_execute(document, results, instance, checkpoint_every, scalars))
             if codes[-1] == INTERRUPTED:
                 break
+    if wants_json():
+        answer({"runs": results.told})
     if len(documents) > 1:
         finished = codes.count(FINISHED)
-        say(f"{finished} of {count(len(documents), 'run')} finished", error=True)
+        tell(f"{finished} of {count(len(documents), 'run')} finished", error=True)
     return next((code for code in (INTERRUPTED, FAILED, UNSOUND) if code in codes), FINISHED)
 
 
@@ -189,10 +249,10 @@ def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | N
         message += "nothing to resume, starting from the beginning"
     elif found.status == "finished":
         message += f"instance {found.instance} has finished already"
-        code = FINISHED
+        instance, code = found.instance, FINISHED
     elif found.status == "running":
         message += f"instance {found.instance} is running; two processes cannot continue it"
-        code = FAILED
+        instance, code = found.instance, FAILED
     elif not found.has_checkpoint:
         message += (
             f"instance {found.instance} ({found.status}) has no checkpoint, starting from the beginning"
@@ -200,20 +260,18 @@ def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | N
     else:
         message += f"resuming instance {found.instance} ({found.status})"
         instance = found.instance
-    say(message, error=True)
+    (say if code == FAILED else tell)(message, error=True)
     return instance, code
 
 
 def _execute(
     document: RunDocument,
     results: _Results,
-    quiet: bool,
     resume: str | None,
     checkpoint_every: float,
     scalars: Sequence[str],
 ) -> int:
-    tally = _Tally(make_progress(quiet=quiet))
-    clock = time.perf_counter()
+    tally = _Tally(make_progress(quiet=quiet()))
     try:
         result = execute(
             document,
@@ -225,18 +283,21 @@ def _execute(
         )
     except (RunInterrupted, KeyboardInterrupt):
         tally.stop("interrupted")
-        say(_ended(document, "interrupted", tally.instance, results), error=True)
-        _summary(document, "interrupted", tally, time.perf_counter() - clock)
+        say(_ended(document, "interrupted", "", tally.instance, results), error=True)
+        _summary(document, "interrupted", tally)
+        results.note(document, "interrupted", tally)
         return INTERRUPTED
     except Exception as error:
         tally.stop("failed")
         instance = tally.instance
         if isinstance(error, DocumentError) and instance is None:
             print_problems(error.problems)
+            results.note(document, "not sound", tally, error)
             return UNSOUND
-        if not isinstance(error, PalaestraiMosaikError):
-            _print_traceback(error, whole=instance is None)
+        if verbose() or not isinstance(error, PalaestraiMosaikError):
+            _print_traceback(error, whole=verbose() or instance is None)
         said = str(error) if isinstance(error, PalaestraiMosaikError) else f"{type(error).__name__}: {error}"
+        results.note(document, "failed" if resume is None or instance else "not resumed", tally, said)
         if resume is not None and instance is None:
             say(
                 f"palaestrai-mosaik: run {document.uid!r} ({document.source}) not resumed: {said}",
@@ -244,14 +305,15 @@ def _execute(
             )
             say(f"nothing was changed; see: {results.next_command(resume)}", error=True)
             return FAILED
-        say(_ended(document, f"failed: {said}", instance, results), error=True)
+        say(_ended(document, "failed", f": {said}", instance, results), error=True)
         return FAILED
     for warning in result.warnings[len(document.warnings) :]:
-        say(f"warning: {warning}", error=True)
-    _summary(document, "finished", tally, time.perf_counter() - clock)
+        warn(warning)
+    _summary(document, "finished", tally)
+    results.note(document, "finished", tally, warnings=result.warnings)
     if results.store is not None and result.instance is not None:
-        say(f"instance {result.instance}, results in {results.store.directory}")
-        say(f"next: {results.next_command(result.instance)}")
+        tell(f"instance {result.instance}, results in {results.store.directory}")
+        tell(f"next: {results.next_command(result.instance)}")
     return FINISHED
 
 
@@ -271,19 +333,24 @@ def _is_engine(filename: str) -> bool:
     return not path.is_absolute() or any(path.is_relative_to(folder) for folder in _ENGINE)
 
 
-def _ended(document: RunDocument, how: str, instance: str | None, results: _Results) -> str:
-    line = f"palaestrai-mosaik: run {document.uid!r} ({document.source}) {how}"
+def _ended(document: RunDocument, how: str, why: str, instance: str | None, results: _Results) -> Printable:
+    said = compose(
+        f"palaestrai-mosaik: run {document.uid!r} ({document.source}) ", status(how, error=True), why
+    )
     if results.store is None:
-        return line + "\nnothing was recorded (--no-store)"
+        return compose(said, "\nnothing was recorded (--no-store)")
     if instance is None:
-        return line + "\nit had not started: nothing was recorded"
-    line += f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}"
+        return compose(said, "\nit had not started: nothing was recorded")
+    said = compose(said, f"\nrecorded in {results.store.directory}; see: {results.next_command(instance)}")
     again = results.resume_command(document)
-    return line if again is None else f"{line}\nto go on from its last checkpoint: {again}"
+    return said if again is None else compose(said, f"\nto go on from its last checkpoint: {again}")
 
 
-def _summary(document: RunDocument, status: str, tally: _Tally, seconds: float) -> None:
-    say(f"run {document.uid!r}: {status} in {duration(seconds)}")
+def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
+    took, setting_up = tally.times()
+    # (what the store has, and 'show' says, is the first of the two)
+    times = f" in {duration(took)}, after {duration(setting_up)} of set-up"
+    tell(compose(f"run {document.uid!r}: ", status(how), times))
     rows = [
         (
             phase.name,
@@ -297,7 +364,7 @@ def _summary(document: RunDocument, status: str, tally: _Tally, seconds: float) 
     ]
     if rows:
         headers = ("phase", "episodes", "steps", "steps/s", "ended by", "last mean objective")
-        say(table(headers, rows, indent="  "))
+        tell(table(headers, rows, indent="  "))
 
 
 def _objectives(objectives: dict[str, float]) -> str:

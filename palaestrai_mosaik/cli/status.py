@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import statistics
 from collections import Counter
@@ -26,7 +25,9 @@ from palaestrai_mosaik.execution.job import JobRecord
 from palaestrai_mosaik.execution.status import RunState, job_path
 from palaestrai_mosaik.text import count
 
-from .common import find_folder, say, store_option
+from .answers import answer
+from .common import find_folder, store_option
+from .output import say, wants_json
 from .run_lists import factors_of, list_runs, short_path
 from .tables import duration, table
 
@@ -34,9 +35,7 @@ from .tables import duration, table
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.OUT_OF_MEMORY)
 
 
-def status(
-    folder: str | None, store: str | None = None, as_json: bool = False, ignore_queue: bool = False
-) -> int:
+def status(folder: str | None, store: str | None = None, ignore_queue: bool = False) -> int:
     """Tell how far the runs of ``folder`` are; return the exit code, which is 0 whatever they are.
 
     ``ignore_queue``: schedulers are not asked about what was submitted to them.
@@ -44,12 +43,12 @@ def status(
     opened = find_folder(folder)
     states = load_run_states(opened, StoreLocation.of(opened.path / RESULTS, store), ask=not ignore_queue)
     data = _as_json(opened, states)
-    if as_json:
-        print(json.dumps(data, indent=2))
+    if wants_json():
+        answer(data)
         return FINISHED
     say(f"design {data['design']!r} in {data['folder']}: {count(data['runs'], 'run')}, of which")
     say(f"{count(data['documents'], 'document')} are executed")
-    say(table(("status", "documents"), data["counts"].items(), indent="  "))
+    say(table(("status", "documents"), data["counts"].items(), indent="  ", statuses="status"))
     for what in ("failed", "running"):
         if data[what]:
             say(f"{what}:")

@@ -7,10 +7,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.palaestrai.results import Imported, import_results
-from palaestrai_mosaik.progress import CountProgress
 from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.deletion import delete_runs
@@ -20,7 +20,8 @@ from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
-from .common import say
+from .answers import answer
+from .output import compose, count_progress, say, status, tell, wants_json
 from .tables import rows_of
 
 # Of runs without files, so many are named.
@@ -34,16 +35,19 @@ def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
         uids = list(dict.fromkeys(opened.find_run(run) for run in runs))
         chosen = table[table["run"].isin(uids)]
         for run in rows_of(chosen):
-            say(f"{run.run} ({run.document}, {run.status}, {count(int(run.steps), 'step')})")
+            # (what a question is about is no summary)
+            (tell if yes else say)(
+                f"{run.run} ({run.document}, {run.status}, {count(int(run.steps), 'step')})"
+            )
         if not yes:
             if not sys.stdin.isatty():
                 raise PalaestraiMosaikError("nothing was deleted: use --yes where nobody can be asked")
             say(f"delete {count(len(uids), 'run')} from {opened.directory}? [y/N] ", end="")
             if input().strip().lower() not in ("y", "yes"):
-                say("nothing was deleted")
+                tell("nothing was deleted")
                 return FINISHED
         delete_runs(opened, uids)
-        say(f"{count(len(uids), 'run')} deleted")
+        tell(f"{count(len(uids), 'run')} deleted")
     return FINISHED
 
 
@@ -59,14 +63,25 @@ def verify(
         raise PalaestraiMosaikError("name the runs to verify, or use --all")
     damaged = marked = rows = unread = 0
     absent: list[str] = []
+    told: list[dict[str, Any]] = []
     with location.open() if mark else location.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
         _check_files(opened, runs, of_database=location.folder is None)
         for run in runs:
             found = verify_run(opened, run)
             rows += found.rows
-            for line in (*found.damage, *(() if found.absent else found.unread)):
-                say(f"{found.run} ({found.document}): {line}", error=True)
+            whole = not (found.damage or found.unread)
+            told.append(
+                {"run": found.run, "document": found.document, "status": found.status, "rows": found.rows}
+            )
+            told[-1] |= {
+                "whole": whole,
+                "damage": found.damage,
+                "unread": found.unread,
+                "absent": found.absent,
+            }
+            for damage in (*found.damage, *(() if found.absent else found.unread)):
+                say(f"{found.run} ({found.document}): {damage}", error=True)
             if found.damage:
                 damaged += 1
                 marked += mark and mark_failed(opened, found)
@@ -75,27 +90,32 @@ def verify(
             else:
                 unread += bool(found.unread)
         folder = opened.directory / INSTANCES
+    if wants_json():
+        answer({"runs": told, "rows": rows, "damaged": damaged, "marked_failed": int(marked)})
     read = len(runs) - len(absent) - unread
-    say(f"{count(read, 'run')} with {count(rows, 'row')} read, {damaged:,} damaged")
+    found_damaged = status(f"{damaged:,} damaged", "damaged" if damaged else "")
+    tell(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", found_damaged))
     if unread:
         say(f"{count(unread, 'run')} could not be read: their state is unknown", error=True)
     of_others = everything and location.folder is None
     if absent:
         _print_absent(folder, absent, of_others=of_others)
     if marked:
-        say(f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs")
-        say("(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)")
+        tell(f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs")
+        tell("(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)")
     elif damaged and not mark:
-        say("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
+        tell("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
     return FAILED if damaged or unread or (absent and not of_others) else FINISHED
 
 
 def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:
     """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
-    say(f"not read: {count(len(runs), 'run')} of which {folder} has no files", error=not of_others)
+    not_read = f"not read: {count(len(runs), 'run')} of which {folder} has no files"
     if of_others:
-        say("(those of another folder that shares the database: repeat with --files OTHER/results)")
+        tell(not_read)
+        tell("(those of another folder that shares the database: repeat with --files OTHER/results)")
         return
+    say(not_read, error=True)
     say(f"  {listed(runs, _LISTED)}", error=True)
     say(
         "where they are lost: make such a folder, empty, and verify it with --mark-failed; then its run is damaged",
@@ -119,14 +139,14 @@ def import_palaestrai(source: str, location: StoreLocation, experiment_run: str 
     outcomes: Counter[str] = Counter()
     with (
         location.open(create=True) as store,
-        CountProgress(sys.stderr, "import", "imported", unit="row") as progress,
+        count_progress("import", "imported", unit="row") as progress,
     ):
         for one in import_results(
             source, store, keep_brain, experiment_run=experiment_run, progress=progress
         ):
             outcomes[one.outcome] += 1
             _print_import(one)
-        say(_summary(outcomes, str(store.directory)))
+        tell(_summary(outcomes, str(store.directory)))
     return FAILED if outcomes["failed"] else FINISHED
 
 
@@ -136,7 +156,7 @@ def _print_import(one: Imported) -> None:
         return
     if one.outcome == "known":
         return
-    say(f"{one.run}  {one.document}: {one.status}, {count(one.rows, 'row')}")
+    tell(f"{one.run}  {one.document}: {one.status}, {count(one.rows, 'row')}")
     for note in one.notes:
         say(f"  {note}", error=True)
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from palaestrai_mosaik.text import escape_control_characters, shorten
 
+from .output import Printable, status
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -17,25 +19,36 @@ if TYPE_CHECKING:
 NOTHING = "-"
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
+def table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    indent: str = "",
+    *,
+    statuses: str | None = None,
+    error: bool = False,
+) -> Printable:
     """Return rows below their headers, columns aligned: numbers to the right, text to the left.
 
-    Cells are formatted by :func:`text`. A column without any value is left out.
+    Cells are formatted by :func:`text`. A column without any value is left out. The cells of the column ``statuses``
+    have colours where the table is printed on a terminal (with ``error``, on standard error).
     """
     shown = [list(row) for row in rows]
-    used = [i for i in range(len(headers)) if any(not _missing(row[i]) for row in shown)]
+    used = [i for i in range(len(headers)) if any(not missing(row[i]) for row in shown)]
     columns = []
     for i in used:
-        right = all(isinstance(row[i], Real) or _missing(row[i]) or row[i] == "" for row in shown)
+        right = all(isinstance(row[i], Real) or missing(row[i]) or row[i] == "" for row in shown)
         cells = [text(headers[i]), *(text(row[i]) for row in shown)]
         width = max(map(len, cells))
-        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
-    return "\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True))
+        filled = [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
+        if headers[i] == statuses:
+            filled[1:] = [status(one, cell, error=error) for one, cell in zip(filled, cells, strict=True)][1:]
+        columns.append(filled)
+    return Printable("\n".join((indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)))
 
 
 def text(value: Any) -> str:
     """Return ``value`` as a cell: sensible digits, local times, ``-`` for nothing."""
-    if _missing(value):
+    if missing(value):
         return NOTHING
     if isinstance(value, bool | str):
         # a cell is one line
@@ -95,7 +108,8 @@ def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
     yield from frame.itertuples(index=False)
 
 
-def _missing(value: Any) -> bool:
+def missing(value: Any) -> bool:
+    """Whether ``value`` stands for nothing: ``None``, NaN, or what pandas has for it."""
     # NaN, NaT and pandas' NA are the values that do not equal themselves (NA: not even that)
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True

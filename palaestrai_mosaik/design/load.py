@@ -75,6 +75,8 @@ class _Reader:
 
     def __init__(self, found: MergedFindings, one: Draft):
         self._found = found
+        #: options of the sampler that are written without a value
+        self._without_value: list[str] = []
         self._draft = one
         self._parts = found.section(Located(one.data, ()), DESIGN) or {}
 
@@ -148,9 +150,12 @@ class _Reader:
         self, spec: DesignSpec, execution: dict[str, Any] | None, places: Mapping[str, Place]
     ) -> DesignSpec:
         """Return the sound ``spec`` with what follows from all of it."""
-        from .rules import check_sampler
+        from .rules import check_sampler, check_without_value
 
-        for place, message in check_sampler(spec):
+        wrong, doubtful = check_without_value(spec.sampler.name, self._without_value)
+        for place, message in doubtful:
+            self._found.warn(place, message)
+        for place, message in (*wrong, *check_sampler(spec)):
             written = places.get(str(place[1])) if place[:1] == ("factors",) and len(place) > 1 else None
             self._found.error(place if written is None else (*written, *place[2:]), message)
         whole = resolved(spec, execution)
@@ -246,7 +251,12 @@ class _Reader:
             if not isinstance(key, str):
                 found.error((*at.place, key), f"an option of a sampler must be a string, found {show(key)}")
         if "name" not in options:
-            found.error(at.place, "sampler needs the key 'name', which is missing")
+            from .samplers import SAMPLERS
+
+            meant = next((key for key in options if isinstance(key, str) and key in SAMPLERS), None)
+            hint = "" if meant is None else f"; write {{name: {meant}, n: ...}}"
+            found.error(at.place, f"sampler needs the key 'name', which is missing{hint}")
+        self._without_value = [key for key in at.value if isinstance(key, str) and key not in options]
         name = TEXT.read(found, at.child("name"), "the sampler's name") if "name" in options else None
         n = integer(1).read(found, at.child("n"), "n (the sampler's size)") if "n" in options else None
         rest = {key: value for key, value in options.items() if key not in ("name", "n")}

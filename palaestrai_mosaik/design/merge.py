@@ -15,6 +15,7 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.experiment.load import cannot_be_read
 from palaestrai_mosaik.experiment.located import Findings, Lines, show
 from palaestrai_mosaik.experiment.model import Place, join
 from palaestrai_mosaik.experiment.paths import Path as DocumentPath
@@ -71,10 +72,7 @@ def read_file(path: Path) -> tuple[Any, str, Lines]:
             )
         text = decode(files.read_given(path), source)
     except OSError as error:
-        near = ""
-        if isinstance(error, FileNotFoundError) and path.parent.is_dir():
-            near = did_you_mean(path.name, [other.name for other in path.parent.iterdir()])
-        raise DocumentError([Problem(f"cannot be read: {error.strerror}{near}", "", source)]) from None
+        raise DocumentError([Problem(cannot_be_read(path, error), "", source)]) from None
     return read_text(text, source)
 
 

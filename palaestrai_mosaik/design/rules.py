@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from palaestrai_mosaik.errors import NameResolutionError, did_you_mean
@@ -14,7 +14,7 @@ from .distributions import bounded
 from .methods import METHODS, Method
 from .model import DesignSpec, Factor
 from .registry import Registry, T
-from .samplers import MAX_VALUES, SAMPLERS, Sampler, units
+from .samplers import MAX_VALUES, SAMPLERS, Sampler, flag, units
 
 Found = tuple[Place, str]
 
@@ -38,6 +38,25 @@ def check_sampler(spec: DesignSpec) -> list[Found]:
     if not found:
         found = [*_max_runs(spec, sampler), *_numbers(spec, sampler)]
     return [*found, *_constraints(spec, sampler), *_methods(spec, sampler)]
+
+
+def check_without_value(name: str, keys: Sequence[str]) -> tuple[list[Found], list[Found]]:
+    """Return what is wrong with, and what is doubtful about, options of the sampler ``name`` that have no value."""
+    sampler = _look_up(SAMPLERS, "sampler", name)
+    if isinstance(sampler, str):
+        return [], []
+    flags = {option.name: option.default for option in sampler.options if option.check is flag}
+    known = {"name", "n", *(option.name for option in sampler.options)}
+    wrong: list[Found] = [(("sampler", key), _unknown(key, sampler)) for key in keys if key not in known]
+    doubtful: list[Found] = [
+        (
+            ("sampler", key),
+            f"{key} has no value, so its default holds, {str(flags[key]).lower()}; write {key}: true or {key}: false",
+        )
+        for key in keys
+        if key in flags
+    ]
+    return wrong, doubtful
 
 
 def default_methods(spec: DesignSpec) -> tuple[str, ...]:
@@ -68,17 +87,17 @@ def _options(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:
     options = {option.name: option for option in sampler.options}
     for name, value in spec.sampler.options.items():
         if name not in options:
-            known = [*(["n"] if sampler.size != "none" else []), *options]
-            allowed = f"allowed: {', '.join(known)}" if known else "it has none"
-            near = did_you_mean(name, known)
-            yield (
-                ("sampler", name),
-                f"unknown option {name!r} of the sampler {sampler.name}{near}; {allowed}",
-            )
+            yield ("sampler", name), _unknown(name, sampler)
             continue
         wanted = options[name].check(value)
         if wanted is not None:
             yield ("sampler", name), f"{name} must be {wanted}, found {show(value)}"
+
+
+def _unknown(name: str, sampler: Sampler) -> str:
+    known = [*(["n"] if sampler.size != "none" else []), *(option.name for option in sampler.options)]
+    allowed = f"allowed: {', '.join(known)}" if known else "it has none"
+    return f"unknown option {name!r} of the sampler {sampler.name}{did_you_mean(name, known)}; {allowed}"
 
 
 def _size(spec: DesignSpec, sampler: Sampler) -> Iterator[Found]:

@@ -208,6 +208,7 @@ def run_folder(
             }
             _warn_of_unusable_checkpoints(opened, selection.chosen, to_resume)
         summary.considered, summary.before = selection.considered, selection.before
+        logger.info("%d of %d runs are executed", len(selection.chosen), selection.considered)
         if selection.chosen:
             executor = make_executor(settings, folder)
             jobs = (

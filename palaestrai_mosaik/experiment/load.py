@@ -10,6 +10,7 @@ from typing import Any
 
 from palaestrai_mosaik import collector, files
 from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
+from palaestrai_mosaik.text import listed
 
 from .brain_sources import check_sources, warn_of_snapshots
 from .canonical import canonical_document, digest, plain_data
@@ -24,6 +25,8 @@ from .overrides import Overrides, overridden
 from .vocabulary import TOP
 from .yaml_text import MAX_BYTES, decode, dumps, read
 
+#: of the documents in a folder, so many are named
+_DOCUMENTS = 8
 #: a run document: its file, its plain data, or as it was read
 AnyDocument = str | os.PathLike[str] | Mapping[str, Any] | RunDocument
 
@@ -60,11 +63,23 @@ def load(path: str | Path, overrides: Overrides | None = None) -> RunDocument:
             raise DocumentError([Problem(problem, file=source)])
         data = files.read_given(path)
     except OSError as error:
-        near = ""
-        if isinstance(error, FileNotFoundError) and path.parent.is_dir():
-            near = did_you_mean(path.name, [other.name for other in path.parent.iterdir()])
-        raise DocumentError([Problem(f"cannot be read: {error.strerror}{near}", file=source)]) from None
+        raise DocumentError([Problem(cannot_be_read(path, error), file=source)]) from None
     return loads(decode(data, source), source, overrides)
+
+
+def cannot_be_read(path: Path, error: OSError) -> str:
+    """Return why the document at ``path`` cannot be read; of a missing one, which others there are."""
+    message, folder = f"cannot be read: {error.strerror}", path.parent
+    if not isinstance(error, FileNotFoundError):
+        return message
+    if not folder.is_dir():
+        return f"{message}: there is no folder {str(folder)!r}"
+    names = sorted(other.name for other in folder.iterdir())
+    documents = [name for name in names if name.endswith((".yml", ".yaml"))]
+    near = did_you_mean(path.name, documents) or did_you_mean(path.name, names)
+    if near or not documents:
+        return message + near
+    return f"{message}; the documents in {str(folder)!r} are {listed(documents, _DOCUMENTS)}"
 
 
 def loads(text: str, source: str = "<string>", overrides: Overrides | None = None) -> RunDocument:

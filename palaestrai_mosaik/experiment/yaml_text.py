@@ -22,7 +22,8 @@ from palaestrai_mosaik.errors import DocumentError, Problem, did_you_mean
 from .located import Lines
 from .model import Place, join
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: the parser of libyaml, where it is there
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 #: Collections inside one another; run documents need about ten.
@@ -132,7 +133,7 @@ def read(text: str, source: str) -> Reading:
         )
     builder = _Builder()
     try:
-        builder.run(_Loader(text).get_event)
+        builder.run(Loader(text).get_event)
     except yaml.MarkedYAMLError as error:
         raise DocumentError([_syntax_problem(error, text, source)]) from None
     except yaml.YAMLError as error:

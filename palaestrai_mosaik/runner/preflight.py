@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,6 +41,8 @@ from .factory import (
     unused_model_warning,
 )
 from .recorded_sessions import DEFAULT_STORE, StoredSessions, check_sessions
+
+logger = logging.getLogger(__name__)
 
 #: sections of a document that say when phases and episodes end
 _ENDINGS = ("phase_config", "simulation", "run_config", "condition")
@@ -165,7 +169,9 @@ class Inspection:
 
     def add(self, spec: EnvironmentSpec) -> EnvironmentHandle:
         """Set up the environment of ``spec``. Raises whatever it raises."""
+        began = time.perf_counter()
         handle = make_handle(spec, self.stored)
+        logger.info("environment %r set up in %.2f s", spec.uid, time.perf_counter() - began)
         self._handles.append((spec, handle))
         if self._shared is None:
             self._spare.append((spec, handle))

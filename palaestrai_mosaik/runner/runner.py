@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import tempfile
 import time
@@ -30,6 +31,8 @@ from .recorded_sessions import StoredSessions
 from .scalars import RunName, Scalars, check_sinks
 from .worker_pool import RunContext
 from .worker_process import ProcessPool
+
+logger = logging.getLogger(__name__)
 
 GLOBAL_RANDOMNESS = (
     "code of this phase used a global random generator (random or numpy.random); results may differ from "
@@ -104,8 +107,10 @@ def _execute(
 ) -> RunResult:
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupt or Interrupt())
+        began = time.perf_counter()
         inspection = Inspection(document, StoredSessions.of(store))
         inspection.raise_problems()
+        logger.info("document %s checked in %.2f s", document.source, time.perf_counter() - began)
         stack.callback(inspection.close)
         check_sources(inspection.phases, document, store)
         recorder, state = None, None
@@ -124,6 +129,7 @@ def _execute(
             )
         if recorder is not None:
             directory = recorder.directory
+            logger.info("run %s begins, recorded in %s", recorder.uid, directory)
             progress.begin_run(recorder.uid)
         else:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-")))
@@ -198,7 +204,12 @@ class _Phases:
             before = seeding.global_state_digest()
             runner = PhaseRunner(self.context, phase)
             runner.on_round = partial(self._save, phase.index, runner)
+            began = time.perf_counter()
             outcome = runner.run(inside)
+            logger.info(
+                "phase %r ended (%s): %d episodes and %d steps in %.2f s",
+                *(phase.name, outcome.reason, outcome.episodes, outcome.steps, time.perf_counter() - began),
+            )
             inside = None
             self.result.phases.append(outcome)
             if outcome.globals_used or seeding.global_state_digest() != before:
@@ -224,6 +235,7 @@ class _Phases:
             inside = None if runner is None else runner.state()
             state = {"phase": phase, "inside": inside, "results": self.result.phases}
             checkpoints.write(state, recorder.mark(), started)
+            logger.info("checkpoint written in %.2f s", time.monotonic() - started)
             self._missed = ""
         except CheckpointError as error:
             cause = error.__cause__

@@ -8,6 +8,7 @@ closed, so that none outlives the main process, however that ends.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
 import queue
@@ -20,6 +21,8 @@ from typing import IO, Any
 from palaestrai_mosaik.collector import program
 from palaestrai_mosaik.errors import SimulationError
 from palaestrai_mosaik.simulation.remote_environment import describe_exit
+
+logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct("<Q")
 _PROGRAM = program("palaestrai_mosaik.runner.worker_main")
@@ -74,6 +77,7 @@ class WorkerProcess:
             process_group=0 if os.name == "posix" else None,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
+        logger.debug("worker %d is process %d", index, self._process.pid)
         self._to, self._from = self._process.stdin, self._process.stdout
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

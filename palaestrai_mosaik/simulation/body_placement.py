@@ -17,7 +17,7 @@ from .batch_body import BatchChannels
 from .batch_handle import BatchHandle
 from .body import BodyIdentity
 from .channels import Channels
-from .environment_handle import EnvironmentHandle, match_all, means_all
+from .environment_handle import EnvironmentHandle, is_pattern, match_all, means_all
 
 #: names of sensors, and of actuators
 Names = tuple[tuple[str, ...], tuple[str, ...]]
@@ -264,7 +264,12 @@ class _Placing:
 
     def _unknown(self, kind: str, name: str) -> str:
         offered = [uid for handle in self.handles for uid in getattr(handle, kind).uids]
-        return f"no {kind[:-1]} {name!r}{did_you_mean(name, offered)}; {_offer(self.handles, kind, name)}"
+        # a pattern is compared by what is written out in it
+        near = did_you_mean(re.sub(r"[*?]|\[[^\]]*\]", "", name), offered)
+        what = f"no {kind[:-1]} {name!r}"
+        if is_pattern(name):
+            what = f"no {kind[:-1]} matches the pattern {name!r}"
+        return f"{what}{near}; {_offer(self.handles, kind, name)}"
 
 
 def _offer(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> str:

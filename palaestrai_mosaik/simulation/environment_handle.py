@@ -189,7 +189,12 @@ class EnvironmentHandle:
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:
     """Return those of ``names`` that ``pattern`` means; none if it is no pattern of the shell."""
-    return [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else []
+    return [name for name in names if fnmatchcase(name, pattern)] if is_pattern(pattern) else []
+
+
+def is_pattern(name: str) -> bool:
+    """Whether ``name`` may be a pattern of the shell."""
+    return not set(name).isdisjoint("*?[")
 
 
 def match(handles: Sequence[EnvironmentHandle], kind: str, name: str) -> list[str]:

@@ -32,6 +32,7 @@ from .batch_body import BatchBody
 from .batch_handle import open_handle
 from .body import AnyBody, Body
 from .body_placement import place_bodies
+from .bridge import CLOCK, COORDINATOR
 from .connections import STATES
 from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
@@ -124,6 +125,36 @@ def graph_text(graph: nx.MultiDiGraph) -> str:
     return "\n".join(lines) + "\n"
 
 
+def graph_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
+    """Return the graph as plain data: its simulators with their entities, and all connections, none left out."""
+    nodes = graph.nodes(data=True)
+    return {
+        "title": graph.graph["title"],
+        "simulators": [
+            {
+                "simulator": simulator,
+                "what": what,
+                "entities": [
+                    {"entity": data["entity"], "model": data["model"]}
+                    for _, data in nodes
+                    if data["simulator"] == simulator
+                ],
+            }
+            for simulator, what in graph.graph["simulators"].items()
+        ],
+        "connections": [
+            {
+                "source": {name: graph.nodes[source][name] for name in ("simulator", "entity")},
+                "target": {name: graph.nodes[target][name] for name in ("simulator", "entity")},
+                "data": _attribute(data),
+                "time_shifted": data["time_shifted"],
+                "values": data["values"],
+            }
+            for source, target, data in graph.edges(data=True)
+        ],
+    }
+
+
 def draw_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
     """Draw the graph into a file; the format is that of the name's ending (svg, png, pdf).
 
@@ -172,7 +203,8 @@ class Summary:
 
     def name(self, key: str) -> str:
         """Return how the row ``key`` is called where another simulator's box mentions it."""
-        return next(f"{b.simulator}.{r.name}" for b in self.boxes for r in b.rows if r.key == key)
+        simulator, name = next((b.simulator, r.name) for b in self.boxes for r in b.rows if r.key == key)
+        return name if name == simulator else f"{simulator}.{name}"
 
 
 def summary(graph: nx.MultiDiGraph) -> Summary:
@@ -221,6 +253,8 @@ def _attribute(data: dict[str, Any]) -> str:
     source, target = data["source"], data["target"]
     if target == STATES:
         return "newest states"
+    if source == CLOCK:
+        return f"time → {target}"
     if target.split("#")[0].endswith(source):
         return str(source)
     if source.endswith(target):
@@ -280,6 +314,9 @@ def _graph(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
     # mosaik's graph has all entities, also children that nothing is connected to
     for node, data in builder.world.entity_graph.nodes(data=True):
         entity = written.get(node, node[len(data["sid"]) + 1 :])
+        if entity == COORDINATOR:
+            # (the name in mosaik is one that no entity of a user has)
+            entity = data["sid"]
         graph.add_node(node, simulator=data["sid"], entity=entity, model=data["type"])
     values = _values(builder)
     for source, target, out, into, shifted in builder.connections:

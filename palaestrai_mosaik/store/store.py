@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import secrets
@@ -37,6 +38,8 @@ from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
 from .resume import resume
 from .urls import is_database
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -98,6 +101,7 @@ class Store:
                     raise StoreError(f"cannot make the store {self.directory}: {error}") from error
             url = URL.create("sqlite", database=str(self.directory / "store.db"))
             self.database = Database(url, create=create, journal=journal, read_only=read_only)
+        logger.debug("store %s opened, files in %s", self.database.name, self.directory)
         #: finds runs by name; the queries share it
         self.lookup = Lookup(self.database, self.directory)
         self._runs = RunQueries(self.lookup)

@@ -89,7 +89,7 @@ JUDGED: dict[str, dict[str, str]] = {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"
     },
     "cli/common.py": {"os.open": "the null device"},
-    "cli/show.py": {".to_json": "gives text"},
+    "cli/answers.py": {".to_json": "gives text"},
     "palaestrai/brain.py": {
         "tempfile.TemporaryDirectory": "a folder of this user alone, of a random name",
         "zipfile.ZipFile": "into memory, and from it",

@@ -135,7 +135,7 @@ def test_what_cannot_be_submitted_is_told_before_anything_happens(here, no_slurm
     assert not list(folder.glob("submissions/*.json"))
     assert main(["submit", "f", "--dry-run", "--runs-per-task", "2", "--allow-modules", "execution"]) == 0
     assert "2 runs in 1 task. It was" in (folder / "submit.sbatch").read_text()
-    assert main(["collect", "f", "--quiet", "--store", "my store"]) == 0
+    assert main(["collect", "f", "--store", "my store"]) == 0
     assert capsys.readouterr().out.endswith("\nnext: arsenai analyse f --store 'my store'\n")
     assert main(["cancel", "f"]) == 0
     assert capsys.readouterr().out == "nothing to cancel: Slurm has no job of this folder\n"
@@ -160,7 +160,7 @@ def test_the_users_file_says_what_the_command_does_not(here, no_slurm, monkeypat
 @needs_slurm
 def test_submit_and_cancel(here, slurm_jobs, capsys):  # noqa: F811
     folder = make_folder(here / "a folder", ["slow"] * 3, steps=10_000).path
-    assert main(["submit", "a folder", "--slurm", "--runs-per-task", "2"]) == 0
+    assert main(["submit", "a folder", "--runs-per-task", "2"]) == 0
     out = capsys.readouterr().out.splitlines()
     (submission,) = Submissions(folder).all()
     # the documents' own modules, which nobody has limited

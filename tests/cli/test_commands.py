@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ import yaml
 
 from palaestrai_mosaik import __version__
 from palaestrai_mosaik.cli import arsenai
-from palaestrai_mosaik.cli.common import index_ranges
+from palaestrai_mosaik.cli.common import index_ranges, moment
 from palaestrai_mosaik.cli.main import main
 from palaestrai_mosaik.store import Store
 
@@ -83,7 +84,8 @@ def test_start_tells_what_happened_where_the_results_are_and_what_is_next(workpl
     out, err = capsys.readouterr()
     with Store("palaestrai-results", create=False) as opened:
         uid = opened.find_run("latest")
-    assert out.startswith("run 'dummy': finished in ")
+    seconds = r"(\d+\.\d\d) s"
+    took, _ = re.match(rf"run 'dummy': finished in {seconds}, after {seconds} of set-up\n", out).groups()
     train, test = [line.split() for line in out.split("\n") if line.startswith(("  train", "  test"))]
     assert train[:3] == ["train", "3", "30"]
     assert test[:3] == ["test", "1", "10"]
@@ -92,24 +94,27 @@ def test_start_tells_what_happened_where_the_results_are_and_what_is_next(workpl
     assert test[5:] == ["mighty_defender", "5,", "evil_attacker", "4"]
     assert f"instance {uid}, results in {workplace / 'palaestrai-results'}" in out
     assert out.endswith(f"next: palaestrai-mosaik show {uid}\n")
+    # the time of the run is what 'show' says of it
+    assert main(["show", uid]) == 0
+    recorded = re.search(rf", took {seconds}\n", capsys.readouterr().out)[1]
+    assert abs(float(took) - float(recorded)) <= 0.1
     assert "phase train: 1 worker(s), 3 episode(s) each" in err
 
 
 def test_the_next_command_names_a_store_that_is_not_the_usual_one(workplace, capsys, monkeypatch):
-    assert main(["start", str(DUMMY), "--quiet", "--store", "elsewhere"]) == 0
-    out, err = capsys.readouterr()
+    assert main(["start", str(DUMMY), "--store", "elsewhere"]) == 0
+    out = capsys.readouterr().out
     assert out.rstrip().endswith(" --store elsewhere")
-    assert err == ""
     monkeypatch.setenv("PALAESTRAI_MOSAIK_STORE", "elsewhere")
     assert main(out.split("next: palaestrai-mosaik ")[1].split()) == 0
-    assert main(["start", str(DUMMY), "--quiet"]) == 0
+    assert main(["start", str(DUMMY)]) == 0
     assert "--store" not in capsys.readouterr().out.rpartition("next:")[2]
     assert not Path("palaestrai-results").exists()
 
 
 def test_nothing_is_written_without_a_store(workplace, capsys):
     before = sorted(Path().iterdir())
-    assert main(["start", str(DUMMY), "--no-store", "--quiet"]) == 0
+    assert main(["start", str(DUMMY), "--no-store"]) == 0
     assert "instance" not in capsys.readouterr().out
     assert sorted(Path().iterdir()) == before
 
@@ -186,7 +191,7 @@ def test_a_failed_run_does_not_keep_the_next_one_from_running(workplace, capsys)
         workplace / "bad.yml",
         **{"muscle: dummy": "muscle: failing_muscles:Raising"},
     )
-    assert main(["start", bad, str(DUMMY), "--quiet"]) == 1
+    assert main(["start", bad, str(DUMMY)]) == 1
     out, err = capsys.readouterr()
     assert "run 'dummy': finished" in out
     assert err.rstrip().endswith("1 of 2 runs finished")
@@ -257,6 +262,43 @@ def test_list_has_a_line_per_run_the_newest_last(store, tmp_path, capsys):
     # the short id that is shown is enough to find the run
     assert main(["show", second.split()[0], "--store", str(copy)]) == 0
     assert "another one" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 days", timedelta(days=2)),
+        ("1day", timedelta(days=1)),
+        ("90 min", timedelta(minutes=90)),
+        ("90 minutes ago", timedelta(minutes=90)),
+        ("1.5h", timedelta(hours=1.5)),
+        ("3 w", timedelta(weeks=3)),
+        ("30 seconds", timedelta(seconds=30)),
+    ],
+)
+def test_a_time_may_be_how_long_ago(text, expected):
+    assert abs(datetime.now(UTC) - moment(text) - expected) < timedelta(seconds=5)
+
+
+def test_a_time_may_be_a_date():
+    assert moment("2026-01-31") == datetime(2026, 1, 31).astimezone()
+    assert moment("2026-01-31 12:30+02:00") == datetime(2026, 1, 31, 10, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2 moons", "2 m", "days", "-1 day", "2026-13-01", "9" * 20 + " d"]
+)
+def test_what_is_no_time_is_refused_with_what_is_one(text, capsys):
+    assert main(["list", f"--since={text}"]) == 2
+    assert "write a date (2026-01-31 or '2026-01-31 12:00') or how long ago" in capsys.readouterr().err
+
+
+def test_list_since(store, capsys):
+    for since, runs in (("1 hour", 1), ("0 s", 0), ("2100-01-01", 0)):
+        assert main(["list", "--store", str(store), "--since", since, "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)) == runs
+    assert main(["list", "--store", str(store), "--since", "0 s"]) == 0
+    assert capsys.readouterr().out.startswith("no such runs in ")
 
 
 def test_an_empty_store_has_no_runs(tmp_path, capsys):

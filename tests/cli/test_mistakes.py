@@ -9,7 +9,7 @@ import pytest
 
 from palaestrai_mosaik.cli import arsenai
 from palaestrai_mosaik.cli.main import main
-from palaestrai_mosaik.errors import FAILED, UNSOUND
+from palaestrai_mosaik.errors import FAILED, FINISHED, UNSOUND
 from palaestrai_mosaik.testing import check_environment
 
 DOCUMENT = """
@@ -137,6 +137,88 @@ def test_a_factor_that_is_almost_right(
     )
     assert arsenai.main(["plan", "design.yml"]) == UNSOUND
     assert said in capsys.readouterr().err
+
+
+SAMPLED = """
+uid: d
+seed: 1
+base: base.yml
+sampler: {sampler}
+factors:
+  n: {{path: schedule.train.phase_config.episodes, low: 1, high: 4, type: int}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sampler", "said"),
+    [
+        (
+            "{name: lhs, n: 4, optimise: maximin}",
+            "'optimise' of the sampler lhs (did you mean 'optimize'?); allowed: n, optimize",
+        ),
+        ("{name: lhs, N: 4}", "'N' of the sampler lhs (did you mean 'n'?); allowed: n, optimize"),
+        ("{name: fast, n: 100, m: 4}", "'m' of the sampler fast (did you mean 'M'?); allowed: n, M"),
+        ("{name: lhs, n: 4, scramble}", "unknown option 'scramble' of the sampler lhs; allowed: n, optimize"),
+        (
+            "{name: sobol, n: 4, scramble: yes}",
+            "sampler.scramble: scramble must be true or false, found the string 'yes'",
+        ),
+        (
+            "{name: lhs, n: 4, optimize: true}",
+            "optimize must be one of none, maximin, discrepancy, found the boolean true",
+        ),
+        ("{lhs: 4}", "sampler needs the key 'name', which is missing; write {name: lhs, n: ...}"),
+        ("{name: sobl, n: 4}", "no sampler is called 'sobl' (did you mean 'sobol'?); allowed: factorial, "),
+    ],
+)
+def test_an_option_of_a_sampler(sampler: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("base.yml").write_text(DOCUMENT)
+    Path("design.yml").write_text(SAMPLED.format(sampler=sampler))
+    assert arsenai.main(["plan", "design.yml", "--check", "none"]) == UNSOUND
+    line = next(one for one in capsys.readouterr().err.splitlines() if said in one)
+    assert line.startswith("design.yml:5: sampler")
+
+
+def test_a_flag_of_a_sampler_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("base.yml").write_text(DOCUMENT)
+    Path("design.yml").write_text(SAMPLED.format(sampler="{name: plackett_burman, foldover}"))
+    assert arsenai.main(["plan", "design.yml", "--check", "none"]) == FINISHED
+    said = "design.yml:5: sampler.foldover: foldover has no value, so its default holds, false; write foldover: true or foldover: false"
+    assert f"warning: {said}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("23_anker.yml", " (did you mean '23_anchor.yml'?)"),
+        ("x.yml", "; the documents in '.' are 23_anchor.yml, other.yaml"),
+        ("23_anchor.yaml", " (did you mean '23_anchor.yml'?)"),
+        ("nowhere/x.yml", ": there is no folder 'nowhere'"),
+    ],
+)
+def test_a_missing_document(path: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("23_anchor.yml", "other.yaml", "23_ankerr.py"):
+        Path(name).write_text(DOCUMENT)
+    for call in (main, arsenai.main):
+        assert call(["check", path]) == UNSOUND
+        assert (
+            capsys.readouterr().err.splitlines()[0]
+            == f"{path}: cannot be read: No such file or directory{said}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "near"),
+    [
+        ("myenv.*x", " (did you mean 'myenv."),
+        ("myenv.[x-z]", " (did you mean 'myenv."),
+        ("myenv.1?0", " (did you mean 'myenv.1'?)"),
+    ],
+)
+def test_a_pattern_that_nothing_matches(pattern: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (problem,) = problems(DOCUMENT.replace("[myenv.1]", f"['{pattern}']"), capsys)
+    assert f"no sensor matches the pattern '{pattern}'" in problem
+    assert near in problem and "environment 'myenv' offers myenv.0, " in problem
 
 
 def test_readings_in_a_list_are_right_for_the_check_as_they_are_for_runs() -> None:

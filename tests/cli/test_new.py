@@ -24,14 +24,14 @@ def test_an_example_runs_as_it_is_written(kind: str, capsys: pytest.CaptureFixtu
     assert main(["new", kind, name]) == FINISHED
     assert capsys.readouterr().out.endswith(f"next: palaestrai-mosaik start {name}.yml\n")
     assert main(["check", f"{name}.yml"]) == FINISHED
-    assert main(["start", f"{name}.yml", "--quiet", "--store", "results"]) == FINISHED
+    assert main(["start", f"{name}.yml", "--store", "results"]) == FINISHED
     assert "finished" in capsys.readouterr().out
 
 
 def test_a_design_can_be_generated_and_executed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "design", "example_design"]) == FINISHED
     for command in (["generate", "example_design.yml"], ["run", "--executor", "inline"]):
-        assert arsenai.main([*command, "--quiet"]) == FINISHED
+        assert arsenai.main(command) == FINISHED
     assert "8 of 8 runs finished" in capsys.readouterr().out
 
 

@@ -100,7 +100,7 @@ class Copy:
 
     def start(self, one: dict[str, Any]) -> str:
         self.write("run.yml", document(one).canonical)
-        return self.run("start", "run.yml", "--quiet")
+        return self.run("start", "run.yml")
 
     def design(self, **keys: Any) -> None:
         """Write a design over two parameters of a known function."""

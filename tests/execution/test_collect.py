@@ -624,7 +624,7 @@ def test_collected_runs_are_analysed_as_if_executed_here(tmp_path, capsys):
     assert main(["analyse", cluster]) == 2
     assert "4 runs have finished and are not collected: arsenai collect" in capsys.readouterr().err
 
-    assert main(["collect", cluster, "--quiet"]) == 0
+    assert main(["collect", cluster]) == 0
     assert "collected: 6 runs (2 failed, 4 finished)" in capsys.readouterr().out
     assert main(["collect", cluster, "--remove"]) == 0
     out = capsys.readouterr().out

@@ -40,8 +40,7 @@ def test_ctrl_c_leaves_what_resume_goes_on_from(tmp_path):
     assert {record.exit_code for record in records.values()} == {130}
     with drive(folder, "--jobs", "2", "--quiet", command="resume") as driver:
         out, err = driver.communicate(timeout=60)
-    assert (driver.returncode, err) == (0, "")
-    assert "4 of 4 runs finished" in out
+    assert (driver.returncode, out, err) == (0, "", "")
     assert set(statuses(folder)) == {"finished"}
 
 

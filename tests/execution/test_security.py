@@ -305,13 +305,10 @@ def test_resume_keeps_the_limit_of_a_submission_and_takes_no_commands_of_its_fil
         with pytest.raises(ExecutionError, match=said):
             resume(str(folder.path), allow_modules=None if limit else "execution", ignore_queue=True)
     submissions.begin(Submission(1, "slurm", "x-1", now(), 1, 2, **given), tasks)
-    assert resume(str(folder.path), executor="inline", quiet=True, ignore_queue=True) == 1
+    assert resume(str(folder.path), executor="inline", ignore_queue=True) == 1
     errors = [str(record.error) for record in job_records(folder).values()]
     assert [("'execution.parts' is not allowed" in error) for error in errors] == [True, True]
-    assert (
-        resume(str(folder.path), executor="inline", allow_modules="execution", quiet=True, ignore_queue=True)
-        == 0
-    )
+    assert resume(str(folder.path), executor="inline", allow_modules="execution", ignore_queue=True) == 0
 
 
 # --- paths ----------------------------------------------------------------------------------

@@ -95,6 +95,6 @@ def test_commands_and_python_record_the_changed_document(
     assert run.store.runs()["seed"].tolist() == [9, 9]
     assert as_document(run.document).hash == load("walk.yml", overrides).hash
     # what has finished is found again by what it was
-    assert main(["start", "walk.yml", "--quiet", "--store", "results", "--resume", *options]) == 0
+    assert main(["start", "walk.yml", "--store", "results", "--resume", *options]) == 0
     assert "has finished already" in capsys.readouterr().err
     assert as_document(load("walk.yml"), overrides).hash == load("walk.yml", overrides).hash

@@ -243,7 +243,7 @@ def test_missing_file_directory_and_too_large_file(tmp_path, monkeypatch) -> Non
 
 
 def test_the_reader_works_without_libyaml(text: str, monkeypatch) -> None:
-    monkeypatch.setattr(yaml_text, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(yaml_text, "Loader", yaml.SafeLoader)
     document = loads(text)
     monkeypatch.undo()
     assert document.hash == loads(text).hash

@@ -87,10 +87,10 @@ def test_a_design_of_many_rows(tmp_path):
     folder = DesignFolder.open(where)
     assert len(folder.documents) == ROWS
     finish(folder, folder.documents[:-4])
-    told = arsenai("run", where, "--quiet", "--rows", "99990-99997", "--jobs", "2")
+    told = arsenai("run", where, "--rows", "99990-99997", "--jobs", "2")
     assert "left out: 6 runs that finished before" in told
     assert "8 of 8 runs finished" in told
-    told = arsenai("resume", where, "--quiet", "--executor", "inline")
+    told = arsenai("resume", where, "--executor", "inline")
     assert "runs: 2 finished" in told
     assert "100,000 of 100,000 runs finished" in told
     counts = json.loads(arsenai("status", where, "--json"))

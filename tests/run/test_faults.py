@@ -195,7 +195,7 @@ def test_patterns_name_sensors_and_actuators(tmp_path):
         columns = list(store.steps("latest").columns)
     assert [c for c in columns if c.startswith("reading")] == [f"reading.myenv.{i}" for i in (7, 0, 1, 2)]
     assert [c for c in columns if c.startswith("setpoint")] == [f"setpoint.myenv.{i}" for i in range(10)]
-    with pytest.raises(DocumentError, match=r"no sensor 'myenv.x\*'"):
+    with pytest.raises(DocumentError, match=r"no sensor matches the pattern 'myenv.x\*'"):
         run(tmp_path, phase(agents=[agent("a", sensors=["myenv.x*"])]))
 
 

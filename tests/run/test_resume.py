@@ -274,7 +274,7 @@ def test_what_keeps_checkpoints_from_being_written_is_told_once(tmp_path, monkey
 
 def test_resume_of_a_finished_run_does_nothing_and_of_none_begins_one(tmp_path, capsys):
     path = write(tmp_path / "run.yml", wandering(tmp_path))
-    arguments = ["start", str(path), "--store", str(tmp_path / "s"), "--quiet", "--resume"]
+    arguments = ["start", str(path), "--store", str(tmp_path / "s"), "--resume"]
     assert main(arguments) == 0
     assert "nothing to resume, starting from the beginning" in capsys.readouterr().err
     with Store(tmp_path / "s", create=True) as store:
@@ -312,7 +312,7 @@ class Command:
     def start(self):
         return subprocess.Popen(
             [
-                *[sys.executable, "-m", "palaestrai_mosaik.cli.main", "start", str(self.path), "--quiet"],
+                *[sys.executable, "-m", "palaestrai_mosaik.cli.main", "start", str(self.path)],
                 *["--store", str(self.store), "--resume", "--checkpoint-every", "0.01"],
             ],
             stdout=subprocess.PIPE,

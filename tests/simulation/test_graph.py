@@ -21,10 +21,10 @@ world of phase 0 'train' (vanilla)
 
 0-myenv: environment 'myenv', palaestrai_mosaik.environment.dummy:DummyEnvironment
   myenv [Environment]
-    --> coordinator.@coordinator  state
+    --> coordinator  state
 
 coordinator: the agents' coordinator
-  @coordinator [EpisodeCoordinator]
+  coordinator [EpisodeCoordinator]
     --> agent-0.mighty_defender  newest states (5 values)
     --> agent-1.evil_attacker    newest states (5 values)
 
@@ -127,7 +127,7 @@ def test_third_party_entities_have_the_names_of_the_document():
         "battery-0": ("0-net-storage", "Battery"),
         "battery-1": ("0-net-storage", "Battery"),
         "charge": ("0-net-wishes", "Constant"),
-        "@coordinator": ("coordinator", "EpisodeCoordinator"),
+        "coordinator": ("coordinator", "EpisodeCoordinator"),
         "keeper": ("agent-0", "Agent"),
     }
     flows = {(f.source, f.target, f.time_shifted): f.label for f in summary(graph).flows}
