@@ -34,8 +34,8 @@ one in _outputs/ or in the working directory. Results are stored in FOLDER/resul
 (a folder or a database). Runs on a cluster record into stores of their own; 'collect' copies these
 results.
 
-The same words work in both programs: run (or start) executes, resume goes on, check (or plan) looks,
--o says where what is written goes.
+Both programs know the same words: run (or start) executes, resume continues, check (or plan) reports
+problems, -o names the file or folder to write.
 
 Exit codes: 0 success, 1 a run failed (analyse: a requested method could not be applied, or
 none could), 2 wrong usage or an invalid document, 130 interrupted.

@@ -44,8 +44,8 @@ run), or 'latest'. Results are stored in the folder {DEFAULT_STORE!r}, or in wha
 {STORE_VARIABLE} or --store name: a folder, the URL of a database, @FILE (the first
 line is the URL) or env:NAME (a variable that holds the URL).
 
-The same words work in both programs: run (or start) executes, resume goes on, check (or plan) looks,
--o says where what is written goes.
+Both programs know the same words: run (or start) executes, resume continues, check (or plan) reports
+problems, -o names the file or folder to write.
 
 'palaestrai-mosaik arsenai ...' is the command arsenai, also where another package has replaced
 the program of that name, and 'python -m palaestrai_mosaik ...' is palaestrai-mosaik.
