@@ -33,6 +33,7 @@ from palaestrai_mosaik.errors import (
     SimulationError,
     SimulatorError,
 )
+from palaestrai_mosaik.execution.executor import classes_to_preload
 from palaestrai_mosaik.experiment import RunDocument, from_mapping, modules_of, only_modules
 from palaestrai_mosaik.runner import execute
 from palaestrai_mosaik.runner.interrupt import Interrupt
@@ -546,3 +547,12 @@ def test_the_working_directory_is_importable_there(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     execute(run(world(name="lies_here:Here")))
     assert "lies_here" not in sys.modules
+
+
+def test_runs_of_a_design_import_no_class_that_is_elsewhere() -> None:
+    here, there = (
+        {"name": "palaestrai_mosaik.environment.dummy:DummyEnvironment", **more}
+        for more in ({}, {"interpreter": "other/bin/python"})
+    )
+    assert len(classes_to_preload({"environments": [here]})) == 1
+    assert classes_to_preload({"environments": [there]}) == []
