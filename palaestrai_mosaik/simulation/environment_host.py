@@ -54,7 +54,7 @@ _REGISTERED = "palaestrai_mosaik.environment"
 _LOOK = 1.0
 
 
-class Told(Exception):
+class EncodedError(Exception):
     """What users' code raised, as JSON: releases of mosaik's API differ in what they tell of an exception."""
 
     def __init__(self, error: BaseException):
@@ -62,29 +62,29 @@ class Told(Exception):
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
         lines = traceback.format_exception(type(error), error, trace)
-        told = {
+        described = {
             "type": type(error).__name__,
             "ours": isinstance(error, PalaestraiMosaikError),
             "message": str(error),
             "place": raised_at(error),
             "traceback": "".join(lines).rstrip(),
         }
-        super().__init__(json.dumps(told))
+        super().__init__(json.dumps(described))
 
 
-def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
+def _encode_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def telling(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             return method(*args, **kwargs)
         except Exception as error:
-            raise Told(error) from error
+            raise EncodedError(error) from error
         except BaseException as error:
             # it would end this process instead of the run
             mended = SimulationError(f"an environment raised {error!r}")
-            raise Told(mended) from error
+            raise EncodedError(mended) from error
 
-    return telling
+    return wrapper
 
 
 class EnvironmentHost(mosaik_api_v3.Simulator):
@@ -117,7 +117,7 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
         self._open.enter_context(only_modules(allowed))
         return self.meta
 
-    @_telling
+    @_encode_errors
     def create(self, num: int, model: str, **params: Any) -> Any:
         """Make the environment of the class ``name`` (``params``, ``uid``, ``step_size``)."""
         name, uid, keywords = params["name"], params["uid"], decoded(params["params"])
@@ -132,7 +132,7 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
             self._environment.step_size = params["step_size"]
         return [{"eid": uid, "type": MODEL}]
 
-    @_telling
+    @_encode_errors
     def setup(self) -> Any:
         """Set the environment up; return what it offers."""
         environment = self._environment
@@ -151,7 +151,7 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
         environment.worker, environment.episode = worker, episode
         environment.rng = decoded_generator(generator)
 
-    @_telling
+    @_encode_errors
     def step(self, time: int, inputs: Mapping[str, Any], max_advance: int) -> int:
         """Step the environment with the set-points of ``inputs``; without any, reset it."""
         environment = self._environment
@@ -171,18 +171,18 @@ class EnvironmentHost(mosaik_api_v3.Simulator):
         """Return the newest state."""
         return {self._environment.uid: {STATE: self._state}}
 
-    @_telling
+    @_encode_errors
     def keep(self) -> str | None:
         """Return what of the environment lasts from episode to episode; nobody else reads it."""
         state = self._environment.state()
         return None if state is None else base64.b64encode(pickle.dumps(state)).decode("ascii")
 
-    @_telling
+    @_encode_errors
     def restore(self, state: str) -> None:
         """Go on from what :meth:`keep` returned. It has been in a checkpoint, which is signed."""
         self._environment.restore(pickle.loads(base64.b64decode(state)))
 
-    @_telling
+    @_encode_errors
     def close(self) -> None:
         """Shut the environment down."""
         self._environment.shutdown()

@@ -1,9 +1,9 @@
-"""An environment in another interpreter: this side of the conversation with :mod:`.environment_host`.
+"""An environment in another interpreter: this side of the connection to :mod:`.environment_host`.
 
-Packages that exclude each other can so be parts of one world. The environment is a mosaik simulator in a process of its
-own, which is spoken to in mosaik's protocol over a socket on loopback. For the world, it is an environment as any other:
-the same simulator (:class:`~.bridge.EnvironmentSimulator`) holds set-points and asks for states, so that trajectories are
-those of the environment in this process, to the byte.
+So one world can have packages that cannot be installed together. The environment is a mosaik simulator in its own process;
+both sides use mosaik's protocol over a socket on loopback. The world sees an ordinary environment:
+the same simulator (:class:`~.bridge.EnvironmentSimulator`) holds set-points and asks for states, so the trajectories are
+identical to those of the environment in this process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LOOPBACK = "127.0.0.1"
 _START = 120.0
 #: seconds from one look at whether the process is there to the next, while nothing comes from it
 _LOOK, _LOOK_AT_START = 1.0, 0.05
-#: seconds that the process has to end by itself, and then once it was told to
+#: seconds that the process has to end by itself, and then once it is asked to
 _PATIENCE, _TERMINATION = 10.0, 2.0
 _LEAST = (3, 11)
 
@@ -125,15 +125,15 @@ class RemoteEnvironment(Environment):
             host.start()
             host.ask("while it is made", ("init", [self.uid], {"time_resolution": 1.0, "allowed": limit()}))
             host.ask("while it is made", ("create", [1, MODEL], entity))
-            (told,) = host.ask("in its setup", ("setup", [], {}))
+            (described,) = host.ask("in its setup", ("setup", [], {}))
         except BaseException:
             self._host = None
             host.kill()
             raise
-        self.step_size, self.ends = told["step_size"], told["ends"]
-        self.hold_setpoints = told["hold_setpoints"]  # type: ignore[misc]  # that of another class
-        self.without_effect = told["without_effect"]
-        return decoded_baseline(told["baseline"])
+        self.step_size, self.ends = described["step_size"], described["ends"]
+        self.hold_setpoints = described["hold_setpoints"]  # type: ignore[misc]  # that of another class
+        self.without_effect = described["without_effect"]
+        return decoded_baseline(described["baseline"])
 
     def reset(self) -> EnvironmentState:
         before: list[Request] = []
@@ -335,22 +335,22 @@ class _Host:
         kind, message = content[:2]
         if kind == "start":
             return self._unfit(f"cannot be used: {message}{_advice(self._path, message)}")
-        if kind != "Told":
+        if kind != "EncodedError":
             return SimulatorError(f"{self._who} ({self._interpreter}) raised {kind}: {message}")
-        told = json.loads(message)
+        described = json.loads(message)
         making = method in ("create", "setup")
         where = f"in the interpreter {self._interpreter}"
-        if told["ours"]:
-            found = getattr(errors, told["type"], None)
+        if described["ours"]:
+            found = getattr(errors, described["type"], None)
             # of a document's errors, which carry more than that, the message is left
             made = ContractError if found in (None, errors.DocumentError) else found
-            raised: Exception = made(f"{where}: {told['message']}" if making else told["message"])
-            raised.add_note(f"raised {where}:\n{told['traceback']}")
+            raised: Exception = made(f"{where}: {described['message']}" if making else described["message"])
+            raised.add_note(f"raised {where}:\n{described['traceback']}")
             return raised
         if making:
-            return SimulatorError(f"{where}: {told['place']}")
+            return SimulatorError(f"{where}: {described['place']}")
         return SimulatorError(
-            f"{self._who} raised {told['type']}: {told['message']}, {where}\n{told['traceback']}"
+            f"{self._who} raised {described['type']}: {described['message']}, {where}\n{described['traceback']}"
         )
 
     def _unfit(self, fault: str) -> ContractError:

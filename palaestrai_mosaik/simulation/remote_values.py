@@ -1,7 +1,7 @@
 """Values that go between this process and that of an environment in another interpreter, as JSON.
 
-mosaik's protocol is JSON, which knows no arrays, no tuples and no signs of NaN. Here they arrive as what they were,
-bit for bit, whatever the releases of numpy on both sides. Nothing is pickled.
+mosaik's protocol is JSON, which has no arrays, no tuples and no sign of NaN. These encodings keep them bit for bit,
+whichever releases of numpy both sides have. Nothing is pickled.
 """
 
 from __future__ import annotations
