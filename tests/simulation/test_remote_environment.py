@@ -302,7 +302,9 @@ def test_an_interpreter_that_cannot_be_used_is_named(
         (f"{PARTS}:Walk", {"fault": "exit setup"}, SimulationError, r"raised SystemExit\(4\)"),
     ],
 )  # fmt: skip
-def test_an_environment_that_cannot_be_made_is_reported(name: str, params: Any, kind: type, said: str) -> None:
+def test_an_environment_that_cannot_be_made_is_reported(
+    name: str, params: Any, kind: type, said: str
+) -> None:
     environment = RemoteEnvironment(name, params, sys.executable)
     environment.uid = "world"
     with pytest.raises(kind, match=f"in the interpreter {sys.executable}: .*{said}"):
