@@ -9,7 +9,7 @@ keeps the place where it was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,13 @@ class CascadedPhase:
     faulty: set[str] = field(default_factory=set)
 
 
+#: topic -> names that need no definition, and what to add to the message
+_SHORT: Mapping[str, tuple[Sequence[str], str]] = {
+    "environments": (tuple(SHORT_NAMES["environment"]), ", and is no short name of an environment"),
+    "simulation": (("vanilla", "taking_turns"), ", and is no simulation controller"),
+}
+
+
 class Definitions:
     """The ``definitions`` of a document: named parts that a string refers to, and defaults."""
 
@@ -101,10 +108,12 @@ class Definitions:
             return Located({"environment": at.value}, at.place)
         if topic == "simulation" and at.value in CONTROLLERS:
             return Located({"name": at.value}, at.place)
+        known, nor = _SHORT.get(topic, ((), ""))
+        near = did_you_mean(at.value, [*names, *known])
         allowed = f"; defined: {', '.join(map(str, names))}" if names else ""
         self._found.error(
             at.place,
-            f"{at.value!r} is not defined in definitions.{topic}{did_you_mean(at.value, names)}{allowed}",
+            f"{at.value!r} is not defined in definitions.{topic}{nor}{near}{allowed}",
         )
         return None
 

@@ -181,8 +181,8 @@ def test_an_algorithm_is_a_parameter_that_its_name_brings_along() -> None:
 @pytest.mark.parametrize(
     ("phase", "said"),
     [
-        ({"environments": ["slipery_grid"]}, "'slipery_grid' is not defined in definitions.environments"),
-        ({"simulation": "taking_turn"}, "'taking_turn' is not defined in definitions.simulation"),
+        ({"environments": ["slipery_grid"]}, "and is no short name of an environment (did you mean 'slippery_grid'?)"),
+        ({"simulation": "taking_turn"}, "and is no simulation controller (did you mean 'taking_turns'?)"),
         (
             {"agents": [{"name": "a", "muscle": 3}]},
             "muscle must be a name, or a mapping with name and params",
