@@ -181,7 +181,10 @@ def test_an_algorithm_is_a_parameter_that_its_name_brings_along() -> None:
 @pytest.mark.parametrize(
     ("phase", "said"),
     [
-        ({"environments": ["slipery_grid"]}, "and is no short name of an environment (did you mean 'slippery_grid'?)"),
+        (
+            {"environments": ["slipery_grid"]},
+            "and is no short name of an environment (did you mean 'slippery_grid'?)",
+        ),
         ({"simulation": "taking_turn"}, "and is no simulation controller (did you mean 'taking_turns'?)"),
         (
             {"agents": [{"name": "a", "muscle": 3}]},
