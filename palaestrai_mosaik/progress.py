@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
@@ -12,9 +13,13 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 T = TypeVar("T")
+#: called with how many things are done, and of how many
+ProgressCallback = Callable[[int, int], object]
 
 #: seconds between two lines, and between two updates of the bar of a count
 LINES, _BAR = 5.0, 0.1
+#: the bars of counts that are on the terminal
+_shown: list[tqdm[Any]] = []
 
 
 def choose(
@@ -68,23 +73,45 @@ class Pace:
 class CountProgress:
     """Called with how many things of one kind are done of how many.
 
-    ``name`` is the bar's, ``done`` what lines say of them, ``unit`` one of them.
+    A bar is gone once all are done; lines come every few seconds only, so that short work has none. ``name`` is
+    the bar's, ``done`` what lines say of them, ``unit`` one of them.
     """
 
     def __init__(self, stream: TextIO, name: str, done: str, unit: str = "run"):
         self._stream, self._name, self._done, self._unit = stream, name, done, unit
+        self._terminal = stream.isatty()
         self._bar: tqdm[Any] | None = None
-        self._pace = Pace(_BAR if stream.isatty() else LINES)
+        self._pace: Pace | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        if self._pace.due() is None:
+        if self._pace is None:
+            # (not before the first call: of several counts, each begins where the one before ends)
+            self._pace = Pace(_BAR if self._terminal else LINES)
+        if done >= total:
+            self._close()
+        elif self._pace.due() is None:
             return
-        if not self._stream.isatty():
+        elif self._terminal:
+            self._show(done, total)
+        else:
             print_line(self._stream, f"{done:,} of {total:,} {self._unit}s {self._done}")
-            return
+
+    def _show(self, done: int, total: int) -> None:
         if self._bar is None:
-            self._bar = new_bar(self._stream, total, self._name, self._unit, leave=False)
+            # (when to show it is decided here, not by tqdm)
+            options = {"initial": done, "leave": False, "miniters": 1, "mininterval": 0}
+            self._bar = new_bar(self._stream, total, self._name, f" {self._unit}s", **options)
+            _shown.append(self._bar)
+            return
+        self._bar.total = total
         self._bar.update(done - self._bar.n)
+
+    def _close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._bar.close()
+            _shown.remove(self._bar)
+            self._bar = None
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +119,42 @@ class CountProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the terminal as it was."""
-        if self._bar is not None:
-            self._bar.close()
+        self._close()
+
+
+class PartsProgress:
+    """Adds up what is done of several parts, one after the other; ``progress`` is called with the sum.
+
+    It is called itself with how much of the current part is done.
+    """
+
+    def __init__(self, progress: ProgressCallback | None, total: int):
+        self._progress, self._total = progress, total
+        self._before = self._done = 0
+        self(0)
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        self._done = done
+        if self._progress is not None:
+            self._progress(self._before + done, self._total)
+
+    def add(self, number: int) -> None:
+        """Say that so many more of the current part are done."""
+        self(self._done + number)
+
+    def end(self, size: int = 1) -> None:
+        """Say that the current part is done, and how large it was."""
+        self._before += size
+        self(0)
+
+
+@contextmanager
+def bars_hidden() -> Iterator[None]:
+    """Take the bars of counts off the terminal as long as something else is printed."""
+    for bar in _shown:
+        bar.clear()
+    try:
+        yield
+    finally:
+        for bar in _shown:
+            bar.refresh()

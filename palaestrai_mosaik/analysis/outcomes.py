@@ -17,6 +17,7 @@ import numpy as np
 
 from palaestrai_mosaik.design.model import OutcomeSpec
 from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store.parts import columns_of, read_parts, whole_parts
 from palaestrai_mosaik.store.query.trajectories import NUMBERS, RowRange
 from palaestrai_mosaik.text import listed
@@ -92,9 +93,12 @@ def default_outcomes(store: Store, runs: Sequence[str]) -> tuple[OutcomeSpec, ..
     )
 
 
-def take(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> dict[str, float]:
+def take(
+    store: Store, runs: Sequence[str], outcome: OutcomeSpec, progress: ProgressCallback | None = None
+) -> dict[str, float]:
     """Return the outcome of each of the ``runs`` (uids of instances); those that have none are left out.
 
+    ``progress`` is called with how many runs were read, and of how many, where their steps are.
     Raises :class:`~palaestrai_mosaik.errors.StoreError` where no run has what the outcome names.
     """
     source, _, name = outcome.of.partition(".")
@@ -117,7 +121,7 @@ def take(store: Store, runs: Sequence[str], outcome: OutcomeSpec) -> dict[str, f
         return _folded(frame, "steps", outcome)
     if source in ("objective", "reward") and outcome.step in _KEPT and outcome.outside is None:
         return _aggregates(store, runs, outcome, name)
-    return _Steps(store, runs, outcome).values()
+    return _Steps(store, runs, outcome).values(progress)
 
 
 def _sources() -> str:
@@ -267,11 +271,12 @@ class _Steps:
             self._folders.setdefault(folder.run, []).append(folder)
         self._known: set[str] = set()
 
-    def values(self) -> dict[str, float]:
+    def values(self, progress: ProgressCallback | None) -> dict[str, float]:
         """Return the outcome of each run that has it."""
         if not self._folders:
             raise _no_episodes(self._outcome)
         result = {}
+        counted = PartsProgress(progress, len(self._folders))
         for run, folders in self._folders.items():
             found: dict[str, list[_Episodes]] = {}
             for folder in folders:
@@ -279,6 +284,7 @@ class _Steps:
                     found.setdefault(folder.name, []).append(rows)
             if found:
                 result[run] = self._value(list(found.values()))
+            counted.end()
         if not result:
             raise _unknown(self._outcome, self._source, self._name or self._source, sorted(self._known))
         return result

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from palaestrai_mosaik.design.folder import RESULTS, STORES, DesignFolder
 from palaestrai_mosaik.design.model import INACTIVE, DesignSpec, Factor, OutcomeSpec
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.merge import has_finished
@@ -35,15 +36,22 @@ class Results:
 
     ``store``: where they are (default: ``results`` in the folder), a location or an open store. The
     files of a database URL are in ``results`` too, where ``arsenai run`` puts them. All frames are
-    read once and kept; they must not be written to. Raises
+    read once and kept; they must not be written to. ``progress`` is called while outcomes are read, with how
+    many values (one for each run and outcome) there are by now, and of how many. Raises
     :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is none of a design.
     """
 
-    def __init__(self, folder: str | Path | DesignFolder, store: str | Path | Store | None = None):
+    def __init__(
+        self,
+        folder: str | Path | DesignFolder,
+        store: str | Path | Store | None = None,
+        progress: ProgressCallback | None = None,
+    ):
         self.folder = folder if isinstance(folder, DesignFolder) else DesignFolder.open(folder)
         self._store = (
             store if isinstance(store, Store) else StoreLocation.of(self.folder.path / RESULTS, store)
         )
+        self._progress = progress
 
     @property
     def spec(self) -> DesignSpec:
@@ -176,9 +184,12 @@ class Results:
     def _outcomes(self) -> pd.DataFrame:
         frame = self._runs[_OUTCOME_COLUMNS].copy()
         finished = frame["instance"].where(frame["status"] == "finished")
+        runs, specs = self._finished, self.outcome_specs
+        counted = PartsProgress(self._progress, len(runs) * len(specs))
         with self.open_store() as store:
-            for outcome in self.outcome_specs:
-                values = take(store, self._finished, outcome)
+            for outcome in specs:
+                values = take(store, runs, outcome, counted)
+                counted.end(len(runs))
                 frame[outcome.name] = finished.map(values).astype(float)
         return frame
 

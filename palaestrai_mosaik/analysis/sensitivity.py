@@ -11,6 +11,7 @@ import numpy as np
 from palaestrai_mosaik.design.methods import METHODS, Index, Method, Refused, Repetitions, Study
 from palaestrai_mosaik.design.rules import check_sampler, default_methods
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.seeding import integer_seed
 from palaestrai_mosaik.types.arrays import BoolVector, FloatArray, IndexVector, IntArray
 
@@ -52,19 +53,28 @@ class SensitivityResult:
 
 
 def sensitivity(
-    results: Results, methods: Sequence[str] | None = None, outcomes: Sequence[str] | None = None
+    results: Results,
+    methods: Sequence[str] | None = None,
+    outcomes: Sequence[str] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[SensitivityResult, ...]:
     """Return the indices of each outcome by each method, outcomes one after the other.
 
     ``methods``: default those of the design, or else those that fit its sampler. ``outcomes``:
-    their names, default all. Same results, same indices, in whatever order the runs finished.
+    their names, default all. ``progress`` is called with how many resamples are drawn, of how many. Same results, same indices, in whatever order the runs finished.
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` for methods that do not exist or do not
     fit the design, :class:`~palaestrai_mosaik.errors.StoreError` for outcomes that do not exist.
     """
     names = choose_outcomes(results, outcomes)
     chosen = choose_methods(results, methods)
-    return tuple(_analyse(results, outcome, METHODS[name]) for outcome in names for name in chosen)
+    prepared = [_prepare_study(results, outcome, METHODS[name]) for outcome in names for name in chosen]
+    counted = PartsProgress(progress, sum(one.resamples for one in prepared))
+    found = []
+    for one in prepared:
+        found.append(_analyse(one, counted))
+        counted.end(one.resamples)
+    return tuple(found)
 
 
 def choose_methods(results: Results, methods: Sequence[str] | None) -> tuple[str, ...]:
@@ -101,9 +111,9 @@ def tidy(results: Sequence[SensitivityResult]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS))
 
 
-def _analyse(results: Results, outcome: str, method: Method) -> SensitivityResult:
-    prepared = _prepare_study(results, outcome, method)
-    study, kept = prepared.study, prepared.kept
+def _analyse(prepared: _PreparedStudy, progress: ProgressCallback) -> SensitivityResult:
+    outcome, method, kept = prepared.outcome, prepared.method, prepared.kept
+    study = replace(prepared.study, progress=progress)
     notes = list(kept.notes)
     refused = kept.refused
     rows: Sequence[Index] = ()
@@ -146,11 +156,18 @@ def _frame(outcome: str, method: str, rows: Sequence[Index], counts: tuple[int, 
 
 @dataclass(frozen=True)
 class _PreparedStudy:
-    """The study of a method, the rows and runs that it uses, and the number of executed runs among them."""
+    """The study of an outcome by a method, the rows and runs that it uses, and the number of executed runs among them."""
 
+    outcome: str
+    method: Method
     study: Study
     kept: UsedRuns
     executed: int
+
+    @property
+    def resamples(self) -> int:
+        """How many are drawn."""
+        return 0 if self.kept.refused else self.method.resamples(self.study)
 
 
 def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedStudy:
@@ -197,7 +214,8 @@ def _prepare_study(results: Results, outcome: str, method: Method) -> _PreparedS
         _numbered(run[mask, 0]),
         None if levels is None else levels[mask],
     )
-    return _PreparedStudy(study, replace(kept, notes=notes), len(np.unique(run[wanted][kept.runs])))
+    executed = len(np.unique(run[wanted][kept.runs]))
+    return _PreparedStudy(outcome, method, study, replace(kept, notes=notes), executed)
 
 
 def _by_repetition(results: Results, outcome: str) -> tuple[FloatArray, IntArray]:

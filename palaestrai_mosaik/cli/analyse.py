@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ import numpy as np
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import ANALYSIS, REPORT
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
+from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.text import count
 
 from .answers import answer
 from .common import store_option
-from .output import say, tell, wants_json, warn
+from .output import count_progress, say, tell, wants_json, warn
 from .tables import NOTHING, number, table
 
 if TYPE_CHECKING:
@@ -53,9 +55,10 @@ def analyse(
 
     from .common import find_folder
 
-    results = Results(find_folder(folder), store)
-    names = choose_outcomes(results, outcomes)
-    found = sensitivity(results, methods, names)
+    with _reading() as reading, _drawing("analyse") as drawing:
+        results = Results(find_folder(folder), store, reading)
+        names = choose_outcomes(results, outcomes)
+        found = sensitivity(results, methods, names, drawing)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, names))
     say(_outcome_table(results, names), end="\n\n")
@@ -94,6 +97,16 @@ def analyse(
         )
     asked = methods or results.spec.analysis.methods
     return FAILED if refused and (asked or len(refused) == len(found)) else FINISHED
+
+
+def _reading() -> AbstractContextManager[ProgressCallback | None]:
+    """Return the progress of reading outcomes."""
+    return count_progress("outcomes", "read", "value")
+
+
+def _drawing(name: str) -> AbstractContextManager[ProgressCallback | None]:
+    """Return the progress of what draws resamples."""
+    return count_progress(name, "drawn", "resample")
 
 
 def next_step(folder: Path, store: str | None) -> str:
@@ -218,8 +231,9 @@ def compare(
 
     from .common import find_folder
 
-    results = Results(find_folder(folder), store)
-    found = compare_design(results, by, baseline, outcomes)
+    with _reading() as reading, _drawing("compare") as drawing:
+        results = Results(find_folder(folder), store, reading)
+        found = compare_design(results, by, baseline, outcomes, progress=drawing)
     directory = Path(output) if output is not None else results.folder.path / ANALYSIS
     say(runs_line(results, [outcome.name for outcome in results.outcome_specs]), end="\n\n")
     for one in found:
@@ -332,8 +346,9 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
 
     from .common import find_folder
 
-    results = Results(find_folder(folder), store)
-    data = collect(results)
+    with _reading() as reading, _drawing("analyse") as analysing, _drawing("compare") as comparing:
+        results = Results(find_folder(folder), store, reading)
+        data = collect(results, analysing, comparing)
     page = write_report(data, output if output is not None else results.folder.path / REPORT)
     said = list(headline(data))
     for outcome, sentences in said:

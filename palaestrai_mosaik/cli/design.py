@@ -37,7 +37,8 @@ _LISTED = 5
 def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modules: Modules) -> int:
     """Print what a design varies, how many runs it makes and what they will take; check documents of it."""
     loaded = Design.load(design)
-    planned = loaded.plan(seconds_per_run=seconds_per_run)
+    with count_progress("plan", "planned") as progress:
+        planned = loaded.plan(seconds_per_run=seconds_per_run, progress=progress)
     say("\n".join(_plan(planned, design)))
     _warn(planned.warnings)
     checked, problems = _check(loaded, extent, allow_modules)

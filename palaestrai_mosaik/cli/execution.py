@@ -32,7 +32,7 @@ from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
 from .common import find_folder, store_option
-from .output import Printable, compose, count_progress, quiet, say, status, tell, wants_json
+from .output import Printable, compose, count_progress, quiet, say, status, tell, wants_json, without_progress
 from .run_lists import factors_of, list_runs, print_left_out, short_path
 from .tables import byte_size, duration, number
 
@@ -81,7 +81,7 @@ def run(  # noqa: PLR0913 (one parameter for each option)
         rows=row_numbers(opened, rows),
         store=store,
         settings=settings,
-        progress=make_progress(quiet=quiet()),
+        progress=make_progress(quiet=without_progress()),
         ignore_queue=ignore_queue,
     )
     _print_summary(opened, summary, store)

@@ -1,8 +1,8 @@
 """What commands print: listings and summaries on standard output; warnings, errors and progress on standard error.
 
-The options that all commands have decide here: with ``--quiet``, summaries and progress are left out; with
-``--verbose``, the package's log and tracebacks are printed on standard error. On a terminal, statuses, errors and
-warnings have a colour.
+The options that all commands have decide here: ``--quiet`` leaves out summaries and progress, ``--json``
+leaves out progress; with ``--verbose``, the package's log and tracebacks are printed on standard error. On a
+terminal, statuses, errors and warnings have a colour.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TextIO
 
-from palaestrai_mosaik.progress import CountProgress
+from palaestrai_mosaik.progress import CountProgress, ProgressCallback, bars_hidden
 from palaestrai_mosaik.text import escape_control_characters
 
 _PACKAGE = "palaestrai_mosaik"
@@ -55,8 +56,13 @@ def using(options: Options) -> Iterator[None]:
 
 
 def quiet() -> bool:
-    """Whether summaries and progress are left out."""
+    """Whether summaries are left out."""
     return _OPTIONS.get(_DEFAULT).quiet
+
+
+def without_progress() -> bool:
+    """Whether no progress is shown."""
+    return quiet() or wants_json()
 
 
 def verbose() -> bool:
@@ -78,7 +84,8 @@ def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
         sys.stdout.flush()
     elif wants_json():
         return
-    print(_escaped(text), file=sys.stderr if error else sys.stdout, end=end)
+    with bars_hidden():
+        print(_escaped(text), file=sys.stderr if error else sys.stdout, end=end)
 
 
 def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
@@ -139,13 +146,17 @@ def print_traceback() -> None:
 
 def count_progress(
     name: str, done: str, unit: str = "run"
-) -> AbstractContextManager[Callable[[int, int], None]]:
-    """Return the progress of a count on standard error, which is silent with ``--quiet``."""
-    return nullcontext(_show_nothing) if quiet() else CountProgress(sys.stderr, name, done, unit)
+) -> AbstractContextManager[ProgressCallback | None]:
+    """Return the progress of a count on standard error, nothing where none is shown."""
+    return nullcontext() if without_progress() else CountProgress(sys.stderr, name, done, unit)
 
 
-def _show_nothing(done: int, total: int) -> None:
-    pass
+class _Handler(logging.StreamHandler[TextIO]):
+    """Prints a log beside bars."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with bars_hidden():
+            super().emit(record)
 
 
 class _Printable(logging.Formatter):
@@ -158,7 +169,7 @@ class _Printable(logging.Formatter):
 @contextmanager
 def _logging(level: int) -> Iterator[None]:
     """Print the log of this package: with ``level`` 1 what it does, with 2 all that it says."""
-    logger, handler = logging.getLogger(_PACKAGE), logging.StreamHandler(sys.stderr)
+    logger, handler = logging.getLogger(_PACKAGE), _Handler(sys.stderr)
     handler.setFormatter(
         _Printable("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
     )

@@ -15,7 +15,7 @@ from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
 from .answers import answer
-from .output import Printable, compose, say, status, tell, wants_json
+from .output import Printable, compose, count_progress, say, status, tell, wants_json
 from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
@@ -137,7 +137,10 @@ def export(
 ) -> int:
     """Write a run, or the steps of some bodies only, as files into ``directory``, and say how many."""
     with location.look() as store:
-        paths = store.export(run, directory, format, environment=environment, body=body)
+        with count_progress("export", "copied", "part") as progress:
+            paths = store.export(
+                run, directory, format, environment=environment, body=body, progress=progress
+            )
         size = sum(path.stat().st_size for path in paths)
         tell(
             f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"

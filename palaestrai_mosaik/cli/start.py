@@ -33,7 +33,7 @@ from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data
 from .common import print_problems, store_option
-from .output import Printable, compose, quiet, say, status, tell, verbose, wants_json, warn
+from .output import Printable, compose, say, status, tell, verbose, wants_json, warn, without_progress
 from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
@@ -271,7 +271,7 @@ def _execute(
     checkpoint_every: float,
     scalars: Sequence[str],
 ) -> int:
-    tally = _Tally(make_progress(quiet=quiet()))
+    tally = _Tally(make_progress(quiet=without_progress()))
     try:
         result = execute(
             document,

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from palaestrai_mosaik.errors import FAILED, FINISHED, PalaestraiMosaikError
 from palaestrai_mosaik.palaestrai.results import Imported, import_results
+from palaestrai_mosaik.progress import PartsProgress
 from palaestrai_mosaik.runner.brains import keep_brain
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.location import StoreLocation
 from palaestrai_mosaik.store.query.lookup import INSTANCES
-from palaestrai_mosaik.store.verify import instances_to_verify, mark_failed
+from palaestrai_mosaik.store.verify import Verified, instances_to_verify, mark_failed
 from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
@@ -46,7 +47,8 @@ def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
             if input().strip().lower() not in ("y", "yes"):
                 tell("nothing was deleted")
                 return FINISHED
-        delete_runs(opened, uids)
+        with count_progress("delete", "deleted") as progress:
+            delete_runs(opened, uids, progress)
         tell(f"{count(len(uids), 'run')} deleted")
     return FINISHED
 
@@ -67,8 +69,7 @@ def verify(
     with location.open() if mark else location.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
         _check_files(opened, runs, of_database=location.folder is None)
-        for run in runs:
-            found = verify_run(opened, run)
+        for found in _verified(opened, runs):
             rows += found.rows
             whole = not (found.damage or found.unread)
             told.append(
@@ -106,6 +107,16 @@ def verify(
     elif damaged and not mark:
         tell("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
     return FAILED if damaged or unread or (absent and not of_others) else FINISHED
+
+
+def _verified(store: Store, runs: Sequence[str]) -> Iterator[Verified]:
+    """Verify ``runs``, and show how far it is: of a single run its parts."""
+    one = len(runs) == 1
+    with count_progress("verify", "read", "part" if one else "run") as progress:
+        counted = PartsProgress(None if one else progress, len(runs))
+        for run in runs:
+            yield verify_run(store, run, progress=progress if one else None)
+            counted.end()
 
 
 def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None:

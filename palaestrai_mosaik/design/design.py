@@ -13,6 +13,7 @@ from typing import Any
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.progress import ProgressCallback
 
 from .expansion import Expansion
 from .folder import JOBS, OUTPUTS, RESULTS, STORES, DesignFolder
@@ -20,7 +21,7 @@ from .load import from_mapping, load
 from .model import DesignSpec
 from .rows import draw_rows, expand
 from .run_names import run_uid, slug
-from .writer import Progress, Written, write_folder
+from .writer import Written, write_folder
 
 #: bytes of a database without runs
 EMPTY_DATABASE = 155_648
@@ -234,11 +235,12 @@ class Design:
         self,
         folder: str | Path | None = None,
         seconds_per_run: float | None = None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> Plan:
         """Return how many runs there are and what they will take; nothing is written.
 
         Without ``seconds_per_run``, it is that of earlier runs in the folder, if there are any.
+        ``progress`` is called with how many runs are planned, and of how many.
         Raises :class:`~palaestrai_mosaik.errors.DocumentError` where a run document is not sound.
         """
         spec, expansion, rows = self.spec, Expansion(self.spec), draw_rows(self.spec)
@@ -266,18 +268,19 @@ class Design:
         )
 
     def generate(
-        self, folder: str | Path | None = None, force: bool = False, progress: Progress | None = None
+        self, folder: str | Path | None = None, force: bool = False, progress: ProgressCallback | None = None
     ) -> DesignFolder:
         """Write all run documents into ``folder`` and return it; with another design in it: ``force``.
 
         A folder that is as the design makes it is left alone.
+        ``progress`` is called with how many runs are written, and of how many.
         Raises :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is refused or
         a run document is not sound; nothing is written then.
         """
         return DesignFolder.open(self.write(folder, force, progress).path)
 
     def write(
-        self, folder: str | Path | None = None, force: bool = False, progress: Progress | None = None
+        self, folder: str | Path | None = None, force: bool = False, progress: ProgressCallback | None = None
     ) -> Written:
         """Do what :meth:`generate` does, and return what became of the folder."""
         path = self.folder if folder is None else Path(folder)

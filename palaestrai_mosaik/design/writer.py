@@ -26,6 +26,7 @@ from typing import Any, Literal
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import Problem
 from palaestrai_mosaik.experiment import dumps
+from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.text import listed
 
 from . import folder
@@ -48,8 +49,6 @@ from .rows import ExpandedRow, SampledRows, draw_rows, expand
 from .run_names import run_file, run_uid
 from .sample import Sample
 
-#: called with the number of runs that are done, and of all
-Progress = Callable[[int, int], object]
 Outcome = Literal["new", "replaced", "updated", "unchanged"]
 #: how many files a message names
 _NAMED = 5
@@ -73,12 +72,16 @@ class Written:
     warnings: tuple[Problem, ...]
 
 
-def write_folder(spec: DesignSpec, path: Path, *, force: bool, progress: Progress | None = None) -> Written:
+def write_folder(
+    spec: DesignSpec, path: Path, *, force: bool, progress: ProgressCallback | None = None
+) -> Written:
     """Write the folder of ``spec`` to ``path``.
 
     A folder of the same design is left as it is, but for the keys ``output`` and ``execution`` of
     its ``design.yml``. One of another design, or with other files than this design makes, is
     replaced with ``force`` only; what was analysed of another design goes with it.
+
+    ``progress`` is called with the number of runs that are written, and of all.
 
     Raises :class:`~palaestrai_mosaik.errors.DocumentError` where that is refused, a document
     is not sound, or another process generates into the folder or executes it; nothing is changed then.
@@ -146,7 +149,7 @@ def _check(target: Path, spec: DesignSpec, force: bool) -> bool:
 # ----- what is written
 
 
-def _fill(scratch: Path, rows: SampledRows, expansion: Expansion, progress: Progress | None) -> None:
+def _fill(scratch: Path, rows: SampledRows, expansion: Expansion, progress: ProgressCallback | None) -> None:
     spec = expansion.spec
     files.make_folder(scratch / folder.RUNS)
     sums: list[str] = []

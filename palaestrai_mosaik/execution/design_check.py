@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from palaestrai_mosaik.design.rows import RowFaults, all_rows, draw_rows, repres
 from palaestrai_mosaik.design.run_names import run_file, run_uid
 from palaestrai_mosaik.errors import DocumentError, Problem
 from palaestrai_mosaik.experiment import from_mapping
+from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.runner.agent_check import check_agents
 from palaestrai_mosaik.runner.preflight import Inspection, SharedEnvironments
 
@@ -25,7 +26,7 @@ EXTENTS: dict[Extent, str] = {
 
 
 def check_design(
-    spec: DesignSpec, extent: Extent = "levels", progress: Callable[[int, int], None] | None = None
+    spec: DesignSpec, extent: Extent = "levels", progress: ProgressCallback | None = None
 ) -> int:
     """Check the documents of rows of ``spec``: classes, environments, sensors and actuators, set-up of agents.
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from .merge import remove_rows
 from .models import Experiment, Instance, RunDocument
@@ -16,11 +17,14 @@ from .query.runs import status_of
 from .store import Store
 
 
-def delete_runs(store: Store, runs: Iterable[str]) -> tuple[str, ...]:
+def delete_runs(
+    store: Store, runs: Iterable[str], progress: ProgressCallback | None = None
+) -> tuple[str, ...]:
     """Delete runs with all that they recorded; return the uids of their instances.
 
     ``runs`` name them as for :meth:`Store.find_run`. The rows of all of them go in one transaction, then the folders: if the
     process is killed in between, folders are left that nothing refers to. Run documents that no other run has executed go, too.
+    ``progress`` is called with how many folders are deleted, and of how many.
 
     Raises :class:`StoreError` for an unknown run, and for one that is running, on any machine; nothing is deleted then.
     """
@@ -37,6 +41,8 @@ def delete_runs(store: Store, runs: Iterable[str]) -> tuple[str, ...]:
             session.execute(delete(owner).where(~exists().where(key == owner.id)))
 
     store.database.write(remove)
+    counted = PartsProgress(progress, len(uids))
     for uid in uids:
         files.remove_tree(store.instance_directory(uid))
+        counted.end()
     return uids

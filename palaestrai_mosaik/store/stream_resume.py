@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
+
 from .digests import Packed, RowDigest, StatisticsDigest
 from .parts import open_part, part_path
 from .row_stream import AGENT_HEADER, ENVIRONMENT_HEADER, Header
@@ -53,15 +55,16 @@ class ResumedStatistics:
 Kept = ResumedRows | ResumedStatistics
 
 
-def read_kept(kind: str, folder: Path, parts: int) -> Kept:
+def read_kept(kind: str, folder: Path, parts: int, progress: ProgressCallback | None = None) -> Kept:
     """Return what the first ``parts`` parts in ``folder`` hold.
 
-    ``kind`` is ``agent``, ``environment`` or ``statistics``. Raises :class:`StoreError` for
+    ``kind`` is ``agent``, ``environment`` or ``statistics``. ``progress`` is called with how many parts are read,
+    and of how many. Raises :class:`StoreError` for
     a part that is missing or cannot be read.
     """
     if kind == "statistics":
-        return _read_statistics(folder, parts)
-    return _read_rows(folder, parts, AGENT_HEADER if kind == "agent" else ENVIRONMENT_HEADER)
+        return _read_statistics(folder, parts, progress)
+    return _read_rows(folder, parts, AGENT_HEADER if kind == "agent" else ENVIRONMENT_HEADER, progress)
 
 
 def count_rows(folder: Path, parts: int) -> int:
@@ -72,8 +75,8 @@ def count_rows(folder: Path, parts: int) -> int:
     return sum(open_part(part_path(folder, number), _count) for number in range(parts))
 
 
-def _read_rows(folder: Path, parts: int, header: Header) -> ResumedRows:
-    digest, rows = RowDigest(), 0
+def _read_rows(folder: Path, parts: int, header: Header, progress: ProgressCallback | None) -> ResumedRows:
+    digest, rows, counted = RowDigest(), 0, PartsProgress(progress, parts)
     values: list[str] = []
     for number in range(parts):
         table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
@@ -96,15 +99,17 @@ def _read_rows(folder: Path, parts: int, header: Header) -> ResumedRows:
         )
         digest.add(Packed(block, heads, places, episodes), states)
         rows += table.num_rows
+        counted.end()
     return ResumedRows(rows, parts, digest, values)
 
 
-def _read_statistics(folder: Path, parts: int) -> ResumedStatistics:
-    digest, rows = StatisticsDigest(), 0
+def _read_statistics(folder: Path, parts: int, progress: ProgressCallback | None) -> ResumedStatistics:
+    digest, rows, counted = StatisticsDigest(), 0, PartsProgress(progress, parts)
     for number in range(parts):
         table: pa.Table = open_part(part_path(folder, number), lambda file: file.read())
         digest.add(zip(*(table[name].to_pylist() for name in _LINE), strict=True))
         rows += table.num_rows
+        counted.end()
     return ResumedStatistics(rows, parts, digest)
 
 

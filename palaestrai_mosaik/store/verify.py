@@ -27,6 +27,7 @@ from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from .models import (
     Agent,
@@ -78,17 +79,20 @@ class Verified:
     absent: bool = False
 
 
-def verify(store: Store, run: str, *, outcomes: bool = True) -> Verified:
+def verify(
+    store: Store, run: str, *, outcomes: bool = True, progress: ProgressCallback | None = None
+) -> Verified:
     """Read what the store holds of an instance, and compare it with what the database says of it.
 
     What is compared stands at the beginning of this module. Of phases that have not ended there is no
     digest: their parts are only read, and not even that as long as the run goes on. ``outcomes``: whether
-    sums of the database are compared, too. Raises :class:`StoreError` for an unknown run.
+    sums of the database are compared, too. ``progress`` is called with how many parts are read, and of how
+    many; for the sums, those of agents are read again. Raises :class:`StoreError` for an unknown run.
     """
-    return store.database.repeat(lambda _: _verify(store, store.find_run(run), outcomes))
+    return store.database.repeat(lambda _: _verify(store, store.find_run(run), outcomes, progress))
 
 
-def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
+def _verify(store: Store, uid: str, outcomes: bool, progress: ProgressCallback | None) -> Verified:
     with store.database.reading() as session:
         where = select(Instance, RunDocument.uid).join(RunDocument).where(Instance.uid == uid)
         instance, document = session.execute(where).one()
@@ -108,13 +112,18 @@ def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
     total = 0
     unread: list[str] = []
     recorded_streams: dict[str, dict[str, Any]] = {}
+    known_parts = streams["parts"].where(streams["rows"].notna()).fillna(0).astype(int)
+    again = known_parts[streams["kind"] == "agent"] if outcomes and status == "finished" else known_parts[:0]
+    counted = PartsProgress(progress, int(known_parts.sum() + again.sum()))
     for folder, kind, rows, parts, digest in streams.itertuples(index=False):
         ended = hasattr(rows, "__index__")
         recorded_streams[folder] = {"rows": rows if ended else None, "digest": digest}
         if not ended and status == "running":
             continue
         try:
-            total += _read(inside(directory, folder), kind, (int(rows), parts, digest) if ended else None)
+            recorded = (int(rows), parts, digest) if ended else None
+            total += _read(inside(directory, folder), kind, recorded, counted)
+            counted.end(int(parts) if ended and hasattr(parts, "__index__") else 0)
         except UnreadableError as error:
             unread.append(str(error))
         except StoreError as error:
@@ -132,18 +141,20 @@ def _verify(store: Store, uid: str, outcomes: bool) -> Verified:
             except OSError as error:
                 unread.append(f"{path} cannot be read: {error.strerror}")
     if outcomes and status == "finished" and not (damage or unread):
-        damage += _other_outcomes(store, uid)
+        damage += _other_outcomes(store, uid, counted)
     return Verified(uid, document, status, total, tuple(damage), tuple(unread))
 
 
-def _read(folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None) -> int:
+def _read(
+    folder: Path, kind: str, recorded: tuple[int, Any, str | None] | None, progress: ProgressCallback
+) -> int:
     """Return how many rows a stream holds. Raises :class:`StoreError` where it holds others than were recorded.
 
     ``recorded``: the number of rows and parts, and the digest, once the phase has ended.
     """
     number = len(whole_parts(folder, None if recorded is None else recorded[1]))
     try:
-        kept = read_kept(kind, folder, number)
+        kept = read_kept(kind, folder, number, None if recorded is None else progress)
     except (KeyError, ValueError) as error:
         raise StoreError(f"{folder} is damaged: its parts have other columns ({error})") from error
     if recorded is None:
@@ -199,7 +210,7 @@ def _damage_of_dump(path: Path) -> Iterator[str]:
 _Value = tuple[int, str, bool, int, int, str]
 
 
-def _other_outcomes(store: Store, uid: str) -> Iterator[str]:
+def _other_outcomes(store: Store, uid: str, counted: PartsProgress) -> Iterator[str]:
     """Yield a sentence for each sum or mean of an episode that is another than its steps say."""
     columns = (Phase.number, Agent.name, Outcome.evaluation, Outcome.worker, Outcome.episode)
     values = (Outcome.kind, Outcome.name, Outcome.sum, Outcome.mean, Episode.phase_id)
@@ -216,7 +227,7 @@ def _other_outcomes(store: Store, uid: str) -> Iterator[str]:
             # (null is NaN, and so is what somebody has written there that is no number)
             moments = tuple(one if isinstance(one, int | float) else math.nan for one in (total, mean))
             recorded[*key, column] = moments  # type: ignore[assignment]
-    steps = _sums_of_steps(store, uid)
+    steps = _sums_of_steps(store, uid, counted)
     nothing = (math.nan, math.nan)
     for value in sorted(steps.keys() | recorded.keys(), key=_place):
         said, mean = recorded.get(value, nothing)
@@ -251,7 +262,9 @@ def _close(one: float, other: float, limit: float) -> bool:
     return one == other or (math.isnan(other) and math.isnan(one))
 
 
-def _sums_of_steps(store: Store, uid: str) -> dict[_Value, tuple[float, float, float]]:
+def _sums_of_steps(
+    store: Store, uid: str, counted: PartsProgress
+) -> dict[_Value, tuple[float, float, float]]:
     """Return sum, number and sum of magnitudes of the values that are not NaN, if any, from all agents' steps."""
     found: dict[_Value, Any] = defaultdict(lambda: np.zeros(3))
     as_stored = partial(SafeText().process_bind_param, dialect=store.database.engine.dialect)
@@ -272,6 +285,7 @@ def _sums_of_steps(store: Store, uid: str) -> dict[_Value, tuple[float, float, f
                 sums = [np.bincount(where.ravel(), weights) for weights in (values, there, np.abs(values))]
                 for (worker, episode), moments in zip(episodes.T.tolist(), np.stack(sums, 1), strict=True):
                     found[phase, agent, bool(evaluation), worker, episode, str(as_stored(name))] += moments
+            counted.end()
     return {value: tuple(moments.tolist()) for value, moments in found.items()}
 
 

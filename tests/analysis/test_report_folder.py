@@ -189,7 +189,7 @@ def test_groups_and_zipped_factors(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [note for note in data.notes if note.startswith("no comparison: nothing to compare")]
 
     # what else is wrong is no reason to leave a comparison out
-    def broken(results: Results) -> list[Comparison]:
+    def broken(results: Results, progress: object) -> list[Comparison]:
         raise StoreError("the store is gone")
 
     # the package has a function of the module's name

@@ -15,11 +15,12 @@ from palaestrai_mosaik import seeding
 from palaestrai_mosaik.analysis.results import Results, labels
 from palaestrai_mosaik.design.model import INACTIVE, Axis, DesignSpec, Factor
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.types.arrays import FloatArray
 
 from . import cautions
 from .aggregates import AGGREGATES, WEIGHTED, spread
-from .pairs import compare_pairs
+from .pairs import compare_pairs, pairs_of
 from .resampling import Sample, distinct, intervals, tail
 from .runs import MOST_LEVELS, ComparisonOptions, Normalise, Runs, collect
 
@@ -142,6 +143,7 @@ def compare(
     outcome: str,
     settings: Sequence[str] = (),
     options: ComparisonOptions | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Comparison:
     """Compare the levels of ``by`` in the runs of ``frame``.
 
@@ -154,32 +156,44 @@ def compare(
 
     Runs are paired by setting and repetition where the levels share settings and seeds are
     common; a pair lacking one run is lost. Nothing is imputed. Raises ``PalaestraiMosaikError``
-    for names that are not there, fewer than two levels, and more than ``runs.MOST_LEVELS``.
+    for names that are not there, fewer than two levels, and more than ``runs.MOST_LEVELS``. ``progress`` is
+    called with how many resamples are drawn, and of how many.
     """
-    import pandas as pd
-
     options = options or ComparisonOptions()
     by = (by,) if isinstance(by, str) else tuple(by)
     runs = collect(frame, by, outcome, settings, options)
+    return _compare(runs, outcome, options, PartsProgress(progress, _resamples(runs, options)))
+
+
+def _resamples(runs: Runs, options: ComparisonOptions) -> int:
+    """Return how many are drawn: of each level for its aggregates and its profile, of each pair for two intervals."""
+    return 2 * (len(runs.levels) + len(pairs_of(runs))) * options.resamples
+
+
+def _compare(runs: Runs, outcome: str, options: ComparisonOptions, counted: PartsProgress) -> Comparison:
+    import pandas as pd
+
     paired = options.common_seeds and runs.crossed
-    pairs = compare_pairs(runs, outcome, paired, options)
-    levels = pd.DataFrame([_level(runs, name, outcome, options) for name in runs.levels])
+    pairs = compare_pairs(runs, outcome, paired, options, counted)
+    levels = pd.DataFrame([_level(runs, name, outcome, options, counted) for name in runs.levels])
     return Comparison(
-        by,
+        runs.by,
         outcome,
         paired,
         options,
         levels,
         _cells(runs),
         pairs,
-        _profiles(runs, outcome, options),
+        _profiles(runs, outcome, options, counted),
         (*runs.warnings, *cautions.warnings(runs, levels, pairs, paired, options)),
         cautions.notes(runs, pairs, paired, options),
         runs.crossed,
     )
 
 
-def _level(runs: Runs, name: str, outcome: str, options: ComparisonOptions) -> dict[str, Any]:
+def _level(
+    runs: Runs, name: str, outcome: str, options: ComparisonOptions, counted: PartsProgress
+) -> dict[str, Any]:
     strata = list(runs.strata(name).values())
     n = sum(map(len, strata))
     planned = runs.frame.loc[runs.frame["level"] == name, "run"].nunique()
@@ -190,6 +204,7 @@ def _level(runs: Runs, name: str, outcome: str, options: ComparisonOptions) -> d
     }
     generator = seeding.generator(options.seed, "comparison", outcome, name)
     found = intervals(sample, WEIGHTED, options.confidence, options.resamples, generator)
+    counted.end(options.resamples)
     for what, statistic in AGGREGATES.items():
         row[what] = float(statistic(*strata)) if strata else float("nan")
         row |= dict(zip((f"{what}_low", f"{what}_high"), found[what], strict=True))
@@ -214,7 +229,7 @@ def _cells(runs: Runs) -> pd.DataFrame:
     return found[["level", "setting", "n", "lost", "mean", "median", "std"]]
 
 
-def _profiles(runs: Runs, outcome: str, options: ComparisonOptions) -> pd.DataFrame:
+def _profiles(runs: Runs, outcome: str, options: ComparisonOptions, counted: PartsProgress) -> pd.DataFrame:
     import pandas as pd
 
     places = scores(runs.frame["value"].dropna().to_numpy(float))
@@ -223,11 +238,13 @@ def _profiles(runs: Runs, outcome: str, options: ComparisonOptions) -> pd.DataFr
     for name in runs.levels:
         sample = runs.sample(name, options.common_seeds)
         if not len(sample.values):
+            counted.end(options.resamples)
             continue
         generator = seeding.generator(options.seed, "comparison", outcome, name, "profile")
         found = profile(
             *(sample, places, options.better == "lower"), options.confidence, options.resamples, generator
         )
+        counted.end(options.resamples)
         arrays = (found.scores, found.share, found.low, found.high)
         part = pd.DataFrame(np.column_stack(arrays), columns=columns[1:])
         part.insert(0, "level", name)
@@ -245,13 +262,15 @@ def compare_design(
     baseline: str | None = None,
     outcomes: Sequence[str] = (),
     normalise: Normalise = "none",
+    progress: ProgressCallback | None = None,
 ) -> list[Comparison]:
     """Compare what a design varies: one comparison per outcome and entry to compare by.
 
     ``by``: factors whose combinations are compared; empty: those of the design's ``analysis.compare``;
     if that is empty too, every choice and nominal factor on its own (none for the sample of a
     sensitivity analysis). ``baseline``: a label (default: the design's); where several factors are
-    compared on their own, it is that of those which have it. ``outcomes``: names, empty: all. Raises
+    compared on their own, it is that of those which have it. ``outcomes``: names, empty: all. ``progress``
+    is called with how many resamples are drawn, and of how many. Raises
     ``PalaestraiMosaikError`` for names that are not there, and where there is nothing to compare.
     """
     spec = results.spec
@@ -273,7 +292,7 @@ def compare_design(
     outcome_frame = results.outcomes()
     values = results.folder.values()
     frames = [_with_factors(outcome_frame, spec, values, family) for family in families]
-    found = []
+    collected = []
     for name in outcomes or specs:
         for family, own, frame in zip(families, baselines, frames, strict=True):
             options = ComparisonOptions(
@@ -285,14 +304,17 @@ def compare_design(
                 resamples=spec.analysis.resamples,
                 seed=spec.seed,
             )
-            one = compare(
-                frame, family, name, [axis.factors[0].name for axis in _others(spec, family)], options
-            )
-            together = _zipped(spec, family)
-            if together:
-                said = f"varies together with {', '.join(together)}: what differs may be due to either"
-                one = replace(one, warnings=(*one.warnings, said))
-            found.append(one)
+            settings = [axis.factors[0].name for axis in _others(spec, family)]
+            collected.append((collect(frame, family, name, settings, options), name, options))
+    counted = PartsProgress(progress, sum(_resamples(runs, options) for runs, _, options in collected))
+    found = []
+    for runs, name, options in collected:
+        one = _compare(runs, name, options, counted)
+        together = _zipped(spec, runs.by)
+        if together:
+            said = f"varies together with {', '.join(together)}: what differs may be due to either"
+            one = replace(one, warnings=(*one.warnings, said))
+        found.append(one)
     return found
 
 

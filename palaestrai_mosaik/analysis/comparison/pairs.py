@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palaestrai_mosaik import seeding
+from palaestrai_mosaik.progress import PartsProgress
 from palaestrai_mosaik.types.arrays import FloatArray, IndexVector
 
 from . import effects
@@ -167,12 +168,18 @@ def units(runs: Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
     return value.unstack("level"), uids.unstack("level")
 
 
-def compare_pairs(runs: Runs, outcome: str, paired: bool, options: ComparisonOptions) -> pd.DataFrame:
+def compare_pairs(
+    runs: Runs, outcome: str, paired: bool, options: ComparisonOptions, counted: PartsProgress | None = None
+) -> pd.DataFrame:
     """Return a table with a row per pair of levels, its columns ``COLUMNS`` (see ``Comparison``)."""
     import pandas as pd
 
     source = _Paired(runs) if paired else _Unpaired(runs, options)
-    rows = [_row(source.sides(*names), outcome, names, options) for names in pairs_of(runs)]
+    rows = []
+    for names in pairs_of(runs):
+        rows.append(_row(source.sides(*names), outcome, names, options))
+        if counted is not None:
+            counted.end(2 * options.resamples)
     found = pd.DataFrame(rows, columns=list(COLUMNS))
     found["p_least"] = found["p_least"].where(found["p"].notna())
     found["p_holm"] = holm(found["p"].to_numpy(float))

@@ -14,6 +14,7 @@ from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import choose_methods, sensitivity, tidy
 from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.errors import PalaestraiMosaikError
+from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.text import count
 
 from ..missing_runs import count_missing_runs, executed_text
@@ -37,8 +38,15 @@ MOST_RUNS = 200
 _FEWEST_FOR_QUARTILES = 4
 
 
-def collect(results: Results) -> ReportData:
+def collect(
+    results: Results,
+    analysing: ProgressCallback | None = None,
+    comparing: ProgressCallback | None = None,
+) -> ReportData:
     """Return all that is known of the design's results, analysed and compared.
+
+    ``analysing`` and ``comparing`` are called with how many resamples are drawn for the one and for the other, and
+    of how many.
 
     Raises :class:`~palaestrai_mosaik.errors.StoreError` where there are no results, and
     :class:`~palaestrai_mosaik.errors.DocumentError` where the design asks for what does not fit it.
@@ -49,8 +57,8 @@ def collect(results: Results) -> ReportData:
     frame = results.outcomes()
     values = folder.values()
     methods = choose_methods(results, None)
-    found = sensitivity(results, methods)
-    comparisons, notes = _comparisons(results)
+    found = sensitivity(results, methods, progress=analysing)
+    comparisons, notes = _comparisons(results, comparing)
     levels = _learning_levels(frame, values, comparisons[0].comparison.by if comparisons else ())
     settings = len(set(levels.values()))
     with results.open_store() as store:
@@ -129,11 +137,11 @@ def _times(runs: pd.DataFrame) -> dict[str, str]:
     return {"time": f"{median} s per run (median), {total} s in all, without the start of their processes"}
 
 
-def _comparisons(results: Results) -> tuple[list[Compared], list[str]]:
+def _comparisons(results: Results, progress: ProgressCallback | None) -> tuple[list[Compared], list[str]]:
     """Return the comparisons of the design; where it asks for none and none is possible, why."""
     asked = results.spec.analysis.compare or results.spec.analysis.baseline is not None
     try:
-        found = compare_design(results)
+        found = compare_design(results, progress=progress)
     except PalaestraiMosaikError as error:
         # there is nothing to compare; what has a type of its own is wrong elsewhere
         if asked or type(error) is not PalaestraiMosaikError:

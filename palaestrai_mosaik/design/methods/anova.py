@@ -24,7 +24,7 @@ import numpy as np
 from palaestrai_mosaik.text import joined
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
-from .method import Index, Indices, Method, MethodDisplay, Refused, Study
+from .method import Index, Indices, Method, MethodDisplay, Refused, Study, no_resamples
 
 #: names of what is no factor
 ERROR, HIGHER, REPETITION = "(error)", "(higher interactions)", "(repetition)"
@@ -313,6 +313,7 @@ ANOVA = Method(
     why="it needs every factor on a few levels, in balance with the others",
     drops="run",
     shared_runs="observations",
+    resamples=no_resamples,
     display=MethodDisplay(
         "Analysis of variance",
         ("eta2",),

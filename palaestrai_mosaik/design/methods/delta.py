@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from palaestrai_mosaik.progress import PartsProgress
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from .method import (
@@ -53,14 +54,20 @@ def delta(study: Study) -> Indices:
         raise Refused(f"{count} rows are too few for DELTA, which needs {FEWEST}")
     few(study, FEWEST, "DELTA")
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
-    resamples = min(study.resamples, _MOST_RESAMPLES, max(_LEAST_RESAMPLES, _MOST_POINTS // count))
+    resamples = _resamples(study)
+    counted = PartsProgress(study.progress, 2 * resamples)
     rng = np.random.Generator(np.random.PCG64(study.seed))
     estimates = _estimate(columns, study.y)
     run = study.executed
     executed = int(run.max()) + 1
 
     def resampled(draws: Iterable[IntArray]) -> list[FloatArray]:
-        return [_estimate(columns[rows], study.y[rows]) for rows in (rows_of(run, drawn) for drawn in draws)]
+        found = []
+        for drawn in draws:
+            rows = rows_of(run, drawn)
+            found.append(_estimate(columns[rows], study.y[rows]))
+            counted.end()
+        return found
 
     boots = resampled(rng.integers(executed, size=executed) for _ in range(resamples))
     values = 2 * estimates - np.mean(boots, axis=0)
@@ -68,6 +75,11 @@ def delta(study: Study) -> Indices:
     reach = normal_quantile(study.confidence) * np.std(halves, axis=0, ddof=1)
     rows = [above_zero("delta", name, values[i], reach[i]) for i, name in enumerate(study.names)]
     return Indices(rows, (*_few_classes(count), *_constant_classes(columns, study.y)))
+
+
+def _resamples(study: Study) -> int:
+    """Return how many resamples are drawn, and as many halves."""
+    return min(study.resamples, _MOST_RESAMPLES, max(_LEAST_RESAMPLES, _MOST_POINTS // max(len(study.y), 1)))
 
 
 def classes(count: int) -> int:
@@ -114,6 +126,7 @@ DELTA = Method(
     why=NEEDS_INDEPENDENT_ROWS,
     default_rows=_DEFAULT_ROWS,
     shared_runs="sample",
+    resamples=lambda study: 2 * _resamples(study),
     display=MethodDisplay(
         "Moment-independent importance (DELTA)",
         ("delta",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import floor
 
-from .method import NEEDS_SMOOTH_FACTORS, Index, Indices, Method, MethodDisplay, Refused, Study
+from .method import NEEDS_SMOOTH_FACTORS, Index, Indices, Method, MethodDisplay, Refused, Study, no_resamples
 
 #: harmonics that are summed where the sampler was not told
 HARMONICS = 4
@@ -46,6 +46,7 @@ FAST = Method(
     factors="smooth",
     reason=NEEDS_SMOOTH_FACTORS,
     drops="nothing",
+    resamples=no_resamples,
     display=MethodDisplay(
         "Extended Fourier amplitude test (eFAST)",
         ("S1", "ST"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from palaestrai_mosaik.progress import ProgressCallback
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
 from ..distributions import whole_numbers
@@ -53,7 +54,8 @@ class Study:
     ``seed`` seeds all resampling. ``repetitions``: ``None`` where every row was run once.
     ``run``: (rows,) the number of the run that was executed for each row, counted from 0 in the order of
     the rows; ``None`` where each row has its own. ``levels``: (rows, axes) the number of each row's
-    level, -1 where the axis is inactive; ``None``: each coordinate is a level.
+    level, -1 where the axis is inactive; ``None``: each coordinate is a level. ``progress`` is called with how
+    many resamples are drawn, and of how many.
     """
 
     unit: FloatArray
@@ -69,6 +71,7 @@ class Study:
     repetitions: Repetitions | None = None
     run: IntArray | None = None
     levels: IntArray | None = None
+    progress: ProgressCallback = lambda done, total: None
 
     @property
     def executed(self) -> IntArray:
@@ -158,7 +161,8 @@ class Method:
     estimate, and what is drawn anew for its error are executed runs; as ``observations`` go into tests, it is
     one of them.
 
-    ``display``: how the report shows it; by default its indices and its name.
+    ``display``: how the report shows it; by default its indices and its name. ``resamples``: how many it draws of a
+    study, for the progress; by default those of the design.
     """
 
     name: str
@@ -174,6 +178,7 @@ class Method:
     drops: Literal["run", "row", "block", "nothing"] = "row"
     shared_runs: Literal["points", "sample", "observations"] = "points"
     display: MethodDisplay | None = None
+    resamples: Callable[[Study], int] = field(default=lambda study: study.resamples)
 
     def refuses(self, factor: Factor) -> bool:
         """Whether the method does not hold where ``factor`` varies."""
@@ -183,6 +188,11 @@ class Method:
         if self.factors == "float":
             return factor.kind != "float"
         return self.factors == "ordered" and factor.nominal
+
+
+def no_resamples(study: Study) -> int:
+    """Return how many resamples a method draws that draws none."""
+    return 0
 
 
 def around(index: str, factor: str, value: float, half: float, factor2: str = "") -> Index:

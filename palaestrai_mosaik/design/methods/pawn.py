@@ -14,7 +14,18 @@ import numpy as np
 
 from palaestrai_mosaik.types.arrays import FloatArray, IntArray
 
-from .method import NEEDS_INDEPENDENT_ROWS, Index, Indices, Method, MethodDisplay, Refused, Study, few, ranks
+from .method import (
+    NEEDS_INDEPENDENT_ROWS,
+    Index,
+    Indices,
+    Method,
+    MethodDisplay,
+    Refused,
+    Study,
+    few,
+    no_resamples,
+    ranks,
+)
 
 #: slices of a factor, fewest points in one
 SLICES, FEWEST = 10, 10
@@ -91,6 +102,7 @@ PAWN = Method(
     samplers=("lhs", "random", "points", "sobol"),
     why=NEEDS_INDEPENDENT_ROWS,
     shared_runs="sample",
+    resamples=no_resamples,
     display=MethodDisplay(
         "PAWN",
         ("median",),

@@ -47,13 +47,20 @@ def rbd_fast(study: Study) -> Indices:
         raise Refused(f"{count} rows are too few for RBD-FAST, which needs {FEWEST}")
     few(study, FEWEST, "RBD-FAST")
     columns = np.column_stack([ranks(column, study.seed) for column in study.unit.T])
-    resamples = min(study.resamples, _MOST_RESAMPLES)
+    resamples = _resamples(study)
     run = study.executed
     first = _estimate(columns, study.y, run)
     drawn = half_samples(int(run.max()) + 1, resamples, study.seed)
-    halves = [_estimate(columns[half], study.y[half], run[half]) for half in (rows_of(run, d) for d in drawn)]
+    halves = []
+    for done, half in enumerate((rows_of(run, one) for one in drawn), 1):
+        halves.append(_estimate(columns[half], study.y[half], run[half]))
+        study.progress(done, resamples)
     reach = normal_quantile(study.confidence) * np.std(halves, axis=0, ddof=1)
     return Indices([around("S1", name, first[i], reach[i]) for i, name in enumerate(study.names)])
+
+
+def _resamples(study: Study) -> int:
+    return min(study.resamples, _MOST_RESAMPLES)
 
 
 def _estimate(columns: FloatArray, y: FloatArray, run: IntArray) -> FloatArray:
@@ -72,6 +79,7 @@ RBD_FAST = Method(
     factors="smooth",
     reason=NEEDS_SMOOTH_FACTORS,
     shared_runs="sample",
+    resamples=_resamples,
     display=MethodDisplay(
         "Random balance designs (RBD-FAST)",
         ("S1",),

@@ -51,6 +51,7 @@ def shapley(study: Study) -> Indices:
     for start in range(0, study.resamples, _AT_ONCE):
         size = min(_AT_ONCE, study.resamples - start)
         resampled.append(products.effects(rng.multinomial(count, np.full(count, 1 / count), size=size)))
+        study.progress(start + size, study.resamples)
     tail = 100 * (1 - study.confidence) / 2
     low, high = np.nanpercentile(np.concatenate(resampled), [tail, 100 - tail], axis=0)
     rows = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from palaestrai_mosaik import files
 from palaestrai_mosaik.design.folder import JOBS, RESULTS, STORES, DesignFolder, FileLock
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.runner.checkpoint import FOLDER as CHECKPOINTS
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.location import StoreLocation
@@ -55,9 +56,6 @@ _LEFT = frozenset({CHECKPOINTS})
 _REMOVED = ".removed"
 #: these are the fault of the target, not of the store of a run
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-
-#: called with the number of stores that were looked at, and of all
-Progress = Callable[[int, int], None]
 
 
 @dataclass
@@ -122,7 +120,7 @@ def collect_folder(
     location: StoreLocation | None = None,
     *,
     remove: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Collected:
     """Copy the results of the runs of ``folder`` that have ended on a cluster into one store.
 
@@ -156,9 +154,7 @@ def collect_folder(
         )  # uids begin with the time
         if run_stores:
             with location.open(create=True) as target:
-                _Collecting(root, target, found, remove).all(
-                    run_stores, progress or (lambda done, total: None)
-                )
+                _Collecting(root, target, found, remove).all(run_stores, progress)
     return found
 
 
@@ -169,8 +165,9 @@ class _Collecting:
         self._root, self._target, self._found, self._remove = root, target, found, remove
         self._reader = StoreReader()
 
-    def all(self, run_stores: Sequence[_RunStore], progress: Progress) -> None:
+    def all(self, run_stores: Sequence[_RunStore], progress: ProgressCallback | None) -> None:
         """Copy all; say how far it is."""
+        counted = PartsProgress(progress, len(run_stores))
         with closing(self._reader):
             for first in range(0, len(run_stores), _TOGETHER):
                 some = run_stores[first : first + _TOGETHER]
@@ -181,7 +178,7 @@ class _Collecting:
                             self._remove_finished(run_store)
                         except (StoreError, OSError) as error:
                             self._found.kept[run_store.path] = str(error)
-                progress(first + len(some), len(run_stores))
+                counted.end(len(some))
 
     def _copy(self, some: Sequence[_RunStore]) -> None:
         """Copy what is missing: all files, then all rows."""

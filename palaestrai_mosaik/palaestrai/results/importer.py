@@ -32,6 +32,7 @@ from sqlalchemy.orm import Session
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import DocumentError, StoreError, did_you_mean
 from palaestrai_mosaik.experiment import canonical_json, dumps, from_mapping
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 from palaestrai_mosaik.store.merge import StoreReader, copy_rows, lock, remove_rows
 from palaestrai_mosaik.store.models import Base, Episode, Instance, Phase, Stream, to_json
 from palaestrai_mosaik.store.parts import write_text
@@ -79,7 +80,7 @@ def import_results(
     keep_brain: KeepBrain,
     *,
     experiment_run: str | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: ProgressCallback | None = None,
 ) -> Iterator[Imported]:
     """Bring the instances in palaestrAI's database at ``location`` into ``store``; yield what became of each.
 
@@ -97,26 +98,17 @@ def import_results(
         with store.database.reading() as session:
             known = set(session.scalars(select(Instance.uid)))
         there = {source.uid for source in sources if source.uid in known and source.is_in(store)}
-        total = sum(source.size for source in sources if source.uid not in there)
-        done = 0
-
-        def read(rows: int) -> None:
-            nonlocal done
-            done += rows
-            progress(done, total)
-
+        counted = PartsProgress(progress, sum(one.size for one in sources if one.uid not in there))
         for source in sources:
             if source.uid in there:
                 yield Imported(source.uid, source.document, "known", rows=source.size)
                 continue
-            before = done
             try:
-                yield _import(source, store, keep_brain, read, renew=source.uid in known)
+                yield _import(source, store, keep_brain, counted.add, renew=source.uid in known)
             except (StoreError, DocumentError) as error:
                 yield Imported(source.uid, source.document, "failed", problem=str(error))
             # (what was read again, because of more columns, does not count twice)
-            done = before + source.size
-            progress(done, total)
+            counted.end(source.size)
 
 
 class _SourceInstance:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean
+from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from ..models import to_json
 from ..parts import open_part, read_parts, whole_parts, write_text
@@ -56,13 +57,14 @@ class Export:
         *,
         environment: str | None = None,
         body: Bodies | None = None,
+        progress: ProgressCallback | None = None,
     ) -> list[Path]:
         """Write all of a run as files into a new or empty folder; return their paths.
 
         ``format`` is ``"parquet"`` or ``"csv"``. Every table becomes a file, and so does
         every stream of steps, whose parts are joined. With ``environment`` or ``body``, of the
         streams only those rows of agents that :meth:`steps` would give, and the states around
-        these bodies.
+        these bodies. ``progress`` is called with how many parts are copied, and of how many.
 
         Raises :class:`StoreError` for an unknown run or format, a folder that is not empty,
         and when a file cannot be written.
@@ -80,7 +82,7 @@ class Export:
             files.make_folder(target, parents=True)
             if any(target.iterdir()):
                 raise StoreError(f"the folder {target} is not empty: export into a new one")
-            return list(self._write(uid, target, format, chosen))
+            return list(self._write(uid, target, format, chosen, progress))
         except OSError as error:
             raise StoreError(f"cannot export to {target}: {error}") from error
 
@@ -94,7 +96,14 @@ class Export:
                     chosen[key] = (*chosen.get(key, ()), *group.incarnations(uid))
         return chosen
 
-    def _write(self, uid: str, directory: Path, format: str, chosen: _Chosen | None) -> Iterable[Path]:
+    def _write(
+        self,
+        uid: str,
+        directory: Path,
+        format: str,
+        chosen: _Chosen | None,
+        progress: ProgressCallback | None,
+    ) -> Iterable[Path]:
         runs = self._runs.runs()
         found = runs[runs["run"] == uid].iloc[0]
         row = {str(key): None if missing else found[str(key)] for key, missing in found.isna().items()}
@@ -120,17 +129,23 @@ class Export:
             yield path
         root = self._lookup.instance_directory(uid)
         streams = self._runs.streams(uid)[["kind", "phase", "name", "group", "folder", "parts"]]
+        joined = []
         for kind, phase, name, group, folder, count in streams.itertuples(index=False):
             # the wall-clock is that of the same rows
             key = ("agent" if kind == "wall" else kind, phase, name, group)
             parts = whole_parts(inside(root, folder), count)
             if parts and (chosen is None or key in chosen):
                 path = inside(directory, f"{folder}.{format}")
-                _join(parts, path, format, None if chosen is None else chosen[key])
-                yield path
+                joined.append((parts, path, None if chosen is None else chosen[key]))
+        counted = PartsProgress(progress, sum(len(parts) for parts, *_ in joined))
+        for parts, path, numbers in joined:
+            _join(parts, path, format, numbers, counted)
+            yield path
 
 
-def _join(parts: list[Path], path: Path, format: str, numbers: Sequence[int] | None) -> None:
+def _join(
+    parts: list[Path], path: Path, format: str, numbers: Sequence[int] | None, counted: PartsProgress
+) -> None:
     """Write the rows of all ``parts`` (of bodies with these ``numbers``) to one file, a part in memory at a time."""
     import pyarrow.parquet as pq
     from pyarrow import csv
@@ -145,3 +160,4 @@ def _join(parts: list[Path], path: Path, format: str, numbers: Sequence[int] | N
     ):
         for part in parts:
             writer.write_table(read_parts([part], RowRange(numbers=numbers).expression).cast(schema))
+            counted.end()

@@ -1,0 +1,238 @@
+"""The progress of long commands: a bar on a terminal, lines in a log, nothing for programs or with ``--quiet``."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from palaestrai_mosaik import progress
+from palaestrai_mosaik.cli import arsenai, main, output
+from palaestrai_mosaik.errors import FINISHED
+from palaestrai_mosaik.progress import CountProgress, PartsProgress
+
+RUN = """
+uid: walk
+seed: 7
+schedule:
+  train:
+    environments: [slippery_grid]
+    agents: [{name: walker, muscle: random}]
+    phase_config: {episodes: 2}
+"""
+DESIGN = """
+uid: study
+seed: 1
+base: walk.yml
+sampler: {name: morris, n: 3}
+factors:
+  slip: {path: schedule.train.environments.slippery_grid.environment.params.slip, low: 0.0, high: 0.5, create: true}
+outcomes:
+  steps: {of: steps, episode: mean}
+  place: {of: reading.*, step: median}
+analysis: {resamples: 10}
+"""
+
+
+def write_documents() -> None:
+    Path("walk.yml").write_text(RUN)
+    Path("study.yml").write_text(DESIGN)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_documents()
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an executed design, and a store of some runs."""
+    place = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(place)
+        write_documents()
+        for line in ("generate study.yml -o study", "run study --executor inline"):
+            assert arsenai.main([*line.split(), "-q"]) == FINISHED
+        for _ in range(3):
+            assert main.main(["start", "walk.yml", "-q"]) == FINISHED
+    return place
+
+
+@pytest.fixture
+def executed(here: Path, results: Path) -> None:
+    """Have a copy of these results."""
+    shutil.copytree(results, here, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show all progress, however short the work is."""
+    monkeypatch.setattr(progress, "LINES", 0.0)
+    monkeypatch.setattr(progress, "_BAR", 0.0)
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Let standard output and error be a terminal; what is yielded returns what it got, once the block is over."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    got: list[bytes] = []
+
+    def read() -> None:
+        while True:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # its other end is closed
+                return
+            if not data:
+                return
+            got.append(data)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with monkeypatch.context() as patched, os.fdopen(theirs, "w", buffering=1) as stream:
+        patched.setattr(sys, "stdout", stream)
+        patched.setattr(sys, "stderr", stream)
+        yield lambda: b"".join(got).decode()
+    reader.join()
+    os.close(ours)
+
+
+#: commands after each other, and the bars and lines of each: its name, what is done, of what
+COMMANDS = (
+    ("arsenai plan study.yml", ("plan", "runs planned"), ("check", "rows checked")),
+    ("arsenai generate study.yml -o again", ("check", "rows checked"), ("generate", "runs generated")),
+    ("arsenai analyse study", ("outcomes", "values read"), ("analyse", "resamples drawn")),
+    ("arsenai compare study --by slip", ("outcomes", "values read"), ("compare", "resamples drawn")),
+    ("arsenai report study", ("outcomes", "values read"), ("analyse", "resamples drawn")),
+    ("palaestrai-mosaik verify --all", ("verify", "runs read")),
+    ("palaestrai-mosaik verify latest", ("verify", "parts read")),
+    ("palaestrai-mosaik export latest there", ("export", "parts copied")),
+    ("palaestrai-mosaik delete latest --yes", ("delete", "runs deleted")),
+)
+
+
+def call(line: str, *more: str) -> int:
+    program, *arguments = line.split()
+    return {"arsenai": arsenai, "palaestrai-mosaik": main}[program].main([*arguments, *more])
+
+
+@pytest.mark.parametrize(("line", "shown"), [(line, shown) for line, *shown in COMMANDS])
+def test_a_command_has_a_bar_on_a_terminal_and_lines_in_a_log(
+    line: str,
+    shown: list[tuple[str, str]],
+    executed: None,
+    at_once: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(line) == FINISHED
+    err = capsys.readouterr().err
+    for _, text in shown:
+        assert re.search(rf"^[\d,]+ of [\d,]+ {text}$", err, re.MULTILINE), (text, err)
+    with terminal(monkeypatch) as got:
+        assert call(line.replace("there", "elsewhere")) == FINISHED
+    for name, _ in shown:
+        # a bar begins its line, and leaves nothing
+        assert re.search(rf"\r{name}: +\d+%\|.+\| \d+/\d+ \[", got()), (name, got())
+    assert not re.search(r"\| \d+/\d+ \[[^\r]*\n", got())
+
+
+@pytest.mark.parametrize("line", [line for line, *_ in COMMANDS])
+def test_short_work_has_no_lines(line: str, executed: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(line) == FINISHED
+    assert not re.search(r"\d of \d", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("line", [line for line, *_ in COMMANDS])
+def test_quiet_commands_show_no_progress(
+    line: str, executed: None, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with terminal(monkeypatch) as got:
+        assert call(line, "-q") == FINISHED
+    assert "%|" not in got()
+
+
+@pytest.mark.parametrize("line", [line for line, *_ in COMMANDS if not re.search("export|delete", line)])
+def test_with_json_no_progress_is_shown(
+    line: str, executed: None, at_once: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(line, "--json") == FINISHED
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    assert not re.search(r"\d of \d", err)
+
+
+def test_json_of_runs_has_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["start", "walk.yml", "--json"]) == FINISHED
+    assert arsenai.main(["generate", "study.yml", "-o", "study", "-q"]) == FINISHED
+    assert arsenai.main(["run", "study", "--executor", "inline", "--json"]) == FINISHED
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_printed_beside_a_bar_has_lines_of_its_own(
+    at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with terminal(monkeypatch) as got, output.count_progress("import", "imported", "row") as shown:
+        assert shown is not None
+        shown(1, 3)
+        output.say("one run")
+        shown(2, 3)
+    screen = got().replace("\r\n", "\n")
+    # the bar is wiped, the line stands where it was, and the bar is drawn again below
+    assert re.search(r"1/3 \[[^\r\n]*\r +\rone run\n\rimport: +33%\|", screen), screen
+    assert screen.endswith("\r") and "2/3" in screen
+
+
+def test_a_bar_is_gone_where_the_work_fails(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        terminal(monkeypatch) as got,
+        pytest.raises(KeyboardInterrupt),
+        output.count_progress("a", "b") as one,
+    ):
+        assert one is not None
+        one(1, 3)
+        raise KeyboardInterrupt
+    assert "1/3" in got() and got().endswith("\r")
+    assert progress._shown == []
+
+
+def test_lines_come_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    log = io.StringIO()
+    with CountProgress(log, "import", "imported", "row") as shown:
+        now[0] = 200.0  # (time before the work begins does not count)
+        for done in range(1, 1300):
+            shown(done, 1300)
+            now[0] += 0.0078125
+        shown(1300, 1300)
+    assert log.getvalue() == "641 of 1,300 rows imported\n1,281 of 1,300 rows imported\n"
+
+
+def test_parts_add_up() -> None:
+    calls: list[tuple[int, int]] = []
+    counted = PartsProgress(lambda *numbers: calls.append(numbers), 5)
+    counted(1, 2)
+    counted.add(1)
+    counted.add(1)
+    counted.end(2)
+    inner = PartsProgress(counted, 3)
+    inner.end()
+    assert calls == [(0, 5), (1, 5), (2, 5), (3, 5), (2, 5), (2, 5), (3, 5)]
+    PartsProgress(None, 5).end()
