@@ -24,6 +24,7 @@ from PIL import Image, PngImagePlugin
 import palaestrai_mosaik as pm
 from palaestrai_mosaik import RecordedRun
 from palaestrai_mosaik.analysis.learning import LearningChoice
+from palaestrai_mosaik.analysis.limits import Limit
 from palaestrai_mosaik.analysis.plot import draw_panels, learning_figure
 from palaestrai_mosaik.analysis.series import TIME, Curve, Panel
 from tests.support.pages import ROOT, blocks_of
@@ -61,10 +62,9 @@ def _voltages(run: RecordedRun) -> Figure:
         # nobody acts on the last state
         state = states[states["phase_name"] == phase]["reading.grid.bus-8.vm_pu"].to_numpy()
         voltages.append(Curve(label, x, state[: len(x)]))
-    voltages.append(Curve("upper limit", x, np.full(len(x), 1.05)))
     figure = draw_panels(
         [
-            Panel("Voltage of bus 8", TIME, "voltage (p.u.)", tuple(voltages)),
+            Panel("Voltage of bus 8", TIME, "voltage (p.u.)", tuple(voltages), limits=(Limit(1.05),)),
             Panel("Objective of the controller", TIME, "objective", tuple(objectives)),
         ],
         "A medium-voltage grid on 1 June: three phases of one run",
