@@ -55,9 +55,12 @@ def pairs_of(limits: Limits, patterns: int) -> list[bool | Pair]:
     for pair in pairs:
         _check(pair)
     if len(pairs) not in (1, patterns):
-        raise PalaestraiMosaikError(
-            f"limits need one pair for all patterns of sensors, or one for each of the {patterns}: found {len(pairs)}"
+        allowed = (
+            f"one pair for all {patterns} patterns of sensors, or one for each"
+            if patterns > 1
+            else "one pair"
         )
+        raise PalaestraiMosaikError(f"limits must be {allowed}, found {len(pairs)} pairs")
     return list(pairs * patterns if len(pairs) == 1 else pairs)
 
 

@@ -392,6 +392,9 @@ def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
     blue = _COLOURS[0]
     axes.fill_between(x, low, high, color=blue, alpha=0.15, lw=0, label="5 to 95 %")
     axes.fill_between(x, quarter, three, color=blue, alpha=0.3, lw=0, label="25 to 75 %")
+    if len(x) == 1:
+        axes.vlines(x, low, high, color=blue, alpha=0.15, lw=6)
+        axes.vlines(x, quarter, three, color=blue, alpha=0.3, lw=6)
     axes.plot(x, median, color=blue, label="median", marker="o" if len(x) == 1 else None, markersize=3)
     thinner = f"; {means_of(times, span)}" if span else ""
     return f"{len(curves):,} curves: percentiles over them{thinner}"

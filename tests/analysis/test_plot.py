@@ -453,6 +453,14 @@ def test_the_band_of_a_single_point_is_a_bar():
     np.testing.assert_array_equal(bar, [[2, 1], [2, 5]])
 
 
+def test_percentiles_at_a_single_place_are_bars():
+    one = np.array([2.0])
+    (axes,) = draw_panels([panel_of(Curve(f"c{i}", one, np.array([float(i)])) for i in range(101))], "t").axes
+    assert axes.lines[0].get_marker() == "o"
+    bars = [bar.get_segments()[0][:, 1].tolist() for bar in axes.collections[-2:]]
+    assert bars == [[5, 95], [25, 75]]
+
+
 def lines_at(axes):
     """The values of the horizontal lines across the axes, by their entry in the legend."""
     lines = [line for line in axes.lines if line.get_transform() == axes.get_yaxis_transform()]
@@ -552,7 +560,9 @@ def test_limits_can_be_chosen_for_all_patterns_or_for_each(store):
         ([0.9, 1.1], ["limits 0.9 and 1.1"]),
         ([80], ["limit 80"]),
     ]
-    with pytest.raises(PalaestraiMosaikError, match="one for each of the 2: found 3"):
+    with pytest.raises(
+        PalaestraiMosaikError, match="one pair for all 2 patterns of sensors, or one for each, found 3"
+    ):
         time_axes(store, *patterns, limits=[(1, 2)] * 3)
 
 

@@ -85,7 +85,7 @@ def _defended(run: RecordedRun) -> Figure:
 
 
 def _learning(run: RecordedRun) -> Figure:
-    choice = LearningChoice(phase="train", fold="mean")
+    choice = LearningChoice(phase="train")
     return _titled(learning_figure(run.store, [run.instance], choice), "learned, 64 training episodes")
 
 
