@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError, SpaceError
+from palaestrai_mosaik.types.arrays import FloatVector
 from palaestrai_mosaik.types.spaces import Space
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.store import Store
-
-    from .series import Curve
 
 #: a lower and an upper limit; ``None``: there is none
 Pair = tuple[float | None, float | None]
@@ -120,10 +119,9 @@ def limits_of(
     return tuple(Limit(value, "bound", _NEAR) for value in values if value is not None)
 
 
-def in_sight(limits: Sequence[Limit], curves: Sequence[Curve]) -> list[Limit]:
-    """Return the limits that are near enough to the curves to be drawn."""
-    parts = [np.asarray(curve.y, dtype=float) for curve in curves]
-    values = np.concatenate(parts) if parts else np.empty(0)
+def in_sight(limits: Sequence[Limit], curves: Iterable[FloatVector]) -> list[Limit]:
+    """Return the limits that are near enough to the values of the curves to be drawn."""
+    values = np.concatenate([np.empty(0), *curves])
     values = values[np.isfinite(values)]
     if not len(values):
         return []

@@ -20,7 +20,7 @@ from palaestrai_mosaik.text import escape_control_characters
 from .curves import means, means_of, span_of, thinned
 from .groups import find_groups, learning_title
 from .learning import MOST_LINES, Fold, LearningChoice, learning_panels
-from .limits import Limits, in_sight
+from .limits import Limit, Limits, in_sight
 from .series import TIME, Curve, Panel, episode_panels, find_moment, objective_panels, time_panels
 
 if TYPE_CHECKING:
@@ -232,12 +232,16 @@ def _escaped_panel(panel: Panel) -> Panel:
 def _height(panel: Panel) -> float:
     """Return the height of a panel in inches: as much as its legend needs."""
     lines = 3 if _are_many(panel) else sum(1 + _label(c).count("\n") for c in panel.curves if not c.faint)
-    lines += len({one.name for one in in_sight(panel.limits, panel.curves)})
+    lines += len({one.name for one in _limits_of(panel)})
     # drawing may add two more lines of notes
     notes = 2 + len(wrap(panel.note, _NOTE_WIDTH))
     above = _ROW / 72 * max(0, len(set(_rows_of_names(panel).values())) - 1)
     above += 0.15 * _panel_title(panel).count("\n")
     return max(_PANEL, _AROUND + _ENTRY * lines + _NOTE * notes) + above
+
+
+def _limits_of(panel: Panel) -> list[Limit]:
+    return in_sight(panel.limits, [curve.y for curve in panel.curves])
 
 
 def _are_many(panel: Panel) -> bool:
@@ -277,7 +281,7 @@ def _x_label(panel: Panel) -> str:
 
 
 def _draw_limits(axes: Axes, panel: Panel) -> None:
-    limits = in_sight(panel.limits, panel.curves)
+    limits = _limits_of(panel)
     for name, colour in _LIMIT_COLOURS.items():
         values = sorted({one.value for one in limits if one.name == name})
         label = f"{name}{'s' if len(values) > 1 else ''} {' and '.join(f'{value:g}' for value in values)}"

@@ -36,7 +36,7 @@ FOLDER = ROOT / "docs" / "_static"
 #: where the fingerprint is in a PNG file
 KEY = "Shows"
 #: the width is 7.6 inches: twice the pixels of the column that shows it, for screens that have them
-_DPI, _COLOURS = 190, 48
+_DPI, _COLOURS = 190, 160
 
 #: uid of a document -> the page that has it
 DOCUMENTS = {"duel": "docs/tutorial.md", "learned": "docs/tutorial-learning.md"}
