@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
-from palaestrai_mosaik.analysis.learning import LearningChoice
+from palaestrai_mosaik.analysis.learning import Fold, LearningChoice
 from palaestrai_mosaik.analysis.plot import learning_figure, run_figure
 from palaestrai_mosaik.analysis.series import Clock, clock_of
 from palaestrai_mosaik.errors import StoreError
@@ -202,7 +202,8 @@ class RecordedRun:
         """Draw objective and rewards; return a figure, which a notebook shows.
 
         Each pattern in ``sensors`` (``*``, ``?``) gets a panel of its own that shows the matching columns over an
-        episode, as ``plot --sensors`` does. ``options`` are ``phase``, ``episode`` and ``fold``.
+        episode, as ``plot --sensors`` does. ``options`` are ``phase``, ``episode``, ``fold`` and
+        ``limits`` (``[(0.9, 1.1)]``, ``False``), as of :func:`palaestrai_mosaik.analysis.plot.run_figure`.
 
         Raises :class:`StoreError` for unknown names and if there is nothing to plot.
         """
@@ -210,13 +211,22 @@ class RecordedRun:
         return run_figure(self.store, self.instance, choice=choice, sensors=sensors, **options)
 
     def plot_learning(
-        self, statistics: Sequence[str] = (), *, agent: str | None = None, phase: int | str | None = None
+        self,
+        statistics: Sequence[str] = (),
+        *,
+        agent: str | None = None,
+        phase: int | str | None = None,
+        fold: Fold = "mean",
     ) -> Figure:
         """Draw the learning curves, and the statistics that match these patterns; return a figure.
 
+        ``fold`` is ``mean`` or ``sum``, of the objective's values in each episode.
+
         Raises :class:`StoreError` for unknown names and if there is nothing to plot.
         """
-        choice = LearningChoice(phase=phase, bodies=BodyChoice(agent), statistics=tuple(statistics))
+        choice = LearningChoice(
+            phase=phase, bodies=BodyChoice(agent), fold=fold, statistics=tuple(statistics)
+        )
         return learning_figure(self.store, [self.instance], choice)
 
     def __repr__(self) -> str:

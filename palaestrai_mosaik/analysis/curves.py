@@ -86,7 +86,7 @@ def means(values: np.ndarray[Any, Any], span: int, fold: np.ufunc | None = None)
 
 @dataclass(frozen=True)
 class Span:
-    """Where a phase lies on the axis of episodes: behind ``start`` others."""
+    """Where a phase lies on the axis of episodes: its episode 0 is at ``start``."""
 
     start: int
     length: int
@@ -108,10 +108,10 @@ class Axis:
     @property
     def label(self) -> str:
         training = all(span.mode == "train" for span in self.spans.values())
-        kind = "training episodes" if training else "episodes"
+        kind = "training episode" if training else "episode"
         kind += " of the environments" if self.own else ""
         kind += " of each worker" if self.parallel else ""
-        kind += ", counted over all phases" if len(self.spans) > 1 else ""
+        kind += ", counted in each phase" if len(self.spans) > 1 else ""
         return kind if training else f"{kind} (grey: test mode)"
 
     @property
@@ -122,12 +122,12 @@ class Axis:
 
     @property
     def marks(self) -> tuple[tuple[float, str], ...]:
-        return tuple((span.start + 0.5, span.name) for span in self.spans.values())
+        return tuple((span.start - 0.5, span.name) for span in self.spans.values())
 
     @property
     def shades(self) -> tuple[tuple[float, float], ...]:
         tests = [span for span in self.spans.values() if span.mode != "train"]
-        return tuple((span.start + 0.5, span.start + span.length + 0.5) for span in tests)
+        return tuple((span.start - 0.5, span.start + span.length - 0.5) for span in tests)
 
 
 def line_curves(series: Sequence[pd.Series[float]], axis: Axis, label: str, colour: int) -> Iterator[Curve]:
@@ -142,11 +142,11 @@ def line_curves(series: Sequence[pd.Series[float]], axis: Axis, label: str, colo
     raw: list[FloatVector] = []
     values: list[FloatVector] = []
     for span in axis.spans.values():
-        parts = [one[(one.index > span.start) & (one.index <= span.start + span.length)] for one in series]
+        parts = [one[(one.index >= span.start) & (one.index < span.start + span.length)] for one in series]
         places = np.unique(np.concatenate([part.index.to_numpy(float) for part in parts]))
         smooth = [_moving_average(part, axis.window) for part in parts]
         # a point without a value between two phases interrupts the lines there
-        x.append(np.array([span.start + 0.5, *places]))
+        x.append(np.array([span.start - 0.5, *places]))
         values.append(np.array([_connected(part, x[-1]) for part in smooth]))
         raw.append(_connected(parts[0], x[-1]))
     lines = _mean_curves(np.concatenate(x), np.concatenate(values, axis=1), label, colour)

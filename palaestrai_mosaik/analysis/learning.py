@@ -20,7 +20,15 @@ from palaestrai_mosaik.store import BodyChoice
 
 from .curves import Axis, Span, line_curves, point_curves
 from .groups import Group, find_groups
-from .series import Curve, Panel, body_outcomes, has_many_bodies, own_episodes, phases_that_restart
+from .series import (
+    Curve,
+    Panel,
+    body_outcomes,
+    has_many_bodies,
+    own_episodes,
+    phases_that_restart,
+    split_by_scale,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +50,7 @@ class LearningChoice:
 
     phase: int | str | None = None
     bodies: BodyChoice = field(default_factory=BodyChoice)
-    fold: Fold = "sum"
+    fold: Fold = "mean"
     statistics: Sequence[str] = ()
 
 
@@ -79,7 +87,9 @@ def learning_panels(store: Store, runs: Sequence[str], choice: LearningChoice) -
     if not agents and not choice.statistics:
         raise StoreError(f"no objective of an agent was recorded in {', '.join(runs)}")
     panels = [_objective_panel(recorded, agent, choice.fold) for agent in agents]
-    return panels + [_statistics_panel(recorded, pattern) for pattern in choice.statistics]
+    return panels + [
+        panel for pattern in choice.statistics for panel in _statistics_panels(recorded, pattern)
+    ]
 
 
 def _objective_panel(recorded: _Recorded, agent: str, fold: Fold) -> Panel:
@@ -101,13 +111,15 @@ def _objective_panel(recorded: _Recorded, agent: str, fold: Fold) -> Panel:
     whole = ["phase", "worker", "evaluation", "after"]
     if any(frame[frame["agent"] == agent].duplicated(whole).any() for frame in recorded.objectives.values()):
         note = "; ".join(part for part in (note, "mean over the bodies") if part)
-    return _panel(
-        f"{fold.capitalize()} of {agent}'s objective in each episode", "objective", curves, recorded, note
-    )
+    title = f"{fold.capitalize()} of {agent}'s objective in each episode"
+    return _panel(title, f"{fold} of the objective", curves, recorded, note)
 
 
-def _statistics_panel(recorded: _Recorded, pattern: str) -> Panel:
-    """Return the statistics whose keys match ``pattern``, as the mean of each episode."""
+def _statistics_panels(recorded: _Recorded, pattern: str) -> list[Panel]:
+    """Return the statistics whose keys match ``pattern``, as the mean of each episode.
+
+    Those of a single kind of run have several panels if some would be flat beside others.
+    """
     import pandas as pd
 
     everything = pd.concat(recorded.statistics.values())
@@ -139,16 +151,18 @@ def _statistics_panel(recorded: _Recorded, pattern: str) -> Panel:
             )
             colour += 1
     title = f"{pattern}, mean of each episode"
-    return _panel(
-        title, chosen[0] if len(chosen) == 1 else "value", curves, recorded, _note(recorded, curves, "")
-    )
+    y_label = f"mean of {chosen[0] if len(chosen) == 1 else 'the values'}"
+    panel = _panel(title, y_label, curves, recorded, _note(recorded, curves, ""))
+    return split_by_scale(panel) if len(recorded.groups) == 1 else [panel]
 
 
 def _series(frames: Mapping[str, pd.DataFrame], axis: Axis, *, split: bool = True) -> list[pd.Series[float]]:
     """Return the values by place on the axis: of every run, or (``split``) of every worker of a single one."""
     result = []
     for frame in frames.values():
-        place = frame["after"] + frame["phase"].map({n: span.start for n, span in axis.spans.items()})
+        # behind the last of these episodes; before the first one, where none had ended yet
+        within = np.maximum(frame["after"] - 1.0, -0.5)
+        place = within + frame["phase"].map({n: span.start for n, span in axis.spans.items()})
         placed = frame.assign(place=place)
         parts = [part for _, part in placed.groupby("worker")] if split and len(frames) == 1 else [placed]
         result += [part.groupby("place")["value"].mean() for part in parts if len(part)]

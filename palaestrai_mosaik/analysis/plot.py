@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from palaestrai_mosaik.text import escape_control_characters
 from .curves import means, means_of, span_of, thinned
 from .groups import find_groups, learning_title
 from .learning import MOST_LINES, Fold, LearningChoice, learning_panels
+from .limits import Limit, Limits, in_sight
 from .series import TIME, Curve, Panel, episode_panels, find_moment, objective_panels, time_panels
 
 if TYPE_CHECKING:
@@ -29,17 +32,31 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 
 # The palette of Okabe and Ito (2008), which colour-blind people can tell apart; its yellow
-# is left out because it is too pale for lines.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# is left out because it is too pale for lines. The last five are for panels of many lines:
+# there are as many as lines are drawn.
+_COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
+    *("#882255", "#999933", "#8A63D2", "#8B4513", "#8C8C8C"),
+)
 # Lines of few points also differ in their dashes, so that those that coincide are all seen.
 _DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
+_LIMIT_COLOURS = {"limit": "#B00020", "bound": "#5A6570"}
 _WIDTH, _PANEL = 7.6, 2.35
 # Inches that a legend takes: a line of an entry, one of its title, and what is around it.
 _ENTRY, _NOTE, _AROUND = 0.185, 0.125, 0.35
+# Inches beside an entry's text, of the y axis with its labels, and of a character in texts of 7 to 8 points.
+_HANDLE, _Y_AXIS, _CHARACTER = 0.6, 0.75, 0.067
+# Points from one row of names of phases to the next, and how many there are at most.
+_ROW, _MOST_ROWS = 9.0, 6
+_MOST_TICKS = 9
 _MARKED_POINTS = 40
 _DENSE = 150
-_LONGEST_LABEL = 34
+_LABEL_WIDTH = 34
+# A label is drawn whole; a name that is no name shall not fill pages.
+_LABEL_LINES = 8
 _NOTE_WIDTH = 30
+_Y_LABEL_WIDTH = 32
+_PANEL_TITLE_WIDTH = 72
 _TITLE_WIDTH = 85
 _GREY = "#5A6570"
 
@@ -69,7 +86,7 @@ _RC: Any = {
 }
 
 
-def run_figure(
+def run_figure(  # noqa: PLR0913  (independent choices)
     store: Store,
     run: str,
     *,
@@ -78,6 +95,7 @@ def run_figure(
     sensors: Sequence[str] = (),
     episode: int | None = None,
     fold: Fold | None = None,
+    limits: Limits = True,
 ) -> Figure:
     """Draw objective and rewards of ``run``.
 
@@ -85,9 +103,14 @@ def run_figure(
     step if there is only one episode and no ``fold`` is asked for; ``choice`` says of which
     bodies, and of several it is their mean, with a band from the lowest to the highest. ``sensors``
     are patterns (``*``, ``?``) of columns; each gets a panel of its own that shows them
-    over ``episode`` (default: the last one of ``phase``, or of the last phase).
+    over ``episode`` (default: the last one of ``phase``, or of the last phase); columns of other
+    units or of another order of magnitude have further panels. ``limits`` are lines in these panels:
+    ``[(0.9, 1.1)]`` in all, or a pair for each pattern; ``True``: 0.95 and 1.05 for voltages (``vm_pu``),
+    100 % for loadings, and for other sensors the bounds of their space, if they are in sight;
+    ``False``: none.
 
-    Raises :class:`StoreError` for unknown names and if there is nothing to plot.
+    Raises :class:`StoreError` for unknown names and if there is nothing to plot, and
+    :class:`PalaestraiMosaikError` for limits that are none.
     """
     uid = store.find_run(run)
     panels = episode_panels(store, uid, phase, choice, fold or "mean")
@@ -97,7 +120,7 @@ def run_figure(
         panels = objective_panels(store, uid, moment, choice) or panels
     if sensors:
         moment = find_moment(store, uid, phase, episode)
-        panels += time_panels(store, uid, moment, choice, sensors)
+        panels += time_panels(store, uid, moment, choice, sensors, limits)
     if not panels:
         raise StoreError(f"the run {uid} has recorded nothing that could be plotted")
     return draw_panels(panels, _title(store, uid))
@@ -129,7 +152,7 @@ def learning_figure(store: Store, runs: Sequence[str], choice: LearningChoice = 
     groups = find_groups(store, uids)
     drawn = [run for group in groups for run in group.runs]
     title = _title(store, drawn[0]) if len(drawn) == 1 else learning_title(groups)
-    return draw_panels(panels, _wrapped(title, _TITLE_WIDTH, 2))
+    return draw_panels(panels, title)
 
 
 def plot_learning(
@@ -173,6 +196,7 @@ def draw_panels(panels: Sequence[Panel], title: str) -> Figure:
 
     with mpl.rc_context(_RC):
         layout = ConstrainedLayoutEngine(h_pad=0.09)
+        title = _wrapped(title, _TITLE_WIDTH, 3)
         heights = [_height(panel) for panel in panels]
         size = (_WIDTH, 0.3 + 0.2 * (1 + title.count("\n")) + sum(heights))
         figure = NotebookFigure(figsize=size, layout=layout)
@@ -208,9 +232,16 @@ def _escaped_panel(panel: Panel) -> Panel:
 def _height(panel: Panel) -> float:
     """Return the height of a panel in inches: as much as its legend needs."""
     lines = 3 if _are_many(panel) else sum(1 + _label(c).count("\n") for c in panel.curves if not c.faint)
+    lines += len({one.name for one in _limits_of(panel)})
     # drawing may add two more lines of notes
     notes = 2 + len(wrap(panel.note, _NOTE_WIDTH))
-    return max(_PANEL, _AROUND + _ENTRY * lines + _NOTE * notes)
+    above = _ROW / 72 * max(0, len(set(_rows_of_names(panel).values())) - 1)
+    above += 0.15 * _panel_title(panel).count("\n")
+    return max(_PANEL, _AROUND + _ENTRY * lines + _NOTE * notes) + above
+
+
+def _limits_of(panel: Panel) -> list[Limit]:
+    return in_sight(panel.limits, [curve.y for curve in panel.curves])
 
 
 def _are_many(panel: Panel) -> bool:
@@ -219,18 +250,44 @@ def _are_many(panel: Panel) -> bool:
 
 
 def _draw(axes: Axes, panel: Panel) -> None:
-    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
-    axes.set_title(panel.title, pad=16 if len(panel.marks) > 1 else 6)
+    axes.set(xlabel=_x_label(panel), ylabel=_wrapped(panel.y_label, _Y_LABEL_WIDTH, 3))
+    rows = _rows_of_names(panel)
+    above = 10 + _ROW * max(rows.values()) if rows else 0
+    axes.set_title(_panel_title(panel), pad=6 + above)
     notes = [panel.note] if panel.note else []
     if _are_many(panel):
         notes.append(_draw_percentiles(axes, panel.curves))
     else:
         notes += _draw_lines(axes, panel.curves)
-    _mark_phases(axes, panel)
+    _draw_limits(axes, panel)
+    _mark_phases(axes, panel, rows)
     _tidy(axes, panel)
     legend = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0.2, alignment="left")
     legend.set_title(fill("; ".join(notes), _NOTE_WIDTH))
     legend.get_title().set(color=_GREY, fontsize=7)
+
+
+def _panel_title(panel: Panel) -> str:
+    return _wrapped(panel.title, _PANEL_TITLE_WIDTH, 3)
+
+
+def _x_label(panel: Panel) -> str:
+    """Return the label of the x axis; that of a time axis says which days it shows."""
+    if panel.x_label != TIME or not panel.curves:
+        return panel.x_label
+    dates = [np.datetime64(end(curve.x), "D") for curve in panel.curves for end in (np.min, np.max)]
+    first, last = min(dates), max(dates)
+    return f"{TIME}, {first}" if first == last else f"{TIME}, {first} to {last}"
+
+
+def _draw_limits(axes: Axes, panel: Panel) -> None:
+    limits = _limits_of(panel)
+    for name, colour in _LIMIT_COLOURS.items():
+        values = sorted({one.value for one in limits if one.name == name})
+        label = f"{name}{'s' if len(values) > 1 else ''} {' and '.join(f'{value:g}' for value in values)}"
+        for value in values:
+            axes.axhline(value, color=colour, lw=0.9, linestyle=(0, (8, 4)), zorder=1.5, label=label)
+            label = "_nolegend_"
 
 
 def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
@@ -249,8 +306,10 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
         shown, span = thinned(curve)
         dense = len(shown.x) > _DENSE
         # dashes tell the colours' second round, too
-        style = _DASHES[(number // len(_COLOURS) if dense else number) % len(_DASHES)]
-        marker = "o" if len(shown.x) <= _MARKED_POINTS and not shown.steps else None
+        style = _DASHES[(number // len(_COLOURS) + (0 if dense else number)) % len(_DASHES)]
+        few = len(shown.x) <= _MARKED_POINTS and not shown.steps
+        # a line of one point would not be seen
+        alone = _alone(shown.y)
         axes.plot(
             shown.x,
             shown.y,
@@ -259,15 +318,25 @@ def _draw_lines(axes: Axes, curves: Sequence[Curve]) -> list[str]:
             linestyle=style,
             linewidth=0.9 if dense else 1.4,
             drawstyle="steps-post" if shown.steps else "default",
-            marker=marker,
+            marker="o" if few or len(alone) else None,
+            markevery=None if few else alone.tolist(),
             markersize=3,
         )
         if shown.low is not None and shown.high is not None and (len(curves) <= 3 or not span):
             axes.fill_between(shown.x, shown.low, shown.high, color=colour, alpha=0.18, lw=0)
+            ends = (shown.x[alone], shown.low[alone], shown.high[alone])
+            if len(alone):
+                axes.vlines(*ends, color=colour, alpha=0.3, lw=2.5)
         if span:
             band = "; band: lowest to highest" if len(curves) <= 3 else ""
             notes = [means_of(curve.x, span) + band]
     return notes
+
+
+def _alone(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the places of values that no line leads to: there is none before and none behind them."""
+    known = np.concatenate([[False], np.isfinite(y), [False]])
+    return np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
 
 
 def _draw_raw(axes: Axes, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], colour: str) -> None:
@@ -327,27 +396,81 @@ def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
     blue = _COLOURS[0]
     axes.fill_between(x, low, high, color=blue, alpha=0.15, lw=0, label="5 to 95 %")
     axes.fill_between(x, quarter, three, color=blue, alpha=0.3, lw=0, label="25 to 75 %")
-    axes.plot(x, median, color=blue, label="median")
+    if len(x) == 1:
+        axes.vlines(x, low, high, color=blue, alpha=0.15, lw=6)
+        axes.vlines(x, quarter, three, color=blue, alpha=0.3, lw=6)
+    axes.plot(x, median, color=blue, label="median", marker="o" if len(x) == 1 else None, markersize=3)
     thinner = f"; {means_of(times, span)}" if span else ""
     return f"{len(curves):,} curves: percentiles over them{thinner}"
 
 
-def _mark_phases(axes: Axes, panel: Panel) -> None:
+def _span_of(panel: Panel) -> tuple[float, float]:
+    """Return where the axis of episodes begins and ends, half an episode around them."""
+    ends = [float(np.max(curve.x)) for curve in panel.curves if len(curve.x)]
+    return panel.marks[0][0], max([*ends, panel.marks[-1][0] + 0.5]) + 0.5
+
+
+def _axes_width(panel: Panel) -> float:
+    """Return about how many inches the axes beside the legend have."""
+    texts = [line for curve in panel.curves for line in _label(curve).split("\n") if not curve.faint]
+    longest = max([len(text) for text in texts] + [_NOTE_WIDTH if panel.note else 0])
+    return max(1.0, _WIDTH - _Y_AXIS - _HANDLE - _CHARACTER * longest)
+
+
+def _rows_of_names(panel: Panel) -> dict[int, int]:
+    """Return in which row above the axes the name of each phase has room, by its place; several phases only.
+
+    The last name is in the lowest row, so that lines below names cross few others. Names for which there
+    are not enough rows are left out.
+    """
+    if len(panel.marks) < 2:
+        return {}
+    first, last = _span_of(panel)
+    inch = (last - first) / _axes_width(panel)
+    free = [math.inf] * _MOST_ROWS
+    rows = {}
+    for i in reversed(range(len(panel.marks))):
+        place, name = panel.marks[i]
+        end = place + (len(name) + 1) * _CHARACTER * inch
+        row = next((k for k, start in enumerate(free) if end <= start), None)
+        if row is not None:
+            rows[i] = row
+            free[row] = place
+    return rows
+
+
+def _mark_phases(axes: Axes, panel: Panel, rows: dict[int, int]) -> None:
     for start, end in panel.shades:
         axes.axvspan(start, end, color="#EEF0F2", lw=0, zorder=0)
     if len(panel.marks) < 2:
         return
-    for place, name in panel.marks:
+    for i, (place, name) in enumerate(panel.marks):
         axes.axvline(place, color="#8A949E", lw=0.8, zorder=1)
+        if i not in rows:
+            continue
         axes.annotate(
-            _cut(name, 14),
+            name,
             (place, 1),
-            (2, 3),
+            (2, 3 + _ROW * rows[i]),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             fontsize=7,
             color=_GREY,
+            # lines to names above it end at this one, and go on below
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            zorder=3,
         )
+        if rows[i]:
+            # a line from the axes up to the name
+            axes.annotate(
+                "",
+                (place, 1),
+                (0, 3 + _ROW * (rows[i] + 0.7)),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                zorder=2,
+                arrowprops={"arrowstyle": "-", "color": "#8A949E", "lw": 0.8, "shrinkA": 0, "shrinkB": 0},
+            )
 
 
 def _tidy(axes: Axes, panel: Panel) -> None:
@@ -358,7 +481,11 @@ def _tidy(axes: Axes, panel: Panel) -> None:
     if panel.x_label == TIME:
         locator = AutoDateLocator(maxticks=9)
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
+    elif len(panel.marks) > 1:
+        axes.set_xlim(_span_of(panel))
+        ticks = _ticks_of_phases(panel)
+        axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         first, last = axes.get_xlim()
@@ -369,11 +496,29 @@ def _tidy(axes: Axes, panel: Panel) -> None:
     axes.ticklabel_format(axis="y", useOffset=False)
 
 
+def _ticks_of_phases(panel: Panel) -> list[tuple[int, str]]:
+    """Return where the axis of several phases has ticks, and the numbers that the episodes there have in their phase."""
+    first, last = _span_of(panel)
+    inch = (last - first) / _axes_width(panel)
+    least = (last - first) / _MOST_TICKS
+    step = next(n * 10**k for k in range(20) for n in (1, 2, 5) if n * 10**k >= least)
+    starts = [math.ceil(place) for place, _ in panel.marks]
+    ticks: list[tuple[int, str]] = []
+    free = -math.inf
+    for start, end in zip(starts, [*starts[1:], math.ceil(last)], strict=True):
+        for place in range(start, end, step):
+            half = _CHARACTER * (len(str(place - start)) + 1) / 2 * inch
+            if place - half >= free:
+                ticks.append((place, str(place - start)))
+                free = place + half
+    return ticks
+
+
 def _title(store: Store, uid: str) -> str:
     runs = store.runs()
     run = runs[runs["run"] == uid].iloc[0]
     started = run["started"].to_pydatetime().astimezone()
-    return f"{_cut(str(run['document']), 50)}, run of {started:%Y-%m-%d %H:%M:%S}, {run['status']}"
+    return f"{run['document']}, run of {started:%Y-%m-%d %H:%M:%S}, {run['status']}"
 
 
 def _metadata(path: Path) -> dict[str, Any]:
@@ -382,16 +527,28 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 
 def _label(curve: Curve) -> str:
-    """Return the curve's label as the legend shows it; names of runs need more than one line."""
-    return _cut(curve.label) if curve.colour is None else _wrapped(curve.label, _LONGEST_LABEL, 3)
+    """Return the curve's label as the legend shows it: whole, in as many lines as it needs."""
+    return _wrapped(curve.label, _LABEL_WIDTH, _LABEL_LINES) or " "
 
 
 def _wrapped(text: str, width: int, most: int) -> str:
-    lines = [_cut(line, width) for line in wrap(text, width, break_long_words=False, break_on_hyphens=False)]
+    """Return ``text`` in lines of at most so many characters, and in at most so many lines."""
+    lines = [
+        part
+        for line in wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        for part in _broken(line, width)
+    ]
     if len(lines) > most:
         lines[most - 1 :] = [f"{lines[most - 1][: width - 4]} ..."]
     return "\n".join(lines)
 
 
-def _cut(text: str, width: int = _LONGEST_LABEL) -> str:
-    return text if len(text) <= width else f"{text[: width // 2 - 1]}...{text[-(width // 2 - 2) :]}"
+def _broken(word: str, width: int) -> list[str]:
+    """Break a word that is too long for a line behind dots, colons, slashes, dashes and underscores, if there are any."""
+    lines = [""]
+    for piece in re.findall(r"[^.:,/_-]*[.:,/_-]|[^.:,/_-]+", word):
+        if len(lines[-1]) + len(piece) > width and lines[-1]:
+            lines.append("")
+        whole = lines.pop() + piece
+        lines += [whole[i : i + width] for i in range(0, len(whole), width)]
+    return lines

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from palaestrai_mosaik.experiment.classes import named_modules
 from palaestrai_mosaik.store import BodyChoice
 from palaestrai_mosaik.store.query.trajectories import NUMBERS
 from palaestrai_mosaik.types.arrays import FloatVector
+
+from .limits import Limit, Limits, Pair, bounds_of, limits_of, pairs_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,10 +141,18 @@ UNITS = {
     "mwh": "MWh",
     "kw": "kW",
     "kwh": "kWh",
+    "kvar": "kvar",
+    "mva": "MVA",
+    "kva": "kVA",
+    "hz": "Hz",
     "kv": "kV",
     "ka": "kA",
     "degree": "degree",
 }
+# Quantities that have a scale of their own: a line of 2 % is small beside one of 80 %, and shall look so.
+_NATURAL = {"p.u.", "%"}
+# Curves that are smaller than others by this factor would be flat beside them.
+_FLAT, _MOST_SCALES = 10.0, 3
 #: the label of an axis of dates
 TIME = "time"
 _KEYS = {
@@ -195,8 +206,9 @@ class Curve:
 class Panel:
     """Curves that share their axes.
 
-    ``marks`` are places on the x axis where phases begin, ``shades`` spans of it that are
-    set apart.
+    ``marks`` are places on the x axis where phases begin, half an episode before the first one, and
+    ``shades`` spans of it that are set apart. If there are several marks, episodes are counted from 0
+    in each phase, as everywhere else. ``limits`` are drawn as horizontal lines, if they are in sight.
     """
 
     title: str
@@ -206,6 +218,41 @@ class Panel:
     marks: tuple[tuple[float, str], ...] = ()
     note: str = ""
     shades: tuple[tuple[float, float], ...] = ()
+    limits: tuple[Limit, ...] = ()
+
+
+def by_scale(curves: Sequence[Curve]) -> list[tuple[float, list[Curve]]]:
+    """Return groups of curves with the largest value in each; in one panel the smaller ones would be flat.
+
+    The largest are first. Curves of one ``colour`` stay together, and curves of zeros with the smallest.
+    """
+    sizes: dict[object, float] = {}
+    keys = [("curve", i) if c.colour is None else ("colour", c.colour) for i, c in enumerate(curves)]
+    for key, curve in zip(keys, curves, strict=True):
+        known = np.abs(curve.y[np.isfinite(curve.y)])
+        sizes[key] = max(sizes.get(key, 0.0), float(known.max(initial=0.0)))
+    order = sorted({size for size in sizes.values() if size > 0})
+    steps = [(b / a, b) for a, b in pairwise(order) if b / a >= _FLAT]
+    lowest = sorted((b for _, b in sorted(steps, reverse=True)[: _MOST_SCALES - 1]), reverse=True)
+    groups: dict[int, list[Curve]] = {}
+    largest: dict[int, float] = {}
+    for key, curve in zip(keys, curves, strict=True):
+        size = sizes[key]
+        place = next((k for k, edge in enumerate(lowest) if size >= edge), len(lowest))
+        groups.setdefault(place, []).append(curve)
+        largest[place] = max(largest.get(place, 0.0), size)
+    return [(largest[place], groups[place]) for place in sorted(groups)]
+
+
+def split_by_scale(panel: Panel) -> list[Panel]:
+    """Return the panel, or several in its place where some of its curves would be flat beside others."""
+    groups = by_scale(panel.curves)
+    if len(groups) == 1:
+        return [panel]
+    return [
+        replace(panel, title=f"{panel.title}: up to {size:.2g}", curves=tuple(curves))
+        for size, curves in groups
+    ]
 
 
 def episode_panels(
@@ -233,7 +280,7 @@ def episode_panels(
         starts[int(str(number))] = total
         total += int(last) + 1
     marks = tuple((start - 0.5, str(phases.loc[number, "name"])) for number, start in starts.items())
-    label = "episode" if len(starts) == 1 else "episode, counted over all phases"
+    label = "episode" if len(starts) == 1 else "episode, counted in each phase"
     means = [
         f"the {name}"
         for name, key in (("workers", "worker"), ("bodies", "body"))
@@ -246,9 +293,10 @@ def episode_panels(
     for kind in ("objective", "reward"):
         curves = list(_episode_curves(outcomes[outcomes["kind"] == kind], fold, starts, places))
         if curves:
-            what, shown = _shared(curves)
+            what, of, shown = _shared(curves)
             title = f"{fold.capitalize()} of the {kind} in each episode{what}"
-            panels.append(Panel(title, label, kind, shown, marks, note))
+            y_label = f"{fold} of the {kind}"
+            panels += split_by_scale(Panel(title, label, y_label, shown, marks, _notes(of, note)))
     return panels
 
 
@@ -267,8 +315,8 @@ def _episode_curves(
             yield Curve(label, x, y, low if several else None, high if several else None)
 
 
-def _shared(curves: Sequence[Curve]) -> tuple[str, tuple[Curve, ...]]:
-    """Return the part of the labels that all share, and each different curve once.
+def _shared(curves: Sequence[Curve]) -> tuple[str, str, tuple[Curve, ...]]:
+    """Return the name that all labels share, the agents that all share, and each different curve once.
 
     Labels are ``agent`` or ``agent: name``; agents of one environment often share a reward.
     """
@@ -277,13 +325,19 @@ def _shared(curves: Sequence[Curve]) -> tuple[str, tuple[Curve, ...]]:
     found: dict[tuple[bytes, str], list[tuple[Curve, str]]] = {}
     for curve, (agent, _, name) in zip(curves, labels, strict=True):
         found.setdefault((curve.y.tobytes(), name), []).append((curve, agent))
+    owners = [[agent for _, agent in same] for same in found.values()]
+    who = [", ".join(own) if len(own) <= 3 else f"{len(own)} agents" for own in owners]
+    shared = len(names) > 1 and len({tuple(own) for own in owners}) == 1
     result = []
-    for (_, name), same in found.items():
-        agents = [agent for _, agent in same]
-        who = ", ".join(agents) if len(agents) <= 3 else f"{len(agents)} agents"
-        label = who if len(names) == 1 else f"{who}: {name}"
+    for ((_, name), same), own in zip(found.items(), who, strict=True):
+        label = own if len(names) == 1 else name if shared else f"{own}: {name}"
         result.append(replace(same[0][0], label=label))
-    return f" ({names.pop()})" if len(names) == 1 and "" not in names else "", tuple(result)
+    what = f" ({names.pop()})" if len(names) == 1 and "" not in names else ""
+    return what, f"of {who[0]}" if shared else "", tuple(result)
+
+
+def _notes(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
 
 
 @dataclass(frozen=True)
@@ -321,9 +375,16 @@ def find_moment(store: Store, run: str, phase: int | str | None, episode: int | 
 
 
 def time_panels(
-    store: Store, run: str, moment: Moment, choice: BodyChoice, patterns: Sequence[str]
+    store: Store,
+    run: str,
+    moment: Moment,
+    choice: BodyChoice,
+    patterns: Sequence[str],
+    limits: Limits = True,
 ) -> list[Panel]:
-    """Return one panel for each pattern: the columns that it matches, over an episode.
+    """Return a panel for each pattern: the columns that it matches, over an episode.
+
+    Columns of different units have panels of their own, and so have those that would be flat beside others.
 
     A pattern is compared with whole column names (``setpoint.grid.sgen-3.q_mvar``) and,
     for readings, also with bare ones (``grid.bus-3.vm_pu``). Readings are those of the
@@ -331,9 +392,28 @@ def time_panels(
     agents. Of several bodies or incarnations, it is the mean, with a band from the lowest to
     the highest.
     """
-    sources = _sources(store, run, moment, choice)
-    clock = clock_of(store, run, moment.phase)
-    return [_time_panel(moment, pattern, sources, clock) for pattern in patterns]
+    wanted = pairs_of(limits, len(patterns))
+    around = _Around(
+        moment,
+        _sources(store, run, moment, choice),
+        clock_of(store, run, moment.phase),
+        bounds_of(store, run, moment.phase),
+    )
+    return [
+        panel
+        for pattern, one in zip(patterns, wanted, strict=True)
+        for panel in _time_panels(around, pattern, one)
+    ]
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What the panels of one episode have in common."""
+
+    moment: Moment
+    sources: Sequence[_Source]
+    clock: Clock | None
+    bounds: Mapping[str, Pair]
 
 
 @dataclass(frozen=True)
@@ -363,13 +443,9 @@ def _columns(read: Callable[..., pd.DataFrame]) -> tuple[str, ...]:
     return tuple(c for c in map(str, read(stop=0)) if c not in _KEYS and c != "state")
 
 
-def _time_panel(
-    moment: Moment,
-    pattern: str,
-    sources: Sequence[_Source],
-    clock: Clock | None,
-) -> Panel:
-    curves: list[Curve] = []
+def _time_panels(around: _Around, pattern: str, limits: bool | Pair) -> Iterator[Panel]:
+    moment, sources = around.moment, around.sources
+    curves: list[tuple[Curve, str]] = []
     names: list[str] = []
     offered = list(dict.fromkeys(name for source in sources for name in source.columns))
     matching = _matching(offered, pattern)
@@ -380,7 +456,7 @@ def _time_panel(
         ]
         if wanted:
             names += wanted
-            curves += _time_curves(moment, source, wanted, clock)
+            curves += zip(_time_curves(moment, source, wanted, around.clock), wanted, strict=True)
     if not names:
         bare = [_bare(name) for name in offered]
         listed = ", ".join(offered[:8]) + (f", ... ({len(offered)} in all)" if len(offered) > 8 else "")
@@ -388,14 +464,36 @@ def _time_panel(
         raise StoreError(
             f"{moment} has nothing that matches {pattern!r}{hint}; it has: {listed or 'nothing'}"
         )
-    units = {unit_of(name) for name in names}
-    kinds = list(dict.fromkeys(name.partition(".")[0] for name in names))
-    y_label = " / ".join(kinds) + (f" ({units.pop()})" if len(units) == 1 and None not in units else "")
-    shown = [curve for curve in curves if np.isfinite(curve.y).any()]
-    missing = len(curves) - len(shown)
-    notes = ["mean over the bodies; band: lowest to highest"] if any(c.low is not None for c in shown) else []
-    note = "; ".join(notes + ([f"{missing} without any value left out"] if missing else []))
-    return Panel(f"{pattern}, {moment}", _x_label(clock), y_label, tuple(shown), note=note)
+    kinds: dict[str, list[tuple[Curve, str]]] = {}
+    for curve, name in curves:
+        kinds.setdefault(unit_of(name) or name.partition(".")[0], []).append((curve, name))
+    missing = sum(not np.isfinite(curve.y).any() for curve, _ in curves)
+    left_out = f"{missing} without any value left out" if missing else ""
+    for own in kinds.values():
+        yield from _unit_panels(around, pattern, limits, own, left_out)
+        left_out = ""
+
+
+def _unit_panels(
+    around: _Around, pattern: str, limits: bool | Pair, named: Sequence[tuple[Curve, str]], left_out: str
+) -> Iterator[Panel]:
+    """Yield the panels of curves with one unit; ``left_out`` is said in the first one."""
+    unit = unit_of(named[0][1])
+    kinds = dict.fromkeys(name.partition(".")[0] for _, name in named)
+    y_label = " / ".join(kinds) + (f" ({unit})" if unit else "")
+    columns = {id(curve): name for curve, name in named}
+    shown = [curve for curve, _ in named if np.isfinite(curve.y).any()]
+    groups = [(0.0, shown)] if unit in _NATURAL else by_scale(shown) or [(0.0, shown)]
+    several = len(groups) > 1
+    for size, group in groups:
+        title = f"{pattern}, {around.moment}"
+        title += f": up to {size:.2g}{f' {unit}' if unit else ''}" if several else ""
+        band = any(c.low is not None for c in group)
+        note = _notes("mean over the bodies; band: lowest to highest" if band else "", left_out)
+        own = [columns[id(curve)] for curve in group]
+        lines = limits_of(own, around.bounds, limits, several=several)
+        yield Panel(title, _x_label(around.clock), y_label, tuple(group), note=note, limits=lines)
+        left_out = ""
 
 
 def _time_curves(
@@ -435,14 +533,14 @@ def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice)
                 curves += _time_curves(moment, source, columns, clock)
         curves = [curve for curve in curves if np.isfinite(curve.y).any()]
         if curves:
-            what, shown = _shared([replace(c, label=c.label.removesuffix(": objective")) for c in curves])
+            what, of, shown = _shared([replace(c, label=c.label.removesuffix(": objective")) for c in curves])
             heading = f"{title.capitalize()} of each step{what}, {moment}"
             note = (
                 "mean over the bodies; band: lowest to highest"
                 if any(c.low is not None for c in shown)
                 else ""
             )
-            panels.append(Panel(heading, _x_label(clock), title, shown, note=note))
+            panels += split_by_scale(Panel(heading, _x_label(clock), title, shown, note=_notes(of, note)))
     return panels
 
 

@@ -35,6 +35,7 @@ from .output import compose, say, status, tell, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
+    from palaestrai_mosaik.analysis.limits import Limits
     from palaestrai_mosaik.store import BodyChoice, Store
     from palaestrai_mosaik.store.location import StoreLocation
 
@@ -180,6 +181,7 @@ def plot(  # noqa: PLR0913  (independent choices)
     sensors: Sequence[str],
     episode: int | None,
     fold: Fold | None,
+    limits: Limits,
 ) -> int:
     """Plot a run into ``output``, or a file named after its document; print the file's name."""
     from palaestrai_mosaik.analysis import plot_run
@@ -194,6 +196,7 @@ def plot(  # noqa: PLR0913  (independent choices)
                 sensors=sensors,
                 episode=episode,
                 fold=fold,
+                limits=limits,
             )
         )
     return FINISHED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import re
 import shlex
@@ -304,6 +305,21 @@ def _modules(text: str) -> tuple[str, ...]:
         return check_modules(part.strip() for part in text.split(",") if part.strip())
     except NameResolutionError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def limit_pair(text: str) -> tuple[float | None, float | None]:
+    """Read a lower and an upper limit, one of which may be left out: ``0.9,1.1``, ``,80``."""
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        low, high = (float(part) if part else None for part in parts)
+        known = [one for one in (low, high) if one is not None]
+        if not known or not all(map(math.isfinite, known)) or known != sorted(known):
+            raise ValueError
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be LOW,HIGH such as 0.9,1.1, or one of the two such as ,80, not {text!r}"
+        ) from None
+    return low, high
 
 
 def index_ranges(text: str) -> tuple[range, ...]:

@@ -26,6 +26,7 @@ from .common import (
     call,
     index,
     lazy,
+    limit_pair,
     moment,
     positive,
     seconds,
@@ -88,17 +89,24 @@ def _plot(*, learning: bool, agent: str | None, environment: str | None, body: A
     choice = _choice(agent, environment, body)
     fold, statistics, phase = (options.pop(name) for name in ("objective", "statistics", "phase"))
     if learning:
-        sensors, episode = options.pop("sensors"), options.pop("episode")
-        _refuse("--learning", sensors=sensors, episode=episode)
+        _refuse("--learning", **{name: options.pop(name) for name in ("sensors", "episode")})
+        limits, no_limits = options.pop("limits"), options.pop("no_limits")
+        _refuse("--learning", limits=limits, **{"no-limits": no_limits or None})
         from palaestrai_mosaik.analysis import LearningChoice
 
-        chosen = LearningChoice(phase, choice, fold or "sum", statistics)
+        chosen = LearningChoice(phase, choice, fold or "mean", statistics)
         return _of_store("check", "plot_learning")(choice=chosen, **options)
     _refuse("a plot without --learning", statistics=statistics)
     run, *more = options.pop("runs")
     if more:
         raise PalaestraiMosaikError("several runs can be plotted together with --learning only")
-    return _of_store("check", "plot")(run=run, phase=phase, choice=choice, fold=fold, **options)
+    if not options["sensors"]:
+        _refuse("a plot without --sensors", limits=options["limits"])
+    limits = options.pop("limits") or not options["no_limits"]
+    del options["no_limits"]
+    return _of_store("check", "plot")(
+        run=run, phase=phase, choice=choice, fold=fold, limits=limits, **options
+    )
 
 
 def _refuse(place: str, **options: Any) -> None:
@@ -295,7 +303,7 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument(
         "--objective",
         choices=("sum", "mean"),
-        help="of the values in each episode (default: mean; with --learning: sum)",
+        help="of the values in each episode (default: mean)",
     )
     plot.add_argument(
         "--statistics",
@@ -314,6 +322,17 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument(
         "--episode", type=index, metavar="N", help="the episode for --sensors (default: the last)"
     )
+    limits = plot.add_mutually_exclusive_group()
+    limits.add_argument(
+        "--limits",
+        nargs="+",
+        type=limit_pair,
+        metavar="LOW,HIGH",
+        help="lines to draw in the panels of --sensors, one pair for all patterns or one for each, such as 0.9,1.1; "
+        ",80 is an upper one only; --limits=-1,1 (default: 0.95,1.05 for vm_pu, ,100 for loading, else the "
+        "bounds of the sensors if they are near)",
+    )
+    limits.add_argument("--no-limits", action="store_true", help="draw no limits")
     plot.add_argument("-o", "--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
     _add_store(plot)
 

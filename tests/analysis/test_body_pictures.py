@@ -87,13 +87,13 @@ def store(tmp_path_factory) -> Any:
 
 def test_a_learning_curve_counts_the_episodes_of_the_environments_as_they_end(store):
     """Returns in the order of Gymnasium's vector statistics: at ticks 1, 2, 3 and 5 (two at once)."""
-    (panel,) = learning_panels(store, [store.find_run("latest")], LearningChoice())
+    (panel,) = learning_panels(store, [store.find_run("latest")], LearningChoice(fold="sum"))
     (curve,) = panel.curves
     known = np.isfinite(curve.y)
-    assert curve.x[known].tolist() == [1, 2, 3, 4, 5]
+    assert curve.x[known].tolist() == [0, 1, 2, 3, 4]
     assert curve.y[known].tolist() == [2, 3, 2, 2, 3], "the episode that was cut is none"
-    assert panel.x_label == "training episodes of the environments"
-    second = LearningChoice(bodies=BodyChoice(body=1))
+    assert panel.x_label == "training episode of the environments"
+    second = LearningChoice(bodies=BodyChoice(body=1), fold="sum")
     (curve,) = learning_panels(store, [store.find_run("latest")], second)[0].curves
     assert curve.y[np.isfinite(curve.y)].tolist() == [3, 3]
 

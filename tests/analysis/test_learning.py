@@ -18,7 +18,7 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import AgentRecord, BodyChoice, Store
 from palaestrai_mosaik.store.query.runs import short_ids
 
-EVERYTHING = LearningChoice()
+EVERYTHING = LearningChoice(fold="sum")
 
 
 def moments(value):
@@ -125,6 +125,7 @@ def store(tmp_path_factory):
 
 
 def panels(store, *names, **choice):
+    choice = {"fold": "sum", **choice}
     return learning_panels(store, [store.find_run(name) for name in names], LearningChoice(**choice))
 
 
@@ -132,16 +133,18 @@ def test_one_run_is_a_line_with_its_evaluations_where_they_were_made(store):
     (panel,) = panels(store, "one")
     assert "a's objective" in panel.title and "Sum" in panel.title
     training, evaluation = panel.curves
-    # episode e is done after e + 1 episodes; a point without a value parts the phases
-    np.testing.assert_array_equal(training.x, [0.5, 1, 2, 3, 4, 4.5, 5, 6])
+    # the first episode is 0, as in the store; a point without a value parts the phases
+    np.testing.assert_array_equal(training.x, [-0.5, 0, 1, 2, 3, 3.5, 4, 5])
     np.testing.assert_array_equal(training.y, [np.nan, 0, 1, 2, 3, np.nan, 100, 101])
     assert training.low is None and training.raw is None
-    np.testing.assert_array_equal(evaluation.x, [2, 4])
+    # the evaluations ran after the episodes 1 and 3
+    np.testing.assert_array_equal(evaluation.x, [1, 3])
     np.testing.assert_array_equal(evaluation.y, [1000, 1001])
     assert evaluation.points and evaluation.colour == training.colour
-    assert panel.marks == ((0.5, "train"), (4.5, "test"))
-    assert panel.shades == ((4.5, 6.5),)
-    assert panel.x_label == "episodes, counted over all phases (grey: test mode)"
+    assert panel.marks == ((-0.5, "train"), (3.5, "test"))
+    assert panel.shades == ((3.5, 5.5),)
+    assert panel.x_label == "episode, counted in each phase (grey: test mode)"
+    assert panel.y_label == "sum of the objective"
 
 
 def test_workers_are_a_mean_and_a_band(store):
@@ -153,7 +156,7 @@ def test_workers_are_a_mean_and_a_band(store):
     np.testing.assert_array_equal(evaluation.y, [1010, 1011])
     np.testing.assert_array_equal(evaluation.high, [1020, 1021])
     assert panel.note == "mean over the workers; band: lowest to highest"
-    assert panel.x_label == "training episodes of each worker" and panel.shades == ()
+    assert panel.x_label == "training episode of each worker" and panel.shades == ()
 
 
 def test_other_seeds_of_one_document_are_one_curve_and_other_documents_another(store):
@@ -185,7 +188,9 @@ def test_many_episodes_are_averaged_within_their_phase(store):
 
 
 def test_the_mean_of_the_objective(store):
+    assert LearningChoice().fold == "mean", "as in a plot without --learning"
     (panel,) = panels(store, "one", fold="mean", phase="test")
+    assert panel.y_label == "mean of the objective"
     np.testing.assert_array_equal(panel.curves[0].y[1:], [50, 50.5])
     assert len(panel.curves) == 1, "there was no evaluation in this phase"
 
@@ -195,7 +200,7 @@ def test_statistics_have_a_panel_for_each_pattern(store):
     assert [curve.label for curve in losses.curves] == ["a: loss", "b: loss_of_critic"]
     np.testing.assert_array_equal(losses.curves[0].y[1:], [0, -1, -2, -3])
     assert [curve.label for curve in entropy.curves] == ["entropy"]
-    assert (losses.y_label, entropy.y_label) == ("value", "entropy")
+    assert (losses.y_label, entropy.y_label) == ("mean of the values", "mean of entropy")
     with pytest.raises(
         StoreError, match=r"'los' \(did you mean 'loss'\?\); there are: entropy, loss, loss_of"
     ):
@@ -232,8 +237,8 @@ def test_a_statistic_told_now_and_then_is_averaged_over_episodes(tmp_path):
         _, loss = learning_panels(own, [uid], LearningChoice(statistics=["loss"]))
     assert loss.note == "line: mean of the last 100 episodes; pale: each episode"
     drawn = known(loss.curves[0])
-    assert drawn[1] == 0 and drawn[81] == 2
-    assert drawn[1981] == (95 + 96 + 97 + 98 + 99) / 5
+    assert drawn[0] == 0 and drawn[80] == 2
+    assert drawn[1980] == (95 + 96 + 97 + 98 + 99) / 5
     np.testing.assert_array_equal(loss.curves[0].raw[1:], np.arange(100))
 
 
@@ -244,7 +249,7 @@ def test_a_brain_has_one_series_whichever_worker_was_the_occasion(tmp_path):
         uid = learn(own, "x", np.zeros(6), losses=losses, workers=2)
         _, loss = learning_panels(own, [uid], LearningChoice(statistics=["loss"]))
     (curve,) = loss.curves
-    assert known(curve) == {1: 1, 4: 2.5, 5: 4}
+    assert known(curve) == {0: 1, 3: 2.5, 4: 4}
     assert curve.low is None and loss.note == ""
 
 
@@ -255,9 +260,9 @@ def test_runs_that_tell_losses_at_other_episodes_meet_where_all_have_begun(tmp_p
         _, loss = learning_panels(own, uids, LearningChoice(statistics=["loss"]))
     mean, early, *_ = loss.curves
     # the first loss is e at episode e, between the episodes that tell it, the second always 10
-    assert known(mean) == {3: 6, 7: 8}
-    assert known(replace(mean, y=mean.low)) == {3: 2, 7: 6}
-    assert known(early) == {1: 0, 3: 2, 7: 6, 9: 8} and early.faint
+    assert known(mean) == {2: 6, 6: 8}
+    assert known(replace(mean, y=mean.low)) == {2: 2, 6: 6}
+    assert known(early) == {0: 0, 2: 2, 6: 6, 8: 8} and early.faint
 
 
 def test_a_mean_ends_where_the_first_run_ends(tmp_path):
@@ -269,9 +274,9 @@ def test_a_mean_ends_where_the_first_run_ends(tmp_path):
         (panel,) = learning_panels(own, uids, EVERYTHING)
     mean, rest, evaluated, evaluated_rest = panel.curves
     for whole, part in ((mean, rest), (evaluated, evaluated_rest)):
-        assert known(whole) == {1: 67, 2: 67}
-        assert known(replace(whole, y=whole.low)) == {1: 1, 2: 1}
-        assert known(part) == {2: 1, 3: 1, 4: 1}
+        assert known(whole) == {0: 67, 1: 67}
+        assert known(replace(whole, y=whole.low)) == {0: 1, 1: 1}
+        assert known(part) == {1: 1, 2: 1, 3: 1}
         assert part.faint and not whole.faint and whole.points == part.points
     assert panel.note.endswith(
         "mean over 3 runs; band: lowest to highest; faint: single runs, where not all have values"
@@ -311,7 +316,7 @@ def test_the_same_seed_once_more_is_no_further_repetition_unless_workers_are_asy
         (group,) = find_groups(own, [first, second, again])
         assert (group.runs, group.left_out) == ((second, again), (first,))
         (panel,) = learning_panels(own, [first, second, again], EVERYTHING)
-        assert known(panel.curves[0]) == {1: 1.5}
+        assert known(panel.curves[0]) == {0: 1.5}
         assert panel.note == "mean over 2 runs; band: lowest to highest; of runs with one seed the newest"
         path = plot_learning(own, [first, again], tmp_path / "x.svg")
         assert "x-0, run of" in path.read_text(encoding="utf-8"), "the title of a single run"
@@ -361,8 +366,8 @@ def test_lines_are_named_after_the_modes_of_their_phases(store):
 
 def test_statistics_of_a_run_without_any_objective(store):
     (entropy,) = panels(store, "one", bodies=BodyChoice("b"), statistics=["entropy"])
-    assert known(entropy.curves[0]) == dict.fromkeys([1, 2, 3, 4, 5, 6], 7)
-    assert entropy.marks == ((0.5, "train"), (4.5, "test"))
+    assert known(entropy.curves[0]) == dict.fromkeys([0, 1, 2, 3, 4, 5], 7)
+    assert entropy.marks == ((-0.5, "train"), (3.5, "test"))
 
 
 def test_a_panel_is_as_high_as_its_legend_and_dashes_are_seen(tmp_path):

@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestrai_mosaik.analysis import plot_run
-from palaestrai_mosaik.analysis.plot import MOST_LINES, draw_panels
+from palaestrai_mosaik.analysis import LearningChoice, plot_run
+from palaestrai_mosaik.analysis.learning import learning_panels
+from palaestrai_mosaik.analysis.limits import Limit, bounds_of, limits_of
+from palaestrai_mosaik.analysis.plot import MOST_LINES, draw_panels, run_figure
 from palaestrai_mosaik.analysis.series import (
     Curve,
     Panel,
+    by_scale,
     episode_panels,
     find_moment,
     objective_panels,
+    split_by_scale,
     time_panels,
     unit_of,
 )
@@ -312,3 +316,292 @@ def test_a_run_that_recorded_nothing_has_no_picture(tmp_path):
         run.finish("failed", ValueError("at once"))
         with pytest.raises(StoreError, match="nothing was recorded"):
             plot_run(opened, "empty", Path(tmp_path) / "plot.png")
+
+
+def many_phases(lengths, names=None):
+    """A panel with a curve over phases of so many episodes."""
+    starts = np.cumsum([0, *lengths[:-1]])
+    x = np.sort(np.concatenate([np.arange(sum(lengths)), starts - 0.5]))
+    y = np.where(x == np.floor(x), x, np.nan)
+    names = names or [f"phase {i}" for i in range(len(lengths))]
+    marks = tuple(zip((starts - 0.5).tolist(), names, strict=True))
+    return Panel(
+        "title", "episode, counted in each phase", "mean of the objective", (Curve("a", x, y),), marks
+    )
+
+
+def ticks_of(axes):
+    return [
+        (place, text.get_text())
+        for place, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+    ]
+
+
+def test_episodes_are_counted_in_their_phases_as_the_store_does(store):
+    objective, _ = episode_panels(store, "two phases", None, ALL)
+    (axes,) = draw_panels([objective], "t").axes
+    assert ticks_of(axes) == [(0, "0"), (1, "1"), (2, "0")]
+    numbers = store.episodes("two phases").query("agent == 'a' and worker == 0")[["phase", "episode"]]
+    assert numbers.to_numpy().tolist() == [[0, 0], [0, 1], [1, 0]]
+    assert axes.get_xlabel() == "episode, counted in each phase"
+    assert axes.get_ylabel() == "mean of the objective"
+    assert axes.get_xlim() == (-0.5, 2.5)
+
+
+@pytest.mark.parametrize("fold", ["mean", "sum"])
+def test_axes_say_which_statistic_they_show(store, fold):
+    labels = [panel.y_label for panel in episode_panels(store, "two phases", None, ALL, fold)]
+    assert labels == [f"{fold} of the objective", f"{fold} of the reward"]
+    (panel, *_) = learning_panels(store, [store.find_run("two phases")], LearningChoice(fold=fold))
+    assert panel.y_label == f"{fold} of the objective"
+
+
+def test_both_kinds_of_plot_draw_an_episode_at_the_same_place(store):
+    plain = episode_panels(store, "two phases", None, ALL)[0].curves[0]
+    learned = learning_panels(store, [store.find_run("two phases")], LearningChoice())[0].curves[0]
+    for number in range(3):
+        assert plain.y[plain.x == number] == learned.y[learned.x == number]
+
+
+@pytest.mark.parametrize("lengths", [(64, 1, 1, 1), (1, 1, 1, 1), (3, 200, 2), (1,) * 12])
+def test_names_of_phases_and_numbers_of_episodes_do_not_overlap(lengths):
+    figure = draw_panels([many_phases(lengths)], "t")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    names = [text for text in axes.texts if text.get_text()]
+    assert [text.get_text() for text in names] == [f"phase {i}" for i in range(len(lengths))]
+    for texts in (names, axes.get_xticklabels()):
+        boxes = [text.get_window_extent() for text in texts]
+        assert not [1 for i, one in enumerate(boxes) for other in boxes[:i] if one.overlaps(other)]
+    title = axes.title if axes.title.get_text() else axes._left_title
+    assert not [text for text in names if text.get_window_extent().overlaps(title.get_window_extent())]
+    assert ticks_of(axes)[0] == (0, "0")
+
+
+def test_names_of_phases_without_room_are_left_out():
+    (axes,) = draw_panels([many_phases((1,) * 300)], "t").axes
+    shown = [text.get_text() for text in axes.texts if text.get_text()]
+    assert 1 < len(shown) < 200 and shown[-1] == "phase 299"
+
+
+def test_labels_are_shown_whole():
+    x = np.arange(3.0)
+    names = ["controller, attacker: grid.voltage_band_of_all_buses", "a_name_without_a_space_" * 5, "x" * 100]
+    figure = draw_panels([panel_of(Curve(name, x, x) for name in names)], "long " * 40)
+    figure.draw_without_rendering()
+    texts = figure.axes[0].get_legend().get_texts()
+    assert [text.get_text().replace("\n", "").replace(" ", "") for text in texts] == [
+        name.replace(" ", "") for name in names
+    ]
+    assert texts[0].get_text() == "controller, attacker:\ngrid.voltage_band_of_all_buses"
+    box = figure.axes[0].get_legend().get_window_extent()
+    assert all(figure.bbox.contains(*corner) for corner in box.corners())
+    assert figure.get_suptitle().split() == ["long"] * 40
+
+
+def test_agents_that_all_rewards_share_are_said_once(tmp_path):
+    with Store(tmp_path / "store", create=True) as opened:
+        run = opened.begin_run(uid="r", document={}, text="", hash="r", seed=1, version="3.5")
+        phase = run.begin_phase(
+            *(0, "p"), mode="test", workers=1, episodes=1, controller="vanilla", environments=[], agents=[
+                one_body(name, muscle="M", sensors=[], actuators=[], rewards=["e.near", "e.far"]) for name in "ab"
+            ]
+        )  # fmt: skip
+        told = {
+            name: dict.fromkeys(("sum", "mean", "min", "max"), v)
+            for name, v in (("e.near", 1.0), ("e.far", 0.5))
+        }
+        outcome = {"objective": dict.fromkeys(("sum", "mean", "min", "max"), 1.0), "rewards": told}
+        phase.episode(
+            0,
+            0,
+            steps=1,
+            ticks=1,
+            ended_by="x",
+            flow="RESET",
+            duration=0.1,
+            agents=dict.fromkeys("ab", outcome),
+        )
+        run.finish("finished")
+        _, reward = episode_panels(opened, run.uid, None, ALL)
+    assert sorted(curve.label for curve in reward.curves) == ["e.far", "e.near"]
+    assert reward.note == "of a, b"
+
+
+@pytest.mark.parametrize("points", [10, 200])
+def test_all_lines_of_a_panel_differ_in_colour(points):
+    x = np.arange(points)
+    (axes,) = draw_panels([panel_of(Curve(f"c{i}", x, x * float(i)) for i in range(MOST_LINES))], "t").axes
+    assert len({line.get_color() for line in axes.lines}) == MOST_LINES
+
+
+def test_a_single_point_is_marked():
+    one = np.array([0.0])
+    x = np.arange(100.0)
+    gaps = np.where(np.isin(x, [50, 52]), np.nan, x)  # 51 is alone
+    curves = [Curve("step", one, one, steps=True), Curve("gaps", x, gaps), Curve("line", x, x)]
+    (axes,) = draw_panels([panel_of(curves)], "t").axes
+    step, alone, line = axes.lines
+    assert (step.get_marker(), alone.get_marker(), line.get_marker()) == ("o", "o", "None")
+    assert (step.get_markevery(), alone.get_markevery()) == ([0], [51])
+
+
+def test_the_band_of_a_single_point_is_a_bar():
+    one = np.array([2.0])
+    (axes,) = draw_panels([panel_of([Curve("c", one, one, one - 1, one + 3)])], "t").axes
+    bar = axes.collections[-1].get_segments()[0]
+    np.testing.assert_array_equal(bar, [[2, 1], [2, 5]])
+
+
+def test_percentiles_at_a_single_place_are_bars():
+    one = np.array([2.0])
+    (axes,) = draw_panels([panel_of(Curve(f"c{i}", one, np.array([float(i)])) for i in range(101))], "t").axes
+    assert axes.lines[0].get_marker() == "o"
+    bars = [bar.get_segments()[0][:, 1].tolist() for bar in axes.collections[-2:]]
+    assert bars == [[5, 95], [25, 75]]
+
+
+def lines_at(axes):
+    """The values of the horizontal lines across the axes, by their entry in the legend."""
+    lines = [line for line in axes.lines if line.get_transform() == axes.get_yaxis_transform()]
+    return [float(line.get_ydata()[0]) for line in lines], [
+        line.get_label() for line in lines if not line.get_label().startswith("_")
+    ]
+
+
+def time_axes(store, *patterns, **options):
+    figure = run_figure(store, "dated", sensors=patterns, **options)
+    return figure.axes[2:]
+
+
+def test_voltages_have_their_limits(store):
+    (axes,) = time_axes(store, "grid.bus-?.vm_pu")
+    assert lines_at(axes) == ([0.95, 1.05], ["limits 0.95 and 1.05"])
+    low, high = axes.get_ylim()
+    assert low < 0.95 and high > 1.05
+    assert axes.get_legend().get_texts()[-1].get_text() == "limits 0.95 and 1.05"
+    (many,) = time_axes(store, "grid.bus-*.vm_pu")
+    assert lines_at(many)[0] == [0.95, 1.05], "percentiles have them, too"
+    (axes,) = time_axes(store, "grid.bus-?.vm_pu", limits=False)
+    assert lines_at(axes) == ([], [])
+
+
+@pytest.mark.parametrize(("highest", "shown"), [(80.0, [100]), (120.0, [100]), (25.0, [100]), (5.0, [])])
+def test_the_limit_of_loadings_is_drawn_where_it_is_in_sight(highest, shown):
+    y = np.linspace(0, highest, 5)
+    limits = limits_of(["reading.grid.line-7.loading"], {}, True, several=False)
+    panel = Panel("t", "time (ticks)", "reading (%)", (Curve("c", y, y),), limits=limits)
+    assert lines_at(draw_panels([panel], "t").axes[0])[0] == shown
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (["reading.grid.vm_pu[3]"], [0.95, 1.05]),
+        (["reading.grid.3.bus-1.vm_pu"], [0.95, 1.05]),
+        (["reading.grid.line-0.loading_percent"], [100]),
+        (["reading.grid.trafo.loading-1"], [100]),
+        (["setpoint.grid.gen-1.vm_pu"], []),
+        (["reading.grid.unloading"], []),
+        (["reading.e.a"], [0, 1]),
+        (["reading.e.a[2]"], [0, 1]),
+        (["reading.e.a", "reading.e.b"], []),
+        (["reading.e.a", "setpoint.e.a"], []),
+        (["reading.e.c"], [-1]),
+    ],
+)
+def test_limits_are_told_by_names_and_spaces(columns, expected):
+    bounds = {"e.a": (0.0, 1.0), "e.b": (0.0, 2.0), "e.c": (-1.0, None)}
+    assert [one.value for one in limits_of(columns, bounds, True, several=False)] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [((0.1, 0.9), [0, 1]), ((0.7, 0.9), [1]), ((0.45, 0.55), []), ((0.5, 0.5), []), ((np.nan, np.nan), [])],
+)
+def test_bounds_are_drawn_where_they_are_in_sight(values, shown):
+    y = np.array(values)
+    limits = tuple(Limit(value, "bound", 0.5) for value in (0.0, 1.0))
+    panel = Panel("t", "time (ticks)", "reading", (Curve("c", np.arange(2), y),), limits=limits)
+    assert lines_at(draw_panels([panel], "t").axes[0])[0] == shown
+
+
+def test_bounds_are_those_of_the_spaces(tmp_path):
+    texts = {
+        "a": "Box(low=0.0, high=1.0, shape=(), dtype=float64)",
+        "b": "Box(low=-inf, high=[2.0, 2.0], shape=(2,), dtype=float64)",
+        "c": "Box(low=[0.0, 1.0], high=[2.0, 2.0], shape=(2,), dtype=float64)",
+        "d": "Discrete(5)",
+        "e": "what another program wrote",
+    }
+    sensors = [ChannelRecord(uid, text, 1) for uid, text in texts.items()]
+    with Store(tmp_path / "store", create=True) as opened:
+        run = opened.begin_run(uid="r", document={}, text="", hash="r", seed=1, version="3.5")
+        run.begin_phase(
+            *(0, "p"),
+            mode="test",
+            workers=1,
+            episodes=1,
+            controller="vanilla",
+            environments=[EnvironmentRecord("e", "E", sensors=sensors)],
+            agents=[],
+        )
+        found = bounds_of(opened, run.uid, 0)
+    none = (None, None)
+    assert found == {"a": (0, 1), "b": (None, 2), "c": none, "d": (0, 4), "e": none}
+
+
+def test_limits_can_be_chosen_for_all_patterns_or_for_each(store):
+    patterns = ["grid.bus-0.vm_pu", "grid.line[7].loading"]
+    both = time_axes(store, *patterns, limits=[(0.5, None)])
+    assert [lines_at(axes)[0] for axes in both] == [[0.5], [0.5]]
+    each = time_axes(store, *patterns, limits=[(0.9, 1.1), (None, 80.0)])
+    assert [lines_at(axes) for axes in each] == [
+        ([0.9, 1.1], ["limits 0.9 and 1.1"]),
+        ([80], ["limit 80"]),
+    ]
+    with pytest.raises(
+        PalaestraiMosaikError, match="one pair for all 2 patterns of sensors, or one for each, found 3"
+    ):
+        time_axes(store, *patterns, limits=[(1, 2)] * 3)
+
+
+@pytest.mark.parametrize("pair", [0.9, (1.0,), (2.0, 1.0), (None, None), ("0.9", 1.1), (0.9, float("nan"))])
+def test_limits_that_are_none_are_clear_errors(store, pair):
+    with pytest.raises(PalaestraiMosaikError, match="limits are pairs such as"):
+        time_axes(store, "grid.bus-0.vm_pu", limits=[pair])
+
+
+def test_curves_that_would_be_flat_have_a_panel_of_their_own():
+    x = np.arange(3.0)
+    curves = [Curve(f"{size:g}", x, np.full(3, size)) for size in (0.02, -0.04, 1.5, 0.0, 0.03)]
+    assert [(size, [curve.label for curve in group]) for size, group in by_scale(curves)] == [
+        (1.5, ["1.5"]),
+        (0.04, ["0.02", "-0.04", "0", "0.03"]),
+    ]
+    near = [Curve("a", x, x), Curve("b", x, 9.9 * x)]
+    assert [group for _, group in by_scale(near)] == [near]
+    steps = [Curve(f"1e{k}", x, x * 10.0 ** (2 * k)) for k in range(5)]
+    assert len(by_scale(steps)) == 3
+    panels = split_by_scale(panel_of(curves))
+    assert [panel.title for panel in panels] == ["title: up to 1.5", "title: up to 0.04"]
+
+
+def test_columns_of_other_units_have_a_panel_of_their_own(store):
+    moment = find_moment(store, "dated", None, None)
+    panels = time_panels(store, "dated", moment, ALL, ["grid.*"])
+    assert [panel.y_label for panel in panels] == ["reading (p.u.)", "reading (%)"]
+    everything = time_panels(store, "dated", moment, ALL, ["*"])
+    labels = {panel.y_label for panel in everything}
+    assert labels == {
+        *("reading (p.u.)", "reading (%)", "setpoint (Mvar)", "reward", "objective"),
+        *("terminated", "truncated"),
+    }
+
+
+def test_a_time_axis_has_the_date(store):
+    (axes,) = time_axes(store, "grid.bus-0.vm_pu")
+    assert axes.get_xlabel() == "time, 2016-06-01"
+    x = np.datetime64("2016-01-01", "m") + np.arange(96) * np.timedelta64(60, "m")
+    (axes,) = draw_panels([Panel("t", "time", "y", (Curve("c", x, np.arange(96.0)),))], "t").axes
+    assert axes.get_xlabel() == "time, 2016-01-01 to 2016-01-04"

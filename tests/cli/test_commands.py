@@ -381,6 +381,9 @@ def test_evaluations_say_after_how_many_training_episodes_they_ran(workplace, ca
             "has nothing that matches 'myenv.zero'",
         ),
         (["plot", "dummy", "--output", "x.gif"], "must end with .png, .svg, .pdf"),
+        (["plot", "dummy", "--limits", "0,1"], "--limits has no meaning for a plot without --sensors"),
+        (["plot", "dummy", "--learning", "--no-limits"], "--no-limits has no meaning for --learning"),
+        (["plot", "dummy", "--sensors", "*", "--limits", "0,1", "0,2"], "must be one pair, found 2 pairs"),
         (["export", "nothing", "there"], "has no run 'nothing'"),
     ],
 )
@@ -425,6 +428,29 @@ def test_plot_prints_the_name_of_its_picture(store, workplace, capsys):
     for fold, title in (("sum", "Sum of the objective in each"), ("mean", "Mean of the objective in each")):
         assert main(["plot", "dummy", "--objective", fold, "--output", "x.svg", "--store", str(store)]) == 0
         assert title in Path("x.svg").read_text()
+
+
+@pytest.mark.parametrize("wrong", ["1.1", "1.1,0.9", ",", "a,b", "nan,1", "0,inf", "1,2,3"])
+def test_limits_that_are_none_are_wrong_usage(capsys, wrong):
+    assert main(["plot", "dummy", "--sensors", "*", "--limits", wrong]) == 2
+    assert f"must be LOW,HIGH such as 0.9,1.1, or one of the two such as ,80, not '{wrong}'" in (
+        capsys.readouterr().err
+    )
+
+
+def test_limits_are_drawn_or_not(store, workplace, capsys):
+    def drawn(*options):
+        arguments = ["plot", "dummy", "--sensors", "myenv.?", "--output", "x.svg", "--store", str(store)]
+        assert main([*arguments, *options]) == 0
+        text = Path("x.svg").read_text()
+        # matplotlib draws text as paths, and leaves the text in a comment
+        return [name for name in re.findall("<!-- (.*?) -->", text) if re.match("limit|bound", name)]
+
+    assert drawn() == ["bounds 0 and 10"]
+    assert drawn("--limits", "2,8") == ["limits 2 and 8"]
+    assert drawn("--limits", ",8") == ["limit 8"]
+    assert drawn("--limits=-1,8") == ["limits -1 and 8"]
+    assert drawn("--no-limits") == []
 
 
 def test_graph_prints_or_draws(workplace, capsys):

@@ -24,6 +24,7 @@ from PIL import Image, PngImagePlugin
 import palaestrai_mosaik as pm
 from palaestrai_mosaik import RecordedRun
 from palaestrai_mosaik.analysis.learning import LearningChoice
+from palaestrai_mosaik.analysis.limits import Limit
 from palaestrai_mosaik.analysis.plot import draw_panels, learning_figure
 from palaestrai_mosaik.analysis.series import TIME, Curve, Panel
 from tests.support.pages import ROOT, blocks_of
@@ -35,7 +36,7 @@ FOLDER = ROOT / "docs" / "_static"
 #: where the fingerprint is in a PNG file
 KEY = "Shows"
 #: the width is 7.6 inches: twice the pixels of the column that shows it, for screens that have them
-_DPI, _COLOURS = 190, 48
+_DPI, _COLOURS = 190, 160
 
 #: uid of a document -> the page that has it
 DOCUMENTS = {"duel": "docs/tutorial.md", "learned": "docs/tutorial-learning.md"}
@@ -61,10 +62,9 @@ def _voltages(run: RecordedRun) -> Figure:
         # nobody acts on the last state
         state = states[states["phase_name"] == phase]["reading.grid.bus-8.vm_pu"].to_numpy()
         voltages.append(Curve(label, x, state[: len(x)]))
-    voltages.append(Curve("upper limit", x, np.full(len(x), 1.05)))
     figure = draw_panels(
         [
-            Panel("Voltage of bus 8", TIME, "voltage (p.u.)", tuple(voltages)),
+            Panel("Voltage of bus 8", TIME, "voltage (p.u.)", tuple(voltages), limits=(Limit(1.05),)),
             Panel("Objective of the controller", TIME, "objective", tuple(objectives)),
         ],
         "A medium-voltage grid on 1 June: three phases of one run",
@@ -85,7 +85,7 @@ def _defended(run: RecordedRun) -> Figure:
 
 
 def _learning(run: RecordedRun) -> Figure:
-    choice = LearningChoice(phase="train", fold="mean")
+    choice = LearningChoice(phase="train")
     return _titled(learning_figure(run.store, [run.instance], choice), "learned, 64 training episodes")
 
 
