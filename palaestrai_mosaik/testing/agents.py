@@ -44,10 +44,8 @@ def check_muscle(
     their own, what a muscle of its own would; ``rounding`` is the largest relative difference
     (0: none at all).
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, Muscle)
     _check_given_channels(findings, sensors, actuators)
@@ -106,10 +104,8 @@ def check_brain(
     and ``load`` raises where the dump is missing or cut off, instead of going on with a
     fresh brain.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     _, findings = build(factory, Brain)
     _check_given_channels(findings, sensors, actuators)
@@ -171,10 +167,8 @@ def check_objective(
     memories give equal values; no global randomness is used. Of a :class:`BatchObjective` also:
     it gives many rows at once the values that it gives them one by one.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, Objective)
     pair = (first, build_another(factory, findings))

@@ -79,10 +79,8 @@ def check_termination_condition(
     of the two workers alternate; it does not end a phase where ``can_end_phase`` says that
     it cannot; no global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, TerminationCondition)
     rng = seeding.generator(seed, "objectives")

@@ -42,10 +42,8 @@ def check_environment(
     were handed on are not written to again; equal generators and set-points give equal
     trajectories, and an equal first state after a reset; no global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, Environment)
     second = build_another(factory, findings)
@@ -88,10 +86,8 @@ def check_reward(
     as many finite numbers, each in its space; leaves the state as it is; does not write to
     what it has returned; a second reward gives the same; no global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, Reward)
     pair = (first, build_another(factory, findings))
@@ -131,10 +127,8 @@ def check_state_transformer(
     meant for. Checked: it returns a state with as many readings; leaves the state that it
     is given as it is; a second transformer returns the same; no global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, EnvironmentStateTransformer)
     pair = (first, build_another(factory, findings))
@@ -359,10 +353,8 @@ def check_batch_environment(
     set-points give equal trajectories, and an equal first state after a reset; no global
     randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(partial(factory, batch=batch), BatchEnvironment)
     environments = [first, build_another(partial(factory, batch=batch), findings)]

@@ -54,10 +54,8 @@ def check_filter(
     given is not changed; set-points are restored from what ``muscle_inverse`` makes of them,
     where the filter overrides it; no global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     _, findings = build(factory, Filter)
     check_channels(findings, "sensor", sensors)

@@ -111,13 +111,10 @@ class DeltaObsFilter(Filter):
     ``low - high`` to ``high - low``; in the first step of an episode it is 0. Set-points pass
     unchanged. Any kind of space.
 
-    Parameters
-    ----------
-    delta_sensor_uids : list of str, optional
-        The sensors whose differences are shown; all, if left out.
-    replace : bool
-        If true, the muscle sees the differences and nothing else; if false, it sees all
-        readings, and after them the differences.
+    Args:
+        delta_sensor_uids: the sensors whose differences are shown; all, if left out.
+        replace: if true, the muscle sees the differences and nothing else; if false, it sees all readings,
+            and after them the differences.
     """
 
     def __init__(self, delta_sensor_uids: Sequence[str] | None = None, replace: bool = True):

@@ -60,14 +60,12 @@ class ActionChangePenaltyFilter(Filter):
 class DeviationFilter(Filter):
     """Shows a measure of the distance of readings from ``target`` in place of the readings.
 
-    The sensors keep their uids, and become a ``Box`` with the bounds of that measure.
-    Set-points pass unchanged. Any kind of space.
+    The sensors keep their uids, and become a ``Box`` with the bounds of that measure. Set-points pass
+    unchanged. Any kind of space.
 
-    Parameters
-    ----------
-    target : float
-    sensor_uids : list of str, optional
-        The sensors to change; all, if left out.
+    Args:
+        target: the reading of which the measure is 0.
+        sensor_uids: the sensors to change; all, if left out.
     """
 
     def __init__(self, target: float = 1.0, sensor_uids: Sequence[str] | None = None):
