@@ -31,12 +31,17 @@ _OUTCOME_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance"]
 
 
 class Results:
-    """The results of the design in ``folder``.
+    """The results of a generated design.
 
-    ``store``: where they are (default: ``results`` in the folder), a location or an open store. The
-    files of a database URL are in ``results`` too, where ``arsenai run`` puts them. All frames are
-    read once and kept; they must not be written to. Raises
-    :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is none of a design.
+    All frames are read once and kept; they must not be written to.
+
+    Args:
+        folder: the folder of the design, or its path.
+        store: where the results are: a location or an open store; ``None``: ``results`` in the folder. The
+            files of a database URL are in ``results`` too, where ``arsenai run`` puts them.
+
+    Raises:
+        DocumentError: the folder is none of a design.
     """
 
     def __init__(self, folder: str | Path | DesignFolder, store: str | Path | Store | None = None):

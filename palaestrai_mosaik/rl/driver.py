@@ -60,7 +60,7 @@ def find_phase(document: RunDocument, phase: str | int | None) -> PhaseSpec:
 class Options:
     """How the caller takes part.
 
-    Attributes:
+    Args:
         others_learn: in train mode, the agents that are not the caller's learn, too, and know more with each
             episode. Otherwise they act with what they have loaded (or begin with), in the mode of the phase.
         store: where they load from. An agent that loads what an earlier phase of the same document has

@@ -97,8 +97,8 @@ class RunEnv(Env[Any, Any], EzPickle):
         dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
         others_learn: in train mode, the other agents learn, too
             (:class:`~palaestrai_mosaik.rl.driver.Options`).
-        store: where the other agents load from: an open store, or the folder or URL of one; ``None``: they
-            load nothing from a store.
+        store: an open store, or the folder or URL of one, with an execution of the document from which the
+            other agents load what earlier phases have learned; ``None``: there is none.
         render_mode: ``"ansi"`` shows the newest readings as text, ``"rgb_array"`` a frame of the agent's
             first environment of Gymnasium that gives some; ``None``: ``render()`` shows nothing.
 

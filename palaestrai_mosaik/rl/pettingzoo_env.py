@@ -96,8 +96,8 @@ class RunGame:
         dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
         others_learn: in train mode, the agents that are not the caller's learn, too
             (:class:`~palaestrai_mosaik.rl.driver.Options`).
-        store: where these load from: an open store, or the folder or URL of one; ``None``: they load nothing
-            from a store.
+        store: an open store, or the folder or URL of one, with an execution of the document from which these
+            load what earlier phases have learned; ``None``: there is none.
 
     Raises:
         DocumentError: the document cannot be run.

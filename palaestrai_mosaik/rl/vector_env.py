@@ -125,7 +125,7 @@ class RunVectorEnv(VectorEnv[Any, Any, Any]):
         flatten: must be true: copies in one world have flat observations.
         dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
         others_learn: in train mode, the other agents learn, too.
-        store: where the other agents load from; ``None``: they load nothing from a store.
+        store: where the other agents load from what earlier phases have learned; ``None``: there is none.
         first: the number of the first copy.
         max_episode_steps: truncates a copy after so many steps; ``None``: never.
         render_mode: must be ``None``: copies in one world cannot be shown.
