@@ -406,7 +406,15 @@ class Box(ArraySpace):
 
 
 class Discrete(ArraySpace):
-    """The integers ``start``, ``start + 1``, ..., ``start + n - 1``."""
+    """The integers ``start``, ``start + 1``, ..., ``start + n - 1``.
+
+    Args:
+        n: how many, at least 1.
+        start: the first one. All must stay within plus and minus 2**53.
+
+    Raises:
+        SpaceError: ``n`` or ``start`` is something else.
+    """
 
     n: int
     start: int

@@ -19,13 +19,16 @@ from .channels import chosen_sensors, flat_indices, number, real_box, require_bo
 class ActionChangePenaltyFilter(Filter):
     """Takes a penalty for changed set-points off the objective that the brain learns from.
 
-    The penalty of a row is ``weight`` times the mean over all set-points of
-    ``(|change| / (high - low)) ** power``, so at most ``weight``. The set-points are those that
-    the environment gets, whatever the place in the chain, and their spaces must be bounded.
-    The first row of an episode has no penalty. Where an action gave no new set-point (NaN), the
-    one before holds: no change. An objective of NaN (none) stays NaN.
+    The penalty of a row is ``weight`` times the mean over all set-points of ``(|change| / (high - low)) **
+    power``, so at most ``weight``. The set-points are those that the environment gets, whatever the place in
+    the chain, and their spaces must be bounded. The first row of an episode has no penalty. Where an action
+    gave no new set-point (NaN), the one before holds: no change. An objective of NaN (none) stays NaN.
 
     Only what the brain learns from changes; the objective on record does not.
+
+    Args:
+        weight: the largest penalty, at least 0.
+        power: above 0.
     """
 
     def __init__(self, weight: float = 1.0, power: float = 1.0):
