@@ -96,13 +96,18 @@ def run(
 class RecordedRun:
     """What one execution of a run document recorded: frames, pictures, and a summary that a notebook shows.
 
-    ``run`` is the uid of an instance (or its beginning), the uid of a run document (the newest instance is meant), or
-    ``"latest"``. ``store`` is as for :func:`run`; the store must exist. The frames are those of
-    :class:`~palaestrai_mosaik.store.Store` for this run, which describes their columns; they have
-    ``phase_name`` after ``phase``, and ``date`` after ``time`` where an environment of the phase has a
-    calendar. Numbers of phases, workers and episodes start at 0.
+    The frames are those of :class:`~palaestrai_mosaik.store.Store` for this run, which describes their
+    columns; they have ``phase_name`` after ``phase``, and ``date`` after ``time`` where an environment of the
+    phase has a calendar. Numbers of phases, workers and episodes start at 0.
 
-    Raises :class:`StoreError` if there is no such store or run.
+    Args:
+        run: the uid of an instance (or its beginning), the uid of a run document (the newest instance is
+            meant), or ``"latest"``.
+        store: an open store, or the folder or URL of one; the default is that of :func:`run`. The store must
+            exist.
+
+    Raises:
+        StoreError: there is no such store or run.
     """
 
     def __init__(self, run: str = "latest", store: AnyStore | None = None):
@@ -178,17 +183,39 @@ class RecordedRun:
         return self.store.errors(self.instance)
 
     def steps(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
-        """Return one row per step of the agents. ``filters`` are those of :meth:`Store.steps`: ``agent``, ``episode``,
-        ``columns``, ...
+        """Return one row per step of the agents.
+
+        Args:
+            phase: number or name of a phase; ``None``: all.
+            filters: those of :meth:`Store.steps`: ``agent``, ``episode``, ``columns``, ...
+
+        Raises:
+            StoreError: what is named does not exist.
         """
         return self._dated(self.store.steps(self.instance, phase, **filters), phase)
 
     def environment_states(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
-        """Return one row per state of the environments. ``filters`` are those of :meth:`Store.environment_states`."""
+        """Return one row per state of the environments.
+
+        Args:
+            phase: number or name of a phase; ``None``: all.
+            filters: those of :meth:`Store.environment_states`: ``environment``, ``episode``, ``columns``, ...
+
+        Raises:
+            StoreError: what is named does not exist.
+        """
         return self._dated(self.store.environment_states(self.instance, phase, **filters), phase)
 
     def statistics(self, phase: int | str | None = None, **filters: Any) -> pd.DataFrame:
-        """Return what the agents reported, such as losses. ``filters`` are those of :meth:`Store.statistics`."""
+        """Return what the agents reported, such as losses.
+
+        Args:
+            phase: number or name of a phase; ``None``: all.
+            filters: those of :meth:`Store.statistics`: ``agent``, ``episode``, ``key``, ...
+
+        Raises:
+            StoreError: what is named does not exist.
+        """
         return self._named(self.store.statistics(self.instance, phase, **filters))
 
     def plot(
@@ -201,11 +228,16 @@ class RecordedRun:
     ) -> Figure:
         """Draw objective and rewards; return a figure, which a notebook shows.
 
-        Each pattern in ``sensors`` (``*``, ``?``) gets a panel of its own that shows the matching columns over an
-        episode, as ``plot --sensors`` does. ``options`` are ``phase``, ``episode``, ``fold`` and
-        ``limits`` (``[(0.9, 1.1)]``, ``False``), as of :func:`palaestrai_mosaik.analysis.plot.run_figure`.
+        Args:
+            sensors: patterns (``*``, ``?``) of columns. Each gets a panel of its own that shows the matching
+                columns over an episode, as ``plot --sensors`` does.
+            agent: name of an agent; ``None``: all.
+            environment: uid of an environment: only the bodies in it; ``None``: all.
+            options: ``phase``, ``episode``, ``fold`` and ``limits`` of
+                :func:`~palaestrai_mosaik.analysis.plot.run_figure`.
 
-        Raises :class:`StoreError` for unknown names and if there is nothing to plot.
+        Raises:
+            StoreError: what is named does not exist, or there is nothing to plot.
         """
         choice = BodyChoice(agent, environment)
         return run_figure(self.store, self.instance, choice=choice, sensors=sensors, **options)
@@ -218,11 +250,16 @@ class RecordedRun:
         phase: int | str | None = None,
         fold: Fold = "mean",
     ) -> Figure:
-        """Draw the learning curves, and the statistics that match these patterns; return a figure.
+        """Draw the learning curves; return a figure, which a notebook shows.
 
-        ``fold`` is ``mean`` or ``sum``, of the objective's values in each episode.
+        Args:
+            statistics: patterns (``*``, ``?``) of keys of statistics. Each gets a panel of its own.
+            agent: name of an agent; ``None``: all.
+            phase: number or name of a phase; ``None``: all.
+            fold: how the values of the objective in an episode become one, ``"mean"`` or ``"sum"``.
 
-        Raises :class:`StoreError` for unknown names and if there is nothing to plot.
+        Raises:
+            StoreError: what is named does not exist, or there is nothing to plot.
         """
         choice = LearningChoice(
             phase=phase, bodies=BodyChoice(agent), fold=fold, statistics=tuple(statistics)

@@ -27,10 +27,12 @@ from .objective import Objective
 class BatchReadings:
     """What ``n`` bodies of a muscle see at one time.
 
-    ``observations`` (n, observations), read-only: a row for each body. ``bodies`` (n,): which
-    bodies they are, as places among those of the muscle (:attr:`BatchMuscle.rngs`), ascending.
-    ``sensors`` and ``actuators`` are the channels of one body (those of the first); the spaces
-    of ``actuators`` are the same for all of them.
+    Attributes:
+        observations: (n, observations), read-only: a row for each body.
+        bodies: (n,): which bodies they are, as places among those of the muscle (:attr:`BatchMuscle.rngs`),
+            ascending.
+        sensors: the channels of one body (those of the first).
+        actuators: likewise; their spaces are the same for all bodies.
     """
 
     observations: FloatMatrix
@@ -67,10 +69,14 @@ class BatchMuscle(Muscle, ABC):
         """
 
     def update_body(self, body: int, update: Any) -> None:
-        """Take over what the brain has learned for one body (its place).
+        """Take over what the brain has learned for one body.
 
         Called instead of :meth:`update` where the brain's updates are not shared
         (:attr:`Brain.shared_updates`).
+
+        Args:
+            body: the place of the body.
+            update: what the brain returned for it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} acts for many bodies, and its brain has an update for each of them: it needs "
@@ -86,8 +92,14 @@ class BatchMuscle(Muscle, ABC):
 
 @dataclass(slots=True)
 class BatchRows:
-    """The newest rows of ``n`` bodies: ``readings`` (n, readings), ``setpoints`` (n, set-points),
-    ``rewards`` (n, rewards), and ``bodies`` (n,) as in :class:`BatchReadings`."""
+    """The newest rows of ``n`` bodies.
+
+    Attributes:
+        readings: (n, readings).
+        setpoints: (n, set-points).
+        rewards: (n, rewards).
+        bodies: (n,), as in :class:`BatchReadings`.
+    """
 
     readings: FloatMatrix
     setpoints: FloatMatrix

@@ -24,14 +24,18 @@ from .statistics import StatisticsMixin
 class BodyInformation:
     """One body of an agent; ``(agent, environment, number)`` is its place in the AEB space.
 
-    ``number`` counts the agent's bodies in the document's order, from 0. Bodies with the same
-    ``group`` are alike: they are of one entry of the document. ``environments`` has one uid,
-    unless the agent has no ``bodies``: then it may have several. ``name`` is the label of its
-    entry. ``muscles``: the uid of its muscle in each worker. ``sensors`` and ``actuators`` are
-    what the muscle sees of them, called as those of the group's first body. ``replayed``: an
-    environment that replays decides what is done there, so that rows hold others' actions.
-
     Source: the seed "AEB Design" of SLM Lab.
+
+    Attributes:
+        agent: the name of the agent.
+        environments: one uid, unless the agent has no ``bodies``: then it may have several.
+        number: counts the agent's bodies in the document's order, from 0.
+        group: bodies with the same number are identical: they are of one entry of the document.
+        muscles: the uid of its muscle in each worker.
+        sensors: what the muscle sees of them, called as those of the group's first body.
+        actuators: likewise.
+        name: the label of its entry; ``None``: it has none.
+        replayed: an environment that replays decides what is done there, so that rows hold others' actions.
     """
 
     agent: str
@@ -112,8 +116,12 @@ class Brain(StatisticsMixin, ABC):
     def muscles(self, environment: str | None = None, body: int | None = None) -> list[str]:
         """Return the ids of the muscles (one for each worker) of bodies in the AEB space.
 
-        ``environment``: its uid; ``body``: a number; ``None``: all. Raises :class:`ContractError`
-        where the agent has no such body.
+        Args:
+            environment: uid of an environment; ``None``: all.
+            body: number of a body; ``None``: all.
+
+        Raises:
+            ContractError: the agent has no such body.
         """
         uids = [uid for one in self.bodies for uid in one.environments]
         if environment is not None and environment not in uids:
@@ -134,9 +142,15 @@ class Brain(StatisticsMixin, ABC):
         return found
 
     def tail(self, n: int = 1, *, environment: str | None = None, body: int | None = None) -> MemoryShard:
-        """Return the last ``n`` rows of some bodies, oldest first; see :meth:`muscles`.
+        """Return the last rows of some bodies, oldest first.
 
-        Raises :class:`ContractError` where their rows have different sizes.
+        Args:
+            n: number of rows.
+            environment: uid of an environment; ``None``: all.
+            body: number of a body; ``None``: all.
+
+        Raises:
+            ContractError: the agent has no such body, or the rows have different sizes.
         """
         muscles = self.muscles(environment, body)
         memories = {id(one): one for one in map(self.memory_of, muscles)}
@@ -161,25 +175,47 @@ class Brain(StatisticsMixin, ABC):
     def thinking(self, muscle_id: str, data_from_muscle: Any) -> Any:
         """Learn from the newest row of :attr:`memory`.
 
-        ``data_from_muscle`` is the second result of the muscle's ``propose_actions``. What
-        is returned goes to :meth:`Muscle.update`, unless it is ``None``.
+        Args:
+            muscle_id: the uid of the muscle that made the row.
+            data_from_muscle: the second result of the muscle's ``propose_actions``.
+
+        Returns:
+            The update that goes to :meth:`Muscle.update`, or ``None`` if there is none.
         """
 
     def thinking_batch(self, muscle_ids: Sequence[str], data_from_muscles: Sequence[Any]) -> Any:
         """Learn from the newest rows of several muscles: the last ``n`` rows of their memory.
 
-        Optional, for speed: where a brain does not define it, :meth:`thinking` is called for each
-        row. Called with the rows of one tick of alike bodies, one for each, if the brain has
-        :attr:`shared_updates` and the memory has room for all of them. The brain must learn what
-        it would have learned from :meth:`thinking` row by row, and return the last update that
-        this would have given, or ``None``.
+        Optional, for speed: where a brain does not define it, :meth:`thinking` is called for each row. Called
+        with the rows of one tick of identical bodies, one for each, if the brain has :attr:`shared_updates`
+        and the memory has room for all of them. The brain must learn what it would have learned from
+        :meth:`thinking` row by row.
+
+        Args:
+            muscle_ids: the uids of the muscles, in the order of the rows.
+            data_from_muscles: the second result of ``propose_actions`` of each.
+
+        Returns:
+            The last update that :meth:`thinking` would have returned, or ``None``.
         """
         raise NotImplementedError(f"{type(self).__name__} takes rows one by one")
 
     def add_statistics(
         self, key: str, value: Any, allow_overwrite: bool = False, *, muscle_id: str | None = None
     ) -> None:
-        """Report a figure; in :meth:`thinking_batch`, with whose row it goes (``None``: the last one)."""
+        """Report a figure, such as a loss, for the current row.
+
+        Args:
+            key: the name of the figure.
+            value: a number.
+            allow_overwrite: replace what the row has under this key already.
+            muscle_id: in :meth:`thinking_batch`, the muscle with the row that the figure belongs to;
+                ``None``: the last one.
+
+        Raises:
+            TypeError: ``value`` is no number.
+            KeyError: the row has that key already, and ``allow_overwrite`` is false.
+        """
         if muscle_id is None:
             super().add_statistics(key, value, allow_overwrite)
             return

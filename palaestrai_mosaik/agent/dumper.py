@@ -79,10 +79,17 @@ class DamagedBrainDump(BrainDumpError):
 class FileBrainDumper(BrainDumper):
     """Keeps dumps as files ``<base>/<experiment run>/<phase>/<agent>/brain.bin``.
 
-    A dump with a tag is ``brain-<tag>.bin``; those of a snapshot lie in a folder
-    ``snapshot-<name>`` below the agent's. A file begins with one line of text that gives
-    the SHA-256 and the length of the dump, which follows; :meth:`load` checks both. A file is
-    replaced as a whole, and so is the folder of a snapshot by :meth:`save_all`.
+    A dump with a tag is ``brain-<tag>.bin``; those of a snapshot lie in a folder ``snapshot-<name>`` below
+    the agent's. A file begins with one line of text that gives the SHA-256 and the length of the dump, which
+    follows; :meth:`load` checks both. A file is replaced as a whole, and so is the folder of a snapshot by
+    :meth:`save_all`.
+
+    Args:
+        base: the folder of all dumps.
+        experiment_run: the uid of the run document.
+        phase: the name of the phase.
+        agent: the name of the agent.
+        snapshot: the name of a snapshot; empty: none.
     """
 
     def __init__(self, base: str | Path, experiment_run: str, phase: str, agent: str, snapshot: str = ""):
@@ -168,8 +175,16 @@ class FileBrainDumper(BrainDumper):
 def dump_arrays(arrays: Mapping[str, ArrayLike], dumpers: Sequence[BrainDumper], tag: str = "") -> None:
     """Save named arrays and numbers with every dumper, as an ``npz`` archive.
 
-    The same arrays give the same bytes. Raises ``ValueError`` for what is no array of
-    numbers, booleans or text, and ``TypeError`` where ``dumpers`` are none.
+    The same arrays give the same bytes.
+
+    Args:
+        arrays: arrays of numbers, booleans or text by name.
+        dumpers: where to save them, as a brain's or a muscle's ``_dumpers``.
+        tag: distinguishes several dumps of one brain; empty: none.
+
+    Raises:
+        ValueError: something is no array of numbers, booleans or text.
+        TypeError: ``dumpers`` are none.
     """
     if not isinstance(dumpers, Sequence):
         raise TypeError(
@@ -194,8 +209,15 @@ def dump_arrays(arrays: Mapping[str, ArrayLike], dumpers: Sequence[BrainDumper],
 def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.NDArray[Any]]:
     """Return what :func:`dump_arrays` saved, numbers as arrays without dimensions.
 
-    Nothing is unpickled. Raises :class:`BrainDumpError` if there is no such dump, or if it
-    holds something else, and ``TypeError`` where ``dumpers`` are none.
+    Nothing is unpickled.
+
+    Args:
+        dumpers: where to look, one after the other.
+        tag: the tag that the dump was saved with.
+
+    Raises:
+        BrainDumpError: there is no such dump, or it holds something else.
+        TypeError: ``dumpers`` are none.
     """
     if not isinstance(dumpers, Sequence):
         raise TypeError(

@@ -56,10 +56,14 @@ class Filter(ABC):
         """Hook for adapters: the muscle or brain is there, and does not call the filter itself."""
 
     def setup(self, sensors: Layout, actuators: Layout) -> tuple[Layout, Layout]:
-        """Return the channels on the muscle's side, given those on the environment's side.
+        """Return the channels on the muscle's side. Called once, before anything else.
 
-        Called once, before anything else. Raises :class:`ContractError` where the filter
-        cannot work on a channel.
+        Args:
+            sensors: the sensors on the environment's side.
+            actuators: the actuators on the environment's side.
+
+        Raises:
+            ContractError: the filter cannot work on a channel.
         """
         return sensors, actuators
 

@@ -16,11 +16,16 @@ from palaestrai_mosaik.types.arrays import FloatVector
 class Experience:
     """One closed row of one muscle.
 
-    ``readings`` (readings,), ``setpoints`` (setpoints,) and ``rewards`` (rewards,) are those
-    of the environment; ``observations`` and ``actions`` are what the muscle saw and returned,
-    which is the same unless the agent has filters. ``objective`` is NaN where the objective
-    gave none. ``final_observations`` is there only where the episode ended with this row: what
-    the muscle would have seen next. ``terminated`` and ``truncated`` are never both true.
+    ``terminated`` and ``truncated`` are never both true.
+
+    Attributes:
+        readings: (readings,), those of the environment.
+        setpoints: (setpoints,), those of the environment.
+        rewards: (rewards,), those of the environment.
+        observations: what the muscle saw; the readings, unless the agent has filters.
+        actions: what the muscle returned; the set-points, unless the agent has filters.
+        objective: NaN where the objective gave none.
+        final_observations: what the muscle would have seen next, only where the episode ended with this row.
     """
 
     muscle: str
@@ -261,9 +266,12 @@ _FIRST_CAPACITY = 64
 class Memory:
     """Rows in numpy buffers; appending and ``tail`` do not depend on its size.
 
-    The newest ``size_limit`` rows are kept; the buffers hold up to a quarter more, so that
-    the tail is always one contiguous view. Rows may come from several muscles in turn.
-    ``rng`` is what :meth:`sample` draws from; the framework sets it.
+    Rows may come from several muscles in turn.
+
+    Args:
+        size_limit: the number of rows that are kept, the newest ones; the buffers hold up to a quarter more,
+            so that the tail is always one contiguous view.
+        rng: what :meth:`sample` draws from; the framework sets it.
     """
 
     def __init__(self, size_limit: int = 100_000, rng: np.random.Generator | None = None):
@@ -320,11 +328,21 @@ class Memory:
         observations: FloatArray | None = None,
         actions: FloatArray | None = None,
     ) -> None:
-        """Add a row; an objective that is computed from it is set by :meth:`close` later.
+        """Add a row. All arrays are copied.
 
-        ``observations`` and ``actions`` are given where they differ from ``readings`` and
-        ``setpoints``. All are copied. Lengths may change only while the memory is empty;
-        otherwise another length is a ``ValueError``.
+        Args:
+            readings: (readings,), what the environment showed.
+            setpoints: (setpoints,), what was done in it.
+            rewards: (rewards,), the environment's answer.
+            data: the second result of ``propose_actions``.
+            objective: the objective's value; NaN: it is set by :meth:`close` later.
+            muscle: the uid of the muscle.
+            observations: what the muscle saw, where it differs from ``readings``; ``None``: it does not.
+            actions: what the muscle returned, where it differs from ``setpoints``; ``None``: it does not.
+
+        Raises:
+            ValueError: a length differs from that of the rows in the memory. Lengths may change only while it
+                is empty.
         """
         i = self._end
         widths = (len(readings), len(setpoints), len(rewards))
@@ -419,18 +437,26 @@ class Memory:
         muscle: str | None = None,
         final_observations: FloatArray | None = None,
     ) -> None:
-        """Say that the episode ended with the newest row (of ``muscle``, if given).
+        """Say that the episode ended with the newest row.
 
-        ``final_observations``, of the length of a row's observations, is what the muscle
-        would have seen next. Nothing happens if the memory does not have the row any more.
+        Nothing happens if the memory does not have the row any more.
+
+        Args:
+            terminated: the world ended with this row.
+            truncated: the episode was cut after this row.
+            muscle: the uid of the muscle with the row; ``None``: the newest row of all.
+            final_observations: what the muscle would have seen next, of the length of a row's observations;
+                ``None``: not known.
         """
         place = self._end - 1 if muscle is None else self._newest_of(muscle)
         self._ends(place, (terminated, truncated), final_observations)
 
     def tail(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
-        """Return the last ``n`` rows (fewer if there are fewer), oldest first.
+        """Return the last rows, oldest first.
 
-        ``include_only``: count and return only rows of muscles with these ids.
+        Args:
+            n: number of rows; there are fewer if the memory has fewer.
+            include_only: count and return only rows of muscles with these ids; ``None``: all.
         """
         if n < 0:
             raise ValueError(f"n must not be negative, not {n}")
@@ -440,12 +466,16 @@ class Memory:
         return MemoryShard(self._seen, slice(max(self._start, end - n), end), end)
 
     def sample(self, n: int = 1, include_only: Collection[str] | None = None) -> MemoryShard:
-        """Return ``n`` different rows, drawn at random from all that are complete.
+        """Return different rows, drawn at random from all that are complete.
 
-        A row is complete when its muscle has acted again, or the episode ended with it. All
-        complete rows are returned, in random order, where there are no more than ``n``.
-        ``include_only`` is as for :meth:`tail`. Raises ``RuntimeError`` if there is no
-        :attr:`rng`.
+        A row is complete when its muscle has acted again, or the episode ended with it.
+
+        Args:
+            n: number of rows. All complete rows are returned, in random order, where there are no more.
+            include_only: draw only rows of muscles with these ids; ``None``: all.
+
+        Raises:
+            RuntimeError: there is no :attr:`rng`.
         """
         if self.rng is None:
             raise RuntimeError("this memory has no generator to sample with: set memory.rng")

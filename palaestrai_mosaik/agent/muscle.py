@@ -59,9 +59,16 @@ class Muscle(StatisticsMixin, ABC):
     ) -> tuple[Sequence[ActuatorInformation], Any]:
         """Return the set-points, and any data for the brain.
 
-        Both sequences also have the attribute ``vector``: all values as one float64
-        vector (readings; for actuators assign the set-points to it). An actuator whose
-        value stays ``None`` gets no new set-point.
+        Both sequences also have the attribute ``vector``: all values as one float64 vector (readings; for
+        actuators assign the set-points to it).
+
+        Args:
+            sensors: the newest readings.
+            actuators_available: what can be set. An actuator of which the value stays ``None`` gets no new
+                set-point.
+
+        Returns:
+            The actuators, and data that the brain gets in ``thinking`` (or ``None``).
         """
 
     def update(self, update: Any) -> None:

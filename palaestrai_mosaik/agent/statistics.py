@@ -11,14 +11,20 @@ class StatisticsMixin:
     _statistics: dict[str, Any] | None = None
 
     def add_statistics(self, key: str, value: Any, allow_overwrite: bool = False) -> None:
-        """Report ``value`` under ``key`` for the current step.
+        """Report a figure, such as a loss, for the current step.
 
-        That is, for a muscle, the step that it acts in; for a brain the row that ``thinking`` is
-        about, and in ``evaluated`` the evaluation. What a brain reports in other methods goes with
-        what follows of these, and nowhere if nothing follows.
+        That is, for a muscle, the step that it acts in; for a brain the row that ``thinking`` is about, and
+        in ``evaluated`` the evaluation. What a brain reports in other methods goes with what follows of
+        these, and nowhere if nothing follows.
 
-        ``value`` is a number. Raises ``TypeError`` if it is not, and ``KeyError`` if the
-        step has that key already, unless ``allow_overwrite``.
+        Args:
+            key: the name of the figure.
+            value: a number.
+            allow_overwrite: replace what the step has under this key already.
+
+        Raises:
+            TypeError: ``value`` is no number.
+            KeyError: the step has that key already, and ``allow_overwrite`` is false.
         """
         try:
             number = float(value) if not isinstance(value, str | bytes) else None

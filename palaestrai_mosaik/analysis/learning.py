@@ -46,7 +46,14 @@ _PART, _LONGEST = 20, 100
 
 @dataclass(frozen=True)
 class LearningChoice:
-    """What to draw: of all phases and bodies, or of some; which statistics, by patterns of their keys."""
+    """What to draw.
+
+    Args:
+        phase: number or name of a phase; ``None``: all.
+        bodies: which bodies of which agents; the default: all.
+        fold: how an episode's objective values become one number, ``"sum"`` or ``"mean"``.
+        statistics: patterns (``*``, ``?``) of keys of statistics to draw, too.
+    """
 
     phase: int | str | None = None
     bodies: BodyChoice = field(default_factory=BodyChoice)

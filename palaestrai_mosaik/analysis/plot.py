@@ -97,20 +97,27 @@ def run_figure(  # noqa: PLR0913  (independent choices)
     fold: Fold | None = None,
     limits: Limits = True,
 ) -> Figure:
-    """Draw objective and rewards of ``run``.
+    """Draw objective and rewards of a run.
 
-    They are drawn per episode (``fold`` of the values in it, the mean by default), or per
-    step if there is only one episode and no ``fold`` is asked for; ``choice`` says of which
-    bodies, and of several it is their mean, with a band from the lowest to the highest. ``sensors``
-    are patterns (``*``, ``?``) of columns; each gets a panel of its own that shows them
-    over ``episode`` (default: the last one of ``phase``, or of the last phase); columns of other
-    units or of another order of magnitude have further panels. ``limits`` are lines in these panels:
-    ``[(0.9, 1.1)]`` in all, or a pair for each pattern; ``True``: 0.95 and 1.05 for voltages (``vm_pu``),
-    100 % for loadings, and for other sensors the bounds of their space, if they are in sight;
-    ``False``: none.
+    They are drawn per episode, or per step if there is only one episode and no ``fold`` is given. Of several
+    bodies it is their mean, with a band from the lowest to the highest.
 
-    Raises :class:`StoreError` for unknown names and if there is nothing to plot, and
-    :class:`PalaestraiMosaikError` for limits that are none.
+    Args:
+        store: the open store.
+        run: which run, as :meth:`Store.find_run` takes it.
+        phase: number or name of a phase; ``None``: all, and the last one for ``sensors``.
+        choice: which bodies; the default: all.
+        sensors: patterns (``*``, ``?``) of columns. Each gets a panel of its own that shows the matching
+            columns over an episode; columns of other units or of another order of magnitude have further panels.
+        episode: the episode for ``sensors``; ``None``: the last one.
+        fold: how the values of an episode become one, ``"sum"`` or ``"mean"``; ``None``: the mean.
+        limits: lines in the panels of ``sensors``: ``[(0.9, 1.1)]`` in all, or a pair for each pattern;
+            ``True``: 0.95 and 1.05 for voltages (``vm_pu``), 100 % for loadings, and for other sensors the bounds
+            of their space, if they are in sight; ``False``: none.
+
+    Raises:
+        StoreError: what is named does not exist, or there is nothing to plot.
+        PalaestraiMosaikError: the limits are wrong.
     """
     uid = store.find_run(run)
     panels = episode_panels(store, uid, phase, choice, fold or "mean")
@@ -127,25 +134,38 @@ def run_figure(  # noqa: PLR0913  (independent choices)
 
 
 def plot_run(store: Store, run: str, path: str | Path, **options: Any) -> Path:
-    """Draw objective and rewards of ``run`` into the file ``path``; return it.
+    """Draw objective and rewards of a run into a file.
 
-    ``options`` are those of :func:`run_figure`.
+    Args:
+        store: the open store.
+        run: which run, as :meth:`Store.find_run` takes it.
+        path: the file; its suffix says the format.
+        options: those of :func:`run_figure`.
 
-    Raises :class:`StoreError` for unknown names and if there is nothing to plot, and
-    :class:`PalaestraiMosaikError` for an unknown format and an unwritable file.
+    Returns:
+        The path.
+
+    Raises:
+        StoreError: what is named does not exist, or there is nothing to plot.
+        PalaestraiMosaikError: the format is unknown, or the file cannot be written.
     """
     path = _checked(path)
     return _save(run_figure(store, run, **options), path)
 
 
 def learning_figure(store: Store, runs: Sequence[str], choice: LearningChoice = _EVERYTHING) -> Figure:
-    """Draw the learning curves of ``runs``.
+    """Draw the learning curves of runs.
 
-    The objective of each agent over training episodes is a line, evaluations are points.
-    Runs of one document that differ in ``uid`` and ``seed`` only become one curve with a
-    band; others are drawn side by side.
+    The objective of each agent over training episodes is a line, evaluations are points. Runs of one document
+    that differ in ``uid`` and ``seed`` only become one curve with a band; others are drawn side by side.
 
-    Raises :class:`StoreError` for unknown names, and if no objective or statistic was recorded.
+    Args:
+        store: the open store.
+        runs: uids of instances.
+        choice: which phases, bodies and statistics; the default: all phases and bodies, no statistics.
+
+    Raises:
+        StoreError: what is named does not exist, or no objective or statistic was recorded.
     """
     uids = list(dict.fromkeys(store.find_run(run) for run in runs))
     panels = learning_panels(store, uids, choice)
@@ -158,10 +178,20 @@ def learning_figure(store: Store, runs: Sequence[str], choice: LearningChoice = 
 def plot_learning(
     store: Store, runs: Sequence[str], path: str | Path, choice: LearningChoice = _EVERYTHING
 ) -> Path:
-    """Draw :func:`learning_figure` into the file ``path``; return it.
+    """Draw the learning curves of runs (:func:`learning_figure`) into a file.
 
-    Raises :class:`StoreError` as that function does, and :class:`PalaestraiMosaikError` for an unknown
-    format and an unwritable file.
+    Args:
+        store: the open store.
+        runs: uids of instances.
+        path: the file; its suffix says the format.
+        choice: which phases, bodies and statistics; the default: all phases and bodies, no statistics.
+
+    Returns:
+        The path.
+
+    Raises:
+        StoreError: what is named does not exist, or no objective or statistic was recorded.
+        PalaestraiMosaikError: the format is unknown, or the file cannot be written.
     """
     path = _checked(path)
     return _save(learning_figure(store, runs, choice), path)

@@ -32,13 +32,19 @@ _OUTCOME_COLUMNS = ["row", "repetition", "uid", "run", "status", "instance"]
 
 
 class Results:
-    """The results of the design in ``folder``.
+    """The results of a generated design.
 
-    ``store``: where they are (default: ``results`` in the folder), a location or an open store. The
-    files of a database URL are in ``results`` too, where ``arsenai run`` puts them. All frames are
-    read once and kept; they must not be written to. ``progress`` is called while outcomes are read, with how
-    many values (one for each run and outcome) there are by now, and of how many. Raises
-    :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is none of a design.
+    All frames are read once and kept; they must not be written to.
+
+    Args:
+        folder: the folder of the design, or its path.
+        store: where the results are: a location or an open store; ``None``: ``results`` in the folder. The
+            files of a database URL are in ``results`` too, where ``arsenai run`` puts them.
+        progress: is called while outcomes are read, with the number of values read and of all (one for each run and
+            outcome); ``None``: nothing is.
+
+    Raises:
+        DocumentError: the folder is none of a design.
     """
 
     def __init__(

@@ -34,12 +34,14 @@ _ROUNDING = 1e-12
 class SensitivityResult:
     """The indices of one outcome by one method.
 
-    ``frame``: one row per index, with the columns ``outcome``, ``method``, ``index`` (``S1``,
-    ``ST``, ``S2``, ``mu``, ``mu_star``, ``sigma``, ...), ``factor`` (axis or group), ``factor2``
-    (the other one of a pair, else empty), ``value``, ``low``, ``high`` (NaN where there is no
-    interval), ``used`` and ``lost`` (runs of the design: rows times repetitions; where each executed run is
-    one observation, executed ones) and ``executed``, the number of executed runs behind those that are used.
-    ``notes`` say what has to be known about them; ``refused`` is why there are none (all values are NaN then), empty where there are.
+    Attributes:
+        frame: one row per index, with the columns ``outcome``, ``method``, ``index`` (``S1``, ``ST``, ``S2``,
+            ``mu``, ``mu_star``, ``sigma``, ...), ``factor`` (axis or group), ``factor2`` (the other one of a
+            pair, else empty), ``value``, ``low``, ``high`` (NaN where there is no interval), ``used`` and
+            ``lost`` (runs of the design: rows times repetitions; where each executed run is one observation,
+            executed ones) and ``executed``, the number of executed runs behind those that are used.
+        notes: what has to be known about the indices.
+        refused: why there are none (all values are NaN then); empty where there are.
     """
 
     outcome: str
@@ -60,11 +62,17 @@ def sensitivity(
 ) -> tuple[SensitivityResult, ...]:
     """Return the indices of each outcome by each method, outcomes one after the other.
 
-    ``methods``: default those of the design, or else those that fit its sampler. ``outcomes``:
-    their names, default all. ``progress`` is called with how many resamples are drawn, of how many. Same results, same indices, in whatever order the runs finished.
+    Same results, same indices, in whatever order the runs finished.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` for methods that do not exist or do not
-    fit the design, :class:`~palaestrai_mosaik.errors.StoreError` for outcomes that do not exist.
+    Args:
+        results: the results of the design.
+        methods: names of methods; ``None``: those of the design, or else those that fit its sampler.
+        outcomes: names of outcomes; ``None``: all.
+        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+
+    Raises:
+        DocumentError: a method does not exist or does not fit the design.
+        StoreError: an outcome does not exist.
     """
     names = choose_outcomes(results, outcomes)
     chosen = choose_methods(results, methods)

@@ -207,9 +207,13 @@ class Design:
 
     @classmethod
     def load(cls, path: str | Path) -> Design:
-        """Read the design at ``path``.
+        """Read a design document.
 
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+        Args:
+            path: the file (YAML, UTF-8).
+
+        Raises:
+            DocumentError: carries every problem found.
         """
         return cls(load(path))
 
@@ -217,9 +221,15 @@ class Design:
     def from_mapping(
         cls, data: Mapping[str, Any], source: str = "<mapping>", directory: Path | None = None
     ) -> Design:
-        """Make a design of plain ``data``; files that it names are looked for in ``directory``.
+        """Make a design of plain data.
 
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+        Args:
+            data: the document as mappings, lists, numbers and texts.
+            source: what messages call the document.
+            directory: where its paths to other files start; ``None``: the working directory.
+
+        Raises:
+            DocumentError: carries every problem found.
         """
         return cls(from_mapping(data, source, directory))
 
@@ -239,9 +249,15 @@ class Design:
     ) -> Plan:
         """Return how many runs there are and what they will take; nothing is written.
 
-        Without ``seconds_per_run``, it is that of earlier runs in the folder, if there are any.
-        ``progress`` is called with how many runs are planned, and of how many.
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where a run document is not sound.
+        Args:
+            folder: the folder that the design is generated into, where earlier runs are looked for; ``None``:
+                :attr:`folder`.
+            seconds_per_run: how long a run takes; ``None``: what earlier runs in the folder took, if there
+                are any.
+            progress: is called with the number of runs done and of all; ``None``: nothing is.
+
+        Raises:
+            DocumentError: a run document is not sound.
         """
         spec, expansion, rows = self.spec, Expansion(self.spec), draw_rows(self.spec)
         unique = size = 0
@@ -270,12 +286,17 @@ class Design:
     def generate(
         self, folder: str | Path | None = None, force: bool = False, progress: ProgressCallback | None = None
     ) -> DesignFolder:
-        """Write all run documents into ``folder`` and return it; with another design in it: ``force``.
+        """Write all run documents into a folder and return it.
 
         A folder that is as the design makes it is left alone.
-        ``progress`` is called with how many runs are written, and of how many.
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is refused or
-        a run document is not sound; nothing is written then.
+
+        Args:
+            folder: the folder; ``None``: :attr:`folder`.
+            force: replace another design in the folder.
+            progress: is called with the number of runs done and of all; ``None``: nothing is.
+
+        Raises:
+            DocumentError: the folder is refused, or a run document is not sound. Then nothing is written.
         """
         return DesignFolder.open(self.write(folder, force, progress).path)
 

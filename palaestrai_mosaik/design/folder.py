@@ -148,8 +148,11 @@ class PlannedRun:
 class DesignFolder:
     """A generated folder, opened.
 
-    ``path``; ``spec``, the design; ``manifest``, as plain data; ``runs``, every repetition of
-    every row, in order; ``documents``, those of them that are executed.
+    Attributes:
+        path: the folder.
+        spec: the design.
+        manifest: the manifest, as plain data.
+        runs: every repetition of every row, in order.
     """
 
     def __init__(self, path: Path, spec: DesignSpec, manifest: dict[str, Any], runs: tuple[PlannedRun, ...]):

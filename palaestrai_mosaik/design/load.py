@@ -30,19 +30,28 @@ _BASE = replace(TOP, title="the base", required=("schedule",))
 
 
 def load(path: str | Path) -> DesignSpec:
-    """Read the design document at ``path`` (YAML, UTF-8), and the files that it names.
+    """Read a design document, and the files that it names.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    Args:
+        path: the file (YAML, UTF-8).
+
+    Raises:
+        DocumentError: carries every problem found.
     """
     path = Path(path)
     return _design(draft(*read_file(path), path.parent, path))
 
 
 def loads(text: str, source: str = "<string>", directory: str | Path | None = None) -> DesignSpec:
-    """Read a design document from YAML ``text``; ``source`` is named in messages.
+    """Read a design document from a text.
 
-    ``directory`` is where its paths to other files start (``None``: the working directory).
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    Args:
+        text: the document as YAML.
+        source: what messages call the text.
+        directory: where its paths to other files start; ``None``: the working directory.
+
+    Raises:
+        DocumentError: carries every problem found.
     """
     return _design(draft(*read_text(text, source), Path(directory or ".")))
 
@@ -50,9 +59,15 @@ def loads(text: str, source: str = "<string>", directory: str | Path | None = No
 def from_mapping(
     data: Mapping[str, Any], source: str = "<mapping>", directory: str | Path | None = None
 ) -> DesignSpec:
-    """Make a design of plain ``data``; as :func:`loads`.
+    """Make a design of plain data.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    Args:
+        data: the document as mappings, lists, numbers and texts.
+        source: what messages call the document.
+        directory: where its paths to other files start; ``None``: the working directory.
+
+    Raises:
+        DocumentError: carries every problem found.
     """
     found = Findings(source, Lines())
     plain = plain_data(data, found)

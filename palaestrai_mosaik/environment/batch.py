@@ -141,12 +141,15 @@ Shapes = Sequence[tuple[int, ...]]
 
 @dataclass(slots=True)
 class BatchState:
-    """One state of all ``B`` incarnations.
+    """One state of all ``B`` incarnations. All arrays are new and not written to again.
 
-    ``readings`` (B, n): all observations of an incarnation, flattened, in the order of the
-    declared ones; ``rewards`` (B, r); ``terminated`` and ``truncated`` (B,). ``recorded``
-    (B, m) is there only in environments that replay: the set-points that were in truth given
-    on these readings. All arrays are new and not written to again.
+    Attributes:
+        readings: (B, n): all observations of an incarnation, flattened, in the order of the declared ones.
+        rewards: (B, r).
+        terminated: (B,).
+        truncated: (B,).
+        recorded: (B, m), only in environments that replay: the set-points that were in truth given on these
+            readings.
     """
 
     readings: FloatMatrix
@@ -200,9 +203,15 @@ class BatchEnvironment(World):
     active: BoolVector
 
     def __init__(self, batch: int = 1, first: int = 0, max_steps: int | None = None):
-        """Make ``batch`` incarnations, the first of which draws the seeds of number ``first``.
+        """Make the incarnations.
 
-        An incarnation that has made ``max_steps`` steps is truncated (``None``: never).
+        Args:
+            batch: number of incarnations, at least 1.
+            first: the first of them draws the seeds of this number.
+            max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+
+        Raises:
+            ContractError: one of them is something else.
         """
         for name, value, least in (("batch", batch, 1), ("first", first, 0), ("max_steps", max_steps, 1)):
             if value is None and name == "max_steps":
@@ -219,11 +228,17 @@ class BatchEnvironment(World):
 
     @abstractmethod
     def get_action_results(self, last_states: Arrays, actions: Arrays) -> tuple[Arrays, Arrays]:
-        """Return ``(new_states, observations)`` after ``actions`` in ``last_states``.
+        """Return the new states and the observations of a step.
 
-        Each is a list of arrays, one for each declared shape: ``(batch, *shape)``. They are kept,
-        so they must not be written to again. Called with all incarnations at once;
-        :attr:`active` says whose results will be used.
+        Called with all incarnations at once; :attr:`active` says which results will be used.
+
+        Args:
+            last_states: one array ``(batch, *shape)`` for each declared shape of a state.
+            actions: likewise, for each declared shape of an action.
+
+        Returns:
+            The new states, and the observations, each as a list of arrays ``(batch, *shape)``, one for each
+            declared shape. They are kept, so they must not be written to again.
         """
 
     @abstractmethod
@@ -379,10 +394,12 @@ class BatchStepper:
         return self._last
 
     def step(self, setpoints: FloatMatrix, *, resets: bool = False) -> BatchState:
-        """Step all incarnations that have not ended, with ``setpoints`` (batch, n_setpoints).
+        """Step all incarnations that have not ended.
 
-        Those that have: with ``resets`` they begin again, so that this is the first state of
-        another episode of theirs; without, they stay in their last state and give no reward.
+        Args:
+            setpoints: (batch, n_setpoints).
+            resets: incarnations that have ended restart, so that this is the first state of another episode
+                of theirs; without, they stay in their last state and give no reward.
         """
         environment, count, ended = self.environment, self.environment.batch, self._ended
         some = np.count_nonzero(ended) > 0

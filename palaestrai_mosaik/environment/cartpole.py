@@ -16,15 +16,19 @@ from .batch import Arrays, BatchEnvironment
 class BatchCartPole(BatchEnvironment):
     """Balance a pole on a cart, with the equations and numbers of ``CartPole-v1``.
 
-    Sensor ``observation`` (4,), float32: position (m) and velocity (m/s) of the cart, angle (rad)
-    and angular velocity (rad/s) of the pole. Actuator ``action``: push to the left (0) or to the
-    right (1). It terminates where the cart leaves 2.4 m or the pole 12 degrees, and is truncated
-    after ``max_steps``. Reward: 1 for every step; with ``sutton_barto_reward`` 0, and -1 where
-    it terminates. The first state is uniform: each number within 0.05.
+    Sensor ``observation`` (4,), float32: position (m) and velocity (m/s) of the cart, angle (rad) and angular
+    velocity (rad/s) of the pole. Actuator ``action``: push to the left (0) or to the right (1). It terminates
+    where the cart leaves 2.4 m or the pole 12 degrees. The first state is uniform: each number within 0.05.
 
-    Sources: Barto, Sutton and Anderson 1983, "Neuronlike adaptive elements that can solve
-    difficult learning control problems"; Florian 2007, "Correct equations for the dynamics of
-    the cart-pole system"; Gymnasium's documentation of the environment.
+    Sources: Barto, Sutton and Anderson 1983, "Neuronlike adaptive elements that can solve difficult learning
+    control problems"; Florian 2007, "Correct equations for the dynamics of the cart-pole system"; Gymnasium's
+    documentation of the environment.
+
+    Args:
+        batch: number of incarnations.
+        first: the first of them draws the seeds of this number.
+        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+        sutton_barto_reward: the reward is 0, and -1 where it terminates, instead of 1 for every step.
     """
 
     #: position (m), velocity (m/s), angle (rad), angular velocity (rad/s)

@@ -20,20 +20,26 @@ from .environment import Environment, EnvironmentBaseline, EnvironmentState, Row
 
 
 class Copies(BatchEnvironment):
-    """``batch`` environments of the class ``name``, each made with ``params``, side by side.
+    """Several environments of one class, side by side.
 
-    For environments that are not written with arrays (Gymnasium's, say): their agents are
-    asked as one batch, but the copies are stepped one after the other. Sensors, actuators,
-    rewards and step size are those of a copy; copy ``k`` draws from ``rngs[k]``. What it says as
-    ``world_state`` is not kept.
+    For environments that are not written with arrays (Gymnasium's, say): their agents are asked as one batch,
+    but the copies are stepped one after the other. Sensors, actuators, rewards and step size are those of a
+    copy; copy ``k`` draws from ``rngs[k]``. What it says as ``world_state`` is not kept.
 
-    ``name``: ``package.module:Class``, or the class itself. The copies hold their states
-    themselves, so that the state of this environment is no more than the number of the copy
-    and what it has said last; a copy cannot be set back to an earlier state.
+    The copies hold their states themselves, so that the state of this environment is no more than the number
+    of the copy and what it has said last; a copy cannot be set back to an earlier state. An exception of a
+    copy comes with a note that says which one it was.
 
-    An exception of a copy comes with a note that says which one it was. Raises
-    :class:`NameResolutionError` if there is no such class, :class:`ContractError` if it is no
-    ``Environment``, or if its copies offer different things.
+    Args:
+        name: ``package.module:Class``, or the class itself.
+        params: the parameters of each copy; ``None``: none.
+        batch: number of copies.
+        first: the first of them draws the seeds of this number.
+        max_steps: a copy that has made so many steps is truncated; ``None``: never.
+
+    Raises:
+        NameResolutionError: there is no such class.
+        ContractError: it is no ``Environment``, or its copies offer different things.
     """
 
     #: number of the copy; its last rewards; whether it has terminated, or was truncated

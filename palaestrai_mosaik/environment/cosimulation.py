@@ -20,14 +20,20 @@ from .environment import EnvironmentState, World
 
 @dataclass(frozen=True, slots=True)
 class SimulatorSpec:
-    """How to start one simulator; exactly one of the ways is given.
+    """How to start one simulator; exactly one of ``python``, ``cmd``, ``connect`` and ``factory`` is given.
 
-    ``python``: ``module:Class`` in this process; ``cmd``: a command line with
-    ``%(addr)s`` (and ``%(python)s``); ``connect``: ``host:port`` of a running one;
-    ``factory``: a function that returns a ``mosaik_api_v3.Simulator`` (for simulators
-    that share objects with the environment). ``params`` go to the simulator's ``init``.
-    ``timeout``: seconds that one answer of a remote simulator (``cmd``, ``connect``) may
-    take; to start, and for ``init``, it has at least 10.
+    Args:
+        uid: what entities call it.
+        python: ``module:Class`` in this process.
+        cmd: a command line with ``%(addr)s`` (and ``%(python)s``).
+        connect: ``host:port`` of a running one.
+        factory: a function that returns a ``mosaik_api_v3.Simulator`` (for simulators that share objects with
+            the environment).
+        params: for the simulator's ``init``.
+        cwd: with ``cmd``, the working directory of the command; ``None``: that of this process.
+        env: with ``cmd``, environment variables of the command.
+        timeout: seconds that one answer of a remote simulator (``cmd``, ``connect``) may take; to start, and
+            for ``init``, it has at least 10.
     """
 
     uid: str
@@ -156,10 +162,12 @@ class CoSimulation(World):
         """
 
     def judge(self, time: int, readings: FloatVector) -> EnvironmentState:
-        """Turn the readings at ``time`` (ticks) into a state: rewards and the end.
+        """Turn readings into a state: rewards and the end. The default never ends and has no rewards.
 
-        ``readings``: shape ``(n_readings,)``, all sensors in the baseline's order, may
-        be kept (it is not written to again). The default never ends and has no rewards.
+        Args:
+            time: the time of the readings, in ticks.
+            readings: shape ``(n_readings,)``, all sensors in the baseline's order. They may be kept (nobody
+                writes to them again).
         """
         return EnvironmentState(readings)
 

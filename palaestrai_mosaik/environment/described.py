@@ -381,17 +381,13 @@ _PARTS = ("simulators", "entities", "connections", "sensors", "actuators")
 class DescribedCoSimulation(CoSimulation):
     """A co-simulation made of the simulators that the document's ``params`` describe.
 
-    Parameters
-    ----------
-    **params
-        See the module's text. With ``build``, the description comes from that function,
-        which is called once with ``params`` as keywords; without it, from ``simulators``,
-        ``entities``, ``connections``, ``sensors`` and ``actuators``.
+    Args:
+        **params: see the module's text. With ``build``, the description comes from that function, which is
+            called once with ``params`` as keywords; without it, from ``simulators``, ``entities``,
+            ``connections``, ``sensors`` and ``actuators``.
 
-    Raises
-    ------
-    DocumentError
-        Carries everything that is wrong with ``params``, paths relative to them.
+    Raises:
+        DocumentError: carries everything that is wrong with ``params``, paths relative to them.
     """
 
     def __init__(self, **params: Any):

@@ -13,11 +13,14 @@ from .environment import Environment, EnvironmentBaseline, EnvironmentState
 class DummyEnvironment(Environment):
     """Counts its steps and terminates after ``max_iter`` of them; set-points do nothing.
 
-    Sensors and actuators have the ids ``0`` to ``9``. With ``discrete`` (the default)
-    sensors read the number of steps modulo ``max_iter`` (``Discrete(max_iter + 1)``) and
-    actuators take ``Discrete(100)``; else sensors read 0 or 1 at random (``Box(0, 2)``)
-    and actuators take ``Box(0, 10)``. The reward, ``Dummy Reward``, is the number of
-    steps modulo ``max_iter``.
+    Sensors and actuators have the ids ``0`` to ``9``. The reward, ``Dummy Reward``, is the number of steps
+    modulo ``max_iter``.
+
+    Args:
+        discrete: sensors read the number of steps modulo ``max_iter`` (``Discrete(max_iter + 1)``) and
+            actuators take ``Discrete(100)``; without, sensors read 0 or 1 at random (``Box(0, 2)``) and
+            actuators take ``Box(0, 10)``.
+        max_iter: the number of steps of an episode.
     """
 
     CHANNELS = 10

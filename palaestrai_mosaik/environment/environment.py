@@ -23,10 +23,14 @@ Rows = Sequence[Any] | npt.NDArray[Any]
 class EnvironmentBaseline:
     """What an environment offers, declared once before anything runs.
 
-    ``sensors`` carry their initial readings; an actuator's value, where given, is the
-    set-point that holds until an agent gives another. ``rewards`` declares the rewards
-    that the environment itself computes, in the order of :attr:`EnvironmentState.rewards`.
-    ``start`` is the date of tick 0, ``world_model`` any static description to be stored.
+    Attributes:
+        sensors: the sensors, with their initial readings.
+        actuators: the actuators; a value, where given, is the set-point that holds until an agent gives
+            another.
+        rewards: the rewards that the environment itself computes, in the order of
+            :attr:`EnvironmentState.rewards`.
+        start: the date of tick 0.
+        world_model: any static description to be stored.
     """
 
     sensors: Sequence[SensorInformation]
@@ -40,16 +44,16 @@ class EnvironmentBaseline:
 class EnvironmentState:
     """One state of an environment.
 
-    ``readings``: the readings of all sensors in the order of the baseline, each
-    flattened (:meth:`Space.flatten`) and concatenated; shape ``(n_readings,)``, float64. An array of
-    float64 is handed on by reference, so an environment makes a new one for each state; a list, or an
-    array of another type, is converted.
-
-    ``rewards``: one float for each declared reward.
-
-    ``terminated``: the world itself ended (Gymnasium's sense); ``truncated``: time ran
-    out. ``world_state`` is whatever else shall be stored (JSON-able, or made so by the
-    document's ``state_transformer``).
+    Attributes:
+        readings: the readings of all sensors in the order of the baseline, each flattened
+            (:meth:`Space.flatten`) and concatenated; shape ``(n_readings,)``, float64. An array of float64 is
+            handed on by reference, so an environment makes a new one for each state; a list, or an array of
+            another type, is converted.
+        rewards: one float for each declared reward.
+        terminated: the world itself ended (Gymnasium's sense).
+        truncated: time ran out.
+        world_state: whatever else shall be stored (JSON-able, or made so by the document's
+            ``state_transformer``).
     """
 
     readings: FloatVector
@@ -71,11 +75,16 @@ class Together(Protocol):
     def step(
         self, places: Sequence[int], setpoints: FloatMatrix
     ) -> tuple[Rows, Rows, Sequence[bool], Sequence[bool]]:
-        """Step those at ``places`` with ``setpoints`` (a read-only row for each).
+        """Step some of the environments.
 
-        Return their readings, rewards, and whether they have terminated, and were truncated: one of each for
-        each of them, or arrays with a row for each that nobody writes to again. A row is what
-        :meth:`Environment.step` would return.
+        Args:
+            places: which of them.
+            setpoints: a read-only row for each.
+
+        Returns:
+            Their readings, rewards, and whether they have terminated, and were truncated, one of each for
+            each of them, or arrays with a row for each that nobody writes to again. A row is what
+            :meth:`Environment.step` would return.
         """
 
 

@@ -58,16 +58,23 @@ FUNCTIONS: Mapping[str, Callable[..., float]] = {"ishigami": ishigami, "sobol_g"
 
 
 class FunctionEnvironment(Environment):
-    """Rewards every step with ``function`` of its parameters, and terminates after ``steps``.
+    """Rewards every step with a function of its parameters.
 
-    ``x1``, ``x2``, ... are what the function is taken of, ``coefficients`` its constants. The reward
-    is called ``y``, as is the one sensor, which reads it; what is done to the one actuator, ``idle``,
-    has no effect. ``noise`` is the standard deviation of a normal error of every reward. With the
-    probability ``invalid`` all rewards of an episode are NaN, with ``failures`` its first step raises
-    :class:`SimulationError`: to see what becomes of an analysis. All three are drawn from the
-    environment's generator, so runs of one seed share them.
+    The reward is called ``y``, as is the one sensor, which reads it; what is done to the one actuator,
+    ``idle``, has no effect. ``noise``, ``invalid`` and ``failures`` are there to see what becomes of an
+    analysis. All three are drawn from the environment's generator, so runs of one seed share them.
 
-    Raises :class:`ContractError` for an unknown function, and for parameters that it has not.
+    Args:
+        function: name of the function.
+        steps: the episode terminates after so many steps.
+        coefficients: the constants of the function; ``None``: its own.
+        noise: standard deviation of a normal error of every reward.
+        invalid: the probability that all rewards of an episode are NaN.
+        failures: the probability that the first step of an episode raises :class:`SimulationError`.
+        x: ``x1``, ``x2``, ... are what the function is taken of.
+
+    Raises:
+        ContractError: the function is unknown, or does not have these parameters.
     """
 
     def __init__(

@@ -38,16 +38,19 @@ _OF_MAKE = ("max_episode_steps", "disable_env_checker", "vector_kwargs")
 
 
 class GymnasiumEnvironment(Environment):
-    """The environment that ``gymnasium.make(id, **kwargs)`` makes; ``module:Name-v0`` imports the module.
+    """The environment that ``gymnasium.make(id, **kwargs)`` makes.
 
-    ``module:name`` is the function or class ``name`` of the module, unless an environment is registered under the
-    name: it is called with ``kwargs`` and returns a ``gymnasium.Env``.
+    An observation is the sensor ``observation``, an action the actuator ``action``; an entry of a ``Dict`` or
+    ``Tuple`` is one of its own (``observation.<key>``, ``observation.<index>``). The reward is ``reward``.
+    What of its ``info`` are words, numbers and arrays is in the world's state as ``info``, and in that of
+    :func:`~palaestrai_mosaik.make`. One tick is one step. Every episode begins with a reset that is seeded
+    from :attr:`rng`. Until an agent sets an actuator, it is 0 or whatever of its space is nearest to it.
 
-    An observation is the sensor ``observation``, an action the actuator ``action``; an entry of a
-    ``Dict`` or ``Tuple`` is one of its own (``observation.<key>``, ``observation.<index>``). The
-    reward is ``reward``. What of its ``info`` are words, numbers and arrays is in the world's state as ``info``,
-    and in that of :func:`~palaestrai_mosaik.make`. One tick is one step. Every episode begins with a reset that is seeded from
-    :attr:`rng`. Until an agent sets an actuator, it is 0 or whatever of its space is nearest to it.
+    Args:
+        id: Gymnasium's id; ``module:Name-v0`` imports the module. ``module:name`` is the function or class
+            ``name`` of the module, unless an environment is registered under the name: it is called with
+            ``kwargs`` and returns a ``gymnasium.Env``.
+        kwargs: keywords of the environment; ``None``: none.
     """
 
     def __init__(self, id: str, kwargs: Mapping[str, Any] | None = None):

@@ -20,18 +20,23 @@ _PAYOFF: Sequence[Sequence[float]] = ((0, -1, 1), (1, 0, -1), (-1, 1, 0))
 class MatrixGame(BatchEnvironment):
     """Two players choose at the same time, round by round; what one of them wins, the other loses.
 
-    ``payoff`` (m, n): what ``right`` pays ``left`` for the choices i and j. The seats are called
-    ``left`` and ``right``: actuator ``left.action`` takes 0 to m - 1, ``right.action`` 0 to n - 1; sensor
-    ``left.opponent`` reads what ``right`` has chosen last, 0 to n - 1, or n before the first
-    round, ``right.opponent`` likewise. The reward ``payoff`` is what ``left`` has got; an objective
-    with the factor -1 makes it that of ``right``. A game has ``max_steps`` rounds.
+    The seats are called ``left`` and ``right``: actuator ``left.action`` takes 0 to m - 1, ``right.action`` 0
+    to n - 1; sensor ``left.opponent`` reads what ``right`` has chosen last, 0 to n - 1, or n before the first
+    round, ``right.opponent`` likewise. The reward ``payoff`` is what ``left`` has got; an objective with the
+    factor -1 makes it that of ``right``.
 
-    Made for self-play: two bodies of one agent, or one agent against another. How far they have
-    come is known, as every such game has a value v: there is a mixed strategy with which
-    ``left`` gets at least v on average whatever ``right`` does, and one with which ``right`` pays no
-    more. The default is rock, paper, scissors: v is 0, with 1/3 for each choice.
+    Made for self-play: two bodies of one agent, or one agent against another. How far they have come is
+    known, as every such game has a value v: there is a mixed strategy with which ``left`` gets at least v on
+    average whatever ``right`` does, and one with which ``right`` pays no more.
 
     Source: von Neumann 1928, "Zur Theorie der Gesellschaftsspiele".
+
+    Args:
+        payoff: (m, n): what ``right`` pays ``left`` for the choices i and j. The default is rock, paper,
+            scissors: v is 0, with 1/3 for each choice.
+        batch: number of incarnations.
+        first: the first of them draws the seeds of this number.
+        max_steps: rounds of a game; ``None``: it does not end.
     """
 
     # what each of them has chosen last, or how many choices it has

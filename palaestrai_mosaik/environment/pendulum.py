@@ -19,13 +19,18 @@ _HIGHEST = np.array([1.0, 1.0, 8.0], dtype=np.float32)
 class BatchPendulum(BatchEnvironment):
     """Swing a pendulum up and keep it there, with the equations and numbers of ``Pendulum-v1``.
 
-    Sensor ``observation`` (3,), float32: cosine and sine of the angle (0: upright), angular
-    velocity (rad/s, within 8). Actuator ``action`` (1,), float32: torque (N m, within 2).
-    Reward: ``-(angle**2 + 0.1 * velocity**2 + 0.001 * torque**2)`` of the state before the step,
-    the angle within pi. It never terminates; it is truncated after ``max_steps``. The first
-    state is uniform: angle within pi, velocity within 1.
+    Sensor ``observation`` (3,), float32: cosine and sine of the angle (0: upright), angular velocity (rad/s,
+    within 8). Actuator ``action`` (1,), float32: torque (N m, within 2). Reward: ``-(angle**2 + 0.1 *
+    velocity**2 + 0.001 * torque**2)`` of the state before the step, the angle within pi. It never terminates.
+    The first state is uniform: angle within pi, velocity within 1.
 
-    ``g``: gravity in m/s**2. Source: Gymnasium's documentation of the environment.
+    Source: Gymnasium's documentation of the environment.
+
+    Args:
+        batch: number of incarnations.
+        first: the first of them draws the seeds of this number.
+        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+        g: gravity in m/s**2.
     """
 
     #: angle (rad, not wrapped), angular velocity (rad/s)

@@ -309,27 +309,31 @@ class GameAgent:
 class PettingZooEnvironment(Environment):
     """A game of PettingZoo.
 
-    ``id``: ``module:name``, where the name is that of a function or class that makes the game, or of a
-    module that has ``parallel_env`` or ``env`` (``pettingzoo.classic:rps_v2``); or the name of a game in
-    PettingZoo's registry (``classic/rps_v2``; from PettingZoo 1.27). ``kwargs`` are its keywords. ``api``:
-    ``parallel`` or ``aec``, where there are both (``None``: parallel).
-
     An agent's sensors are ``<agent>.observation``, ``<agent>.action_mask`` (if the game has masks, in its
-    observations or infos) and ``<agent>.alive`` (1 while it takes part), its actuator is ``<agent>.action``, its
-    reward ``<agent>.reward``; an entry of a ``Dict`` or ``Tuple`` is one of its own
-    (``<agent>.observation.<key>``). One tick is one step. Every episode begins with a reset that is
-    seeded from :attr:`rng`. An agent that has left the game keeps its last readings, and what it sets
-    has no effect; the episode ends when all have left.
+    observations or infos) and ``<agent>.alive`` (1 while it takes part), its actuator is ``<agent>.action``,
+    its reward ``<agent>.reward``; an entry of a ``Dict`` or ``Tuple`` is one of its own
+    (``<agent>.observation.<key>``). One tick is one step. Every episode begins with a reset that is seeded
+    from :attr:`rng`. An agent that has left the game keeps its last readings, and what it sets has no effect;
+    the episode ends when all have left.
 
-    In a parallel game, what an agent set before holds (at first 0, or what is nearest to it). An AEC game also
-    has the sensor ``turn``: the place of the agent that is to move in ``possible_agents``, or their number
-    once it is over. What others set has no effect, and the game waits, step by step, until that agent
-    sets something: at most ``patience`` steps, then it is an error.
+    In a parallel game, what an agent set before holds (at first 0, or what is nearest to it). An AEC game
+    also has the sensor ``turn``: the place of the agent that is to move in ``possible_agents``, or their
+    number once it is over. What others set has no effect, and the game waits, step by step, until that agent
+    sets something.
 
-    A reward is given with the step that follows on something that its agent set; until then it adds up,
-    as in PettingZoo's ``last()``. So a game that is over goes on until all who have taken part have received theirs.
+    A reward is given with the step that follows on something that its agent set; until then it adds up, as in
+    PettingZoo's ``last()``. So a game that is over goes on until all who have taken part have received
+    theirs.
 
-    ``illegal_moves``: one that the mask does not allow is an error (``refuse``), or left to the game (``play``).
+    Args:
+        id: ``module:name``, where the name is that of a function or class that makes the game, or of a module
+            that has ``parallel_env`` or ``env`` (``pettingzoo.classic:rps_v2``); or the name of a game in
+            PettingZoo's registry (``classic/rps_v2``; from PettingZoo 1.27).
+        kwargs: keywords of the game; ``None``: none.
+        api: ``parallel`` or ``aec``, where there are both; ``None``: parallel.
+        illegal_moves: a move that the mask does not allow is an error (``refuse``), or left to the game
+            (``play``).
+        patience: how many steps an AEC game waits for an agent that is to move; then it is an error.
     """
 
     hold_setpoints = False

@@ -32,18 +32,26 @@ _RULES: Sequence[Mapping[str, Sequence[int]]] = ({"or": (1, 2)}, {"and": (0, 3)}
 class BooleanReasoning(BatchEnvironment):
     """Find out whether a hidden attribute is true, with as few questions as possible.
 
-    There are attributes 0, 1, ...: ``free`` ones, each true with ``probability`` on its own in
-    every episode, then one for each entry of ``rules``, which says how it follows from earlier
-    ones: ``{or: [1, 2]}``, with ``and``, ``or``, ``xor`` or ``not``. The last one is the target.
+    There are attributes 0, 1, ...: first the free ones, each drawn on its own in every episode, then one for
+    each rule. The last one is the target.
 
-    Actuator ``action``, with m attributes besides the target: 0 to m - 1 ask for an attribute,
-    m answers that the target is false, m + 1 that it is true. Sensor ``observation`` (m,), int8:
-    1 (true), 0 (false), -1 (not asked for yet). Reward: ``-cost`` for every question, also for
-    one that was asked before; 1 for the right answer, -1 for the wrong one, and the episode
-    terminates. It is truncated after ``max_steps``.
+    Actuator ``action``, with m attributes besides the target: 0 to m - 1 ask for an attribute, m answers that
+    the target is false, m + 1 that it is true. Sensor ``observation`` (m,), int8: 1 (true), 0 (false), -1
+    (not asked for yet). Reward: ``-cost`` for every question, also for one that was asked before; 1 for the
+    right answer, -1 for the wrong one, and the episode terminates.
 
-    With the default rules, a fair coin and a cost of 0.1, it is best to ask for attribute 0
-    and, only where that is true, for 3: the mean return is 0.85. Without a question it is 0.25.
+    With the default rules, a fair coin and a cost of 0.1, it is best to ask for attribute 0 and, only where
+    that is true, for 3: the mean return is 0.85. Without a question it is 0.25.
+
+    Args:
+        batch: number of incarnations.
+        first: the first of them draws the seeds of this number.
+        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
+        free: number of free attributes.
+        rules: how each further attribute follows from earlier ones: ``{or: [1, 2]}``, with ``and``, ``or``,
+            ``xor`` or ``not``.
+        probability: that a free attribute is true.
+        cost: of a question.
     """
 
     state_dtypes = (np.bool_, np.bool_, np.bool_)

@@ -18,12 +18,19 @@ from .batch import Arrays, BatchEnvironment
 class TabularMDP(BatchEnvironment):
     """A finite Markov decision process, given by its tables.
 
-    With S states and A actions: ``transitions`` (S, A, S), the probability of each next state;
-    ``rewards`` (S, A, S); ``start`` (S,), the probability of each first state; ``terminal``:
-    states with which an episode terminates, and none begins. Sensor
-    ``observation``: the state, 0 to S - 1. Actuator ``action``: 0 to A - 1.
+    With S states and A actions: sensor ``observation``: the state, 0 to S - 1; actuator ``action``: 0 to A -
+    1.
 
     Source: Puterman 1994, "Markov Decision Processes".
+
+    Args:
+        transitions: (S, A, S), the probability of each next state.
+        rewards: (S, A, S), the reward of each transition.
+        start: (S,), the probability of each first state.
+        terminal: states with which an episode terminates, and none begins.
+        batch: number of incarnations.
+        first: the first of them draws the seeds of this number.
+        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
     """
 
     state_dtypes = (np.int32,)
@@ -86,11 +93,16 @@ class TabularMDP(BatchEnvironment):
 class SlipperyGrid(TabularMDP):
     """Walk over a frozen lake without falling into a hole.
 
-    ``map``: rows of ``S`` (start), ``F`` (frozen), ``H`` (hole), ``G`` (goal). Actions: left, down,
-    right, up (0 to 3); with the probability ``slip`` the step goes to one of the two sides
-    instead, and what would leave the grid stays in place. The reward is 1 for reaching the
-    goal. Holes and goals terminate. State and observation count the cells row by row. With
-    the default ``slip`` it is Gymnasium's ``FrozenLake-v1``.
+    Actions: left, down, right, up (0 to 3); what would leave the grid stays in place. The reward is 1 for
+    reaching the goal. Holes and goals terminate. State and observation count the cells row by row. With the
+    default ``slip`` it is Gymnasium's ``FrozenLake-v1``.
+
+    Args:
+        map: rows of ``S`` (start), ``F`` (frozen), ``H`` (hole), ``G`` (goal).
+        slip: the probability that a step goes to one of the two sides instead.
+        batch: number of incarnations.
+        first: the first of them draws the seeds of this number.
+        max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
     """
 
     def __init__(

@@ -51,7 +51,14 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, jobs: Iterable[Job]) -> Iterator[JobRecord]:
-        """Execute ``jobs``; yield the record of each as it ends."""
+        """Execute jobs.
+
+        Args:
+            jobs: is taken lazily, job by job, as each can be started.
+
+        Yields:
+            The record of each job as it ends.
+        """
 
     @property
     @abstractmethod
@@ -64,9 +71,12 @@ class Executor(ABC):
         return self._cancelled > 0
 
     def cancel(self, *, now: bool = False) -> None:
-        """Start no more runs, and stop the current ones; ``now``: kill them.
+        """Start no more runs, and stop the current ones.
 
         Only notes the wish, so a signal handler or another thread may call it.
+
+        Args:
+            now: kill the current runs.
         """
         self._cancelled = max(self._cancelled, 2 if now else 1)
 

@@ -39,17 +39,22 @@ def available_cores() -> int:
 
 
 class LocalExecutor(Executor):
-    """Executes jobs in up to ``processes`` processes at the same time (default: one per core).
+    """Executes jobs in several processes at the same time.
 
-    ``timeout``: seconds that a run may take; it is ended then, and has failed.
-    ``runs_per_process``: so many runs share a process, one after the other; saves some 30 ms per
-    run where processes are forked, and an interpreter's start where they are not. What a run
-    leaves in the globals of a module is then there for the next. ``None``: as many as take about
-    :data:`SHARED_SECONDS`, and only runs without users' code. A process that dies fails the run that it
-    was at; the others of it get a new one. ``preload``: what runs need of this package, prepared once.
-    ``launcher``: what starts the processes, ready for use and left so; else one is made for each call
-    of :meth:`run`, from ``preload`` and ``method``. ``should_end`` is asked once a second, and cancels the
-    executor when it returns true.
+    A process that dies fails the run that it was at; the other runs that shared it get a new one.
+
+    Args:
+        processes: how many runs at the same time, at most; ``None``: one per core.
+        timeout: seconds that a run may take; it is ended then, and has failed. ``None``: any.
+        runs_per_process: so many runs share a process, one after the other; saves some 30 ms per run where
+            processes are forked, and an interpreter's start where they are not. What a run leaves in the
+            globals of a module is then there for the next. ``None``: as many as take about
+            :data:`SHARED_SECONDS`, and only runs without users' code.
+        preload: what runs need of this package, prepared once.
+        method: how processes are started.
+        launcher: what starts the processes, ready for use and left so; ``None``: one is made for each call of
+            :meth:`run`, from ``preload`` and ``method``.
+        should_end: is asked once a second, and cancels the executor when it returns true.
     """
 
     def __init__(

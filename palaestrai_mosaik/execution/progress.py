@@ -91,5 +91,10 @@ class RunBar(_Counting):
 
 
 def make_progress(*, quiet: bool = False, stream: TextIO | None = None) -> FolderProgress:
-    """Return what suits ``stream`` (standard error): a bar on a terminal, else plain lines."""
+    """Return what suits a stream: a bar on a terminal, else plain lines.
+
+    Args:
+        quiet: show nothing.
+        stream: where to write; ``None``: standard error.
+    """
     return choose(FolderProgress, RunBar, RunLines, quiet=quiet, stream=stream)

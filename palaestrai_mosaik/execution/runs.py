@@ -99,9 +99,14 @@ def select_by_status(states: States, which: RunsToExecute, considered: Collectio
 
 
 def select_runs(folder: DesignFolder, rows: Collection[int] | None) -> set[str]:
-    """Return the uids of the runs that are executed for ``rows`` (all of them if ``None``).
+    """Return the uids of the runs that are executed for some rows.
 
-    Raises :class:`ExecutionError` for a row that the design does not have.
+    Args:
+        folder: the design folder.
+        rows: numbers of rows of the design, from 0; ``None``: all.
+
+    Raises:
+        ExecutionError: the design does not have a row.
     """
     if rows is None:
         return {run.uid for run in folder.documents}
@@ -114,7 +119,15 @@ def select_runs(folder: DesignFolder, rows: Collection[int] | None) -> set[str]:
 
 
 def row_values(folder: DesignFolder, uids: Collection[str]) -> dict[str, Mapping[str, Any]]:
-    """Return what the factors are in the row of each of these runs, by uid."""
+    """Return what the factors are in the row of each run.
+
+    Args:
+        folder: the design folder.
+        uids: uids of runs.
+
+    Returns:
+        The values of the factors by name, for each uid.
+    """
     if not uids:
         return {}
     values = folder.values()
@@ -125,11 +138,15 @@ def row_values(folder: DesignFolder, uids: Collection[str]) -> dict[str, Mapping
 class Summary:
     """How the execution of a folder went.
 
-    ``considered``: the runs that were asked about; ``before``: how many of them had each status
-    and were left as they are; ``ended``: how many were executed, by how they ended;
-    ``not_begun``: those that Ctrl-C or ``fail_fast`` came before; ``left_out``: those that another process executes.
-    ``failures``: the records of those that failed now. ``collected``: what was brought from runs' own stores to the common one; ``not_collected``: why
-    that could not be done.
+    Attributes:
+        considered: the runs that were asked about.
+        before: how many of them had each status and were left as they are.
+        ended: how many were executed, by how they ended.
+        not_begun: those that Ctrl-C or ``fail_fast`` came before.
+        left_out: those that another process executes.
+        failures: the records of those that failed now.
+        collected: what was brought from runs' own stores to the common one.
+        not_collected: why that could not be done.
     """
 
     considered: int
@@ -164,20 +181,26 @@ def run_folder(
     progress: FolderProgress | None = None,
     ignore_queue: bool = False,
 ) -> Summary:
-    """Execute runs of ``folder`` and record them in ``store`` (default: its ``results``).
+    """Execute runs of a design folder and record them.
 
-    ``which``: ``missing`` leaves out those that failed, ``unfinished`` does not, ``failed`` means
-    these alone; what runs now or has finished is always left out. ``rows``: only
-    these rows of the design. An interrupted run resumes from its checkpoint, if it has one
-    (and on a cluster, if it was interrupted there).
-    SIGINT and SIGTERM stop it so that the next call can resume; a second one kills.
-    On a cluster each run has a store of its own, and what has finished is collected at the end.
-    ``ignore_queue``: what submissions to a cluster still have is taken for gone, without asking.
+    An interrupted run resumes from its checkpoint, if it has one (and on a cluster, if it was interrupted
+    there). SIGINT and SIGTERM stop the execution so that the next call can resume; a second one kills. On a
+    cluster each run has a store of its own, and what has finished is collected at the end.
 
-    ``settings`` is by default what the design says. Raises, with nothing executed,
-    :class:`ExecutionError` where another process executes the folder or a row does not exist,
-    :class:`~palaestrai_mosaik.errors.SchedulerError` where the scheduler of a submission does not answer,
-    :class:`~palaestrai_mosaik.errors.DocumentError` where a file of the folder was edited.
+    Args:
+        folder: the design folder.
+        which: ``missing`` leaves out the runs that failed, ``unfinished`` does not, ``failed`` means these
+            alone. What runs now or has finished is always left out.
+        rows: numbers of rows of the design, from 0; ``None``: all.
+        store: where the runs are recorded; ``None``: ``results`` in the folder.
+        settings: how runs are executed; ``None``: as the design says.
+        progress: is called with what happens; ``None``: nothing is shown.
+        ignore_queue: treat what submissions to a cluster still have as gone, without asking.
+
+    Raises:
+        ExecutionError: another process executes the folder, or a row does not exist. Nothing was executed.
+        SchedulerError: the scheduler of a submission does not answer. Nothing was executed.
+        DocumentError: a file of the folder was edited. Nothing was executed.
     """
     settings = settings or Settings.of(folder.spec.resolved.get("execution"))
     progress = progress or FolderProgress()
@@ -329,8 +352,11 @@ def _signals_cancel(executor: Executor, progress: FolderProgress) -> Iterator[No
 class SubmitSummary:
     """What was submitted.
 
-    ``submission`` is ``None`` where there was nothing to submit, or nothing should be (``dry_run``);
-    ``runs`` are those of it. ``before``: how many others of the ``considered`` runs have each status.
+    Attributes:
+        submission: ``None`` where there was nothing to submit, or nothing should be (``dry_run``).
+        runs: the runs of the submission.
+        considered: how many runs were asked about.
+        before: how many others of these have each status.
     """
 
     submission: Submission | None
@@ -349,15 +375,21 @@ def submit_missing(
     ignore_queue: bool = False,
     dry_run: bool = False,
 ) -> SubmitSummary:
-    """Submit runs of ``folder`` to Slurm. What a live task already has is left out.
+    """Submit runs of a design folder to Slurm. What a live task already has is left out.
 
-    ``which`` and ``rows`` are those of :func:`~palaestrai_mosaik.execution.run_folder`; ``store``:
-    where results are collected (default: the folder's ``results``). ``ignore_queue``: what earlier
-    submissions have is taken for gone, and Slurm not asked. ``dry_run``: nothing is submitted.
+    Args:
+        folder: the design folder.
+        which: as for :func:`~palaestrai_mosaik.execution.run_folder`.
+        rows: numbers of rows of the design, from 0; ``None``: all.
+        store: where results are collected; ``None``: ``results`` in the folder.
+        settings: how runs are executed.
+        ignore_queue: treat what earlier submissions have as gone, and do not ask Slurm.
+        dry_run: submit nothing.
 
-    Raises, with nothing submitted, :class:`~palaestrai_mosaik.errors.ExecutionError` where another
-    process executes the folder, :class:`~palaestrai_mosaik.errors.SchedulerError` where Slurm does not
-    answer, :class:`~palaestrai_mosaik.errors.DocumentError` where a file of the folder was edited.
+    Raises:
+        ExecutionError: another process executes the folder. Nothing was submitted.
+        SchedulerError: Slurm does not answer. Nothing was submitted.
+        DocumentError: a file of the folder was edited. Nothing was submitted.
     """
     from .cluster.collect import collect_folder
     from .cluster.submit import recover_submissions, submit_folder

@@ -35,15 +35,21 @@ __all__ = ["EXECUTORS", "Settings"]
 class Settings:
     """How runs are executed.
 
-    ``executor``: ``local``, ``inline``, ``slurm`` or ``parsl``. ``jobs``: runs at the same time on
-    this machine (``None``: one per core that this process may use). ``timeout``: seconds that a run may
-    take (``None`` or 0: any). ``runs_per_process``: runs that share a process, one after the other (``None``: see
-    :class:`~.local.LocalExecutor`). ``fail_fast``: start no more runs after a failure; no two share a process
-    then. ``checkpoint_every``: seconds between the
-    checkpoints of a run that trains (0: none). ``allow_modules``: of which modules, those inside of
-    them included, documents may name classes (``None``: of all). ``slurm``, ``parsl``: of these executors.
+    Args:
+        executor: ``local``, ``inline``, ``slurm`` or ``parsl``.
+        jobs: runs at the same time on this machine; ``None``: one per core that this process may use.
+        timeout: seconds that a run may take; ``None`` or 0: any.
+        runs_per_process: runs that share a process, one after the other; ``None``: see
+            :class:`~.local.LocalExecutor`.
+        fail_fast: start no more runs after a failure; no two share a process then.
+        checkpoint_every: seconds between the checkpoints of a run that trains; 0: none.
+        allow_modules: modules of which documents may name classes, those inside of them included; ``None``:
+            all.
+        slurm: settings of this executor.
+        parsl: settings of this executor.
 
-    Raises :class:`ExecutionError` for values that mean nothing.
+    Raises:
+        ExecutionError: a value is not allowed.
     """
 
     executor: str = "local"
@@ -68,17 +74,25 @@ class Settings:
         before: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Self:
-        """Return what is ``given``; of what is not, what was said ``before``, then a design's ``section``, the ``user``'s.
+        """Return the settings that sections ``execution`` and keywords say; the first of these that gives a
+        value counts.
 
-        All are sections ``execution``; ``None`` says nothing. ``before`` are the settings of a submission
-        that is resumed, as the folder has them. The settings of ``slurm`` and ``parsl`` are joined key
-        by key, so they may be given as mappings. Folders and designs come with their documents: where
-        ``allow_modules`` is given, is the user's, or was said before, the design's does not
-        count, and commands are taken neither from the design nor from before, unless the user says
-        the same. What was allowed before must be within what the user's section allows.
+        The order is: ``given``, ``before``, ``section``, ``user``. The settings of ``slurm`` and ``parsl``
+        are joined key by key, so they may be given as mappings. Folders and designs come with their
+        documents: where ``allow_modules`` is given, is the user's, or was said before, the design's does not
+        count, and commands are taken neither from the design nor from before, unless the user says the same.
+        What was allowed before must be within what the user's section allows.
 
-        Raises :class:`ExecutionError` for unknown keys, for values that mean nothing, for
-        commands that are not taken, and for modules of before that the user's section does not allow.
+        Args:
+            section: the section of the design; ``None``: it has none.
+            user: the section of the user's configuration file; ``None``: it has none.
+            before: the settings of a submission that is resumed, as the folder has them; ``None``: none is
+                resumed.
+            given: settings by name; ``None`` says nothing.
+
+        Raises:
+            ExecutionError: a key is unknown, a value is not allowed, a command is not taken, or a module of
+                before is not allowed by the user's section.
         """
         design, user, before = dict(section or {}), dict(user or {}), dict(before or {})
         if given.get("allow_modules") is None:

@@ -155,11 +155,15 @@ def _records_under_other_names(
 def run_states(folder: DesignFolder, store: Store | None, *, held: bool = False, ask: bool = True) -> States:
     """Return the state of every run that is executed, in the order of the design.
 
-    ``store``: where its results are, ``None`` if there are none yet. A run has finished if the
-    store has a finished instance of its document, or of one that differs in its uid alone, whatever
-    ``jobs/`` says; that folder may be deleted. So it has if such an instance has finished in a store of its own.
-    ``held``: this process has the folder's lock. ``ask``: whether schedulers are asked; else what they
-    may still have is taken for gone.
+    A run has finished if the store has a finished instance of its document, or of one that differs in its uid
+    alone, whatever ``jobs/`` says; that folder may be deleted. So it has if such an instance has finished in
+    a store of its own.
+
+    Args:
+        folder: the design folder.
+        store: where its results are; ``None``: there are none yet.
+        held: this process has the folder's lock.
+        ask: ask schedulers what they still have; else that is treated as gone.
     """
     planned = folder.documents
     hashes = {run.uid: run.hash for run in planned}
@@ -322,9 +326,13 @@ def _is_whole(folder: Path, run: PlannedRun, record: JobRecord) -> bool:
 def load_run_states(
     folder: DesignFolder, location: StoreLocation, *, held: bool = False, ask: bool = True
 ) -> States:
-    """Return the states of the runs of ``folder``, whose results are at ``location``, if anywhere.
+    """Return the state of every run that is executed, from the store at a location.
 
-    ``held`` and ``ask`` are those of :func:`run_states`.
+    Args:
+        folder: the design folder.
+        location: where its results are, if anywhere.
+        held: this process has the folder's lock.
+        ask: ask schedulers what they still have; else that is treated as gone.
     """
     if location.folder is not None and not (location.folder / "store.db").exists():
         return run_states(folder, None, held=held, ask=ask)

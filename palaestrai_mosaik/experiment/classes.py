@@ -140,14 +140,15 @@ def canonical_name(name: str) -> str:
 
 
 def resolve(name: str, topic: str) -> type:
-    """Import the class that ``name`` stands for.
+    """Import the class that a name stands for.
 
-    ``name`` is ``package.module:Class`` (the working directory is importable), one of
-    palaestrAI's names, or a short name that a package registered as an entry point in
-    the group ``palaestrai_mosaik.<topic>``. ``topic`` is one of :data:`TOPICS`.
+    Args:
+        name: ``package.module:Class`` (the working directory is importable), one of palaestrAI's names, or a
+            short name that a package registered as an entry point in the group ``palaestrai_mosaik.<topic>``.
+        topic: what the class is for, one of :data:`TOPICS`.
 
-    Raises :class:`NameResolutionError`; where the import itself raised, its traceback
-    is in the message.
+    Raises:
+        NameResolutionError: there is no such class, or its import failed; then the message has the traceback.
     """
     fault = name_fault(name)
     if fault is not None:
@@ -209,8 +210,14 @@ def named_modules(name: str) -> list[str]:
 def split_id(full_id: str, uids: Collection[str]) -> tuple[str, str]:
     """Split a sensor's or actuator's full id into environment uid and local id.
 
-    The uid ends at a dot, and uids may contain dots themselves: the longest one that
-    fits wins. Raises :class:`NameResolutionError` where none does.
+    The uid ends at a dot, and uids may contain dots themselves: the longest one that fits wins.
+
+    Args:
+        full_id: the id, such as ``grid.bus-3.vm_pu``.
+        uids: the uids of the environments.
+
+    Raises:
+        NameResolutionError: the id begins with none of ``uids``.
     """
     end = full_id.rfind(".")
     while end > 0:
@@ -346,12 +353,20 @@ def _elsewhere(document: RunDocument) -> set[Place]:
 def check_classes(
     document: RunDocument, bases: Mapping[str, type] | None = None, find: Callable[[str, str], type] = resolve
 ) -> list[Problem]:
-    """Import every class that ``document`` names and return what is wrong with any of them.
+    """Import every class that a document names and return what is wrong with any of them.
 
-    A class must be importable (``find`` returns it for a name and a topic), derive from its
-    topic's class in ``bases`` (topics: ``names.TOPICS``; a topic left out is not checked), be no
-    abstract class, and take the document's params as keywords of its constructor. An environment in
-    an interpreter of its own is not looked at: its class may be there alone.
+    A class must be importable, derive from its topic's class, be no abstract class, and take the document's
+    params as keywords of its constructor. An environment in an interpreter of its own is not looked at: its
+    class may be there alone.
+
+    Args:
+        document: the document.
+        bases: the class that the classes of each topic must derive from (topics: ``names.TOPICS``). A topic
+            that is left out is not checked; ``None``: no topic is.
+        find: returns the class for a name and a topic.
+
+    Returns:
+        One problem for each thing that is wrong.
     """
     bases = bases or {}
     problems: dict[Problem, None] = {}

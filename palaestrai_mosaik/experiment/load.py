@@ -34,9 +34,13 @@ AnyDocument = str | os.PathLike[str] | Mapping[str, Any] | RunDocument
 def as_document(document: AnyDocument, overrides: Overrides | None = None) -> RunDocument:
     """Return the run document: a file is read, plain data is checked, what was read already stays as it is.
 
-    ``overrides`` are other values at some paths (:func:`~.overrides.overridden`).
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found, and :class:`TypeError` for
-    anything else.
+    Args:
+        document: the path of a file, a mapping, or a run document.
+        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+
+    Raises:
+        DocumentError: carries every problem found.
+        TypeError: ``document`` is something else.
     """
     if isinstance(document, RunDocument):
         return loads(document.text, document.source, overrides) if overrides else document
@@ -50,9 +54,14 @@ def as_document(document: AnyDocument, overrides: Overrides | None = None) -> Ru
 
 
 def load(path: str | Path, overrides: Overrides | None = None) -> RunDocument:
-    """Read the run document at ``path`` (YAML, UTF-8), with ``overrides`` (:func:`~.overrides.overridden`).
+    """Read a run document from a file.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    Args:
+        path: the file (YAML, UTF-8).
+        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+
+    Raises:
+        DocumentError: carries every problem found.
     """
     path = Path(path)
     source = str(path)
@@ -83,9 +92,15 @@ def cannot_be_read(path: Path, error: OSError) -> str:
 
 
 def loads(text: str, source: str = "<string>", overrides: Overrides | None = None) -> RunDocument:
-    """Read a run document from YAML ``text``; ``source`` is named in messages. ``overrides``: see :func:`load`.
+    """Read a run document from a text.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    Args:
+        text: the document as YAML.
+        source: what messages call the text.
+        overrides: other values at some paths of the document (:func:`~.overrides.overridden`).
+
+    Raises:
+        DocumentError: carries every problem found.
     """
     # a large document is millions of objects: the collector's passes over them would take a third of the time
     with collector.paused():
@@ -102,12 +117,17 @@ def loads(text: str, source: str = "<string>", overrides: Overrides | None = Non
 def from_mapping(
     data: Mapping[str, Any], source: str = "<mapping>", *, text: str | None = None, hashed: bool = True
 ) -> RunDocument:
-    """Make a run document of plain ``data``; its ``text`` is that data as YAML.
+    """Make a run document of plain data.
 
-    Who has that ``text`` gives it, or none (``""``) where nobody will ask for it: writing it out
-    takes longer than all the rest. So with the ``hash``: without ``hashed`` it is ``""``.
+    Args:
+        data: the document as mappings, lists, numbers and texts.
+        source: what messages call the document.
+        text: the document as YAML, if you have it; ``None``: it is made of ``data``. That takes longer than
+            all the rest, so give ``""`` where nobody will ask for it.
+        hashed: compute the hash; without, it is ``""``.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` with every problem found.
+    Raises:
+        DocumentError: carries every problem found.
     """
     found = Findings(source, Lines())
     plain = plain_data(data, found)

@@ -275,46 +275,34 @@ _PLACES = ("arl_sync_host", "arl_sync_port")
 class MosaikEnvironment(CoSimulation):
     """A mosaik world that a Python function makes, with the parameters of palaestrai-mosaik.
 
-    Parameters
-    ----------
-    module : str
-        Where the two functions are: a module, or ``module:Class``, of which an object is made for
-        every episode.
-    description_func : str
-        Called with the parameters (see ``params``); returns the sensors, the actuators and, if it
-        wants, the state of the world (a dictionary). Sensors and actuators are information objects
-        or dictionaries with ``uid`` (``simulator.entity.attribute``), ``space`` and ``value``.
-    instance_func : str
-        Called with the same parameters; returns a ``mosaik.AsyncWorld`` (or ``World``) that was not
-        run, and its entities by full id. It may be asynchronous.
-    arl_sync_freq : int or str
-        Ticks from one reading of the sensors to the next.
-    end : int or str
-        Length of an episode in ticks: a number or a product or sum of some (``15*60*96``). The
-        episode is truncated with the last reading that is not later.
-    start_date : str, optional
-        Date of tick 0 (``2020-01-31 12:00:00+0100``), or ``random``, ``2020_random``,
-        ``2020-03_random``: drawn for every episode.
-    infer_start_date : bool
-        Whether the date comes from the state of the world where ``start_date`` is not given.
-    silent : bool
-        Handed on to the functions.
-    no_extra_step : bool
-        Whether the last reading is before ``end``, not at it.
-    simulation_timeout : float
-        Seconds that an answer of a simulator in another process may take, also to the instance function.
-    params : mapping, optional
-        For the two functions, which also get ``meta_params`` in it: ``seed`` (another one for every
-        episode), ``end`` (exclusive), ``arl_sync_freq``, ``silent`` and, where there is one,
-        ``start_date``.
-    terminal_condition : str or callable, optional
-        ``module:function``; asked at the end of an episode with the sensors, it returns
-        (terminated, truncated), each ``None`` for "as it is".
+    Args:
+        module: where the two functions are: a module, or ``module:Class``, of which an object is made for
+            every episode.
+        description_func: called with the parameters (see ``params``); returns the sensors, the actuators and,
+            if it wants, the state of the world (a dictionary). Sensors and actuators are information objects
+            or dictionaries with ``uid`` (``simulator.entity.attribute``), ``space`` and ``value``.
+        instance_func: called with the same parameters; returns a ``mosaik.AsyncWorld`` (or ``World``) that
+            was not run, and its entities by full id. It may be asynchronous.
+        arl_sync_freq: ticks from one reading of the sensors to the next.
+        end: length of an episode in ticks: a number or a product or sum of some (``15*60*96``). The episode
+            is truncated with the last reading that is not later.
+        start_date: date of tick 0 (``2020-01-31 12:00:00+0100``), or ``random``, ``2020_random``,
+            ``2020-03_random``: drawn for every episode.
+        infer_start_date: whether the date comes from the state of the world where ``start_date`` is not
+            given.
+        silent: handed on to the functions.
+        no_extra_step: whether the last reading is before ``end``, not at it.
+        simulation_timeout: seconds that an answer of a simulator in another process may take, also to the
+            instance function.
+        params: for the two functions, which also get ``meta_params`` in it: ``seed`` (another one for every
+            episode), ``end`` (exclusive), ``arl_sync_freq``, ``silent`` and, where there is one,
+            ``start_date``.
+        terminal_condition: ``module:function``; asked at the end of an episode with the sensors, it returns
+            (terminated, truncated), each ``None`` for "as it is".
 
-    Raises
-    ------
-    ContractError, NameResolutionError
-        If the parameters do not fit, or something that they name is not there.
+    Raises:
+        ContractError, NameResolutionError: if the parameters do not fit, or something that they name is not
+            there.
     """
 
     def __init__(  # noqa: PLR0913 (the names are those of palaestrai-mosaik)

@@ -34,7 +34,14 @@ RUN = "palaestrai_mosaik/Run-v0"
 def make(document: Any, **options: Any) -> RunEnv:
     """Return a run document as an environment of Gymnasium, in which one agent is the caller's.
 
-    The options are those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`.
+    Args:
+        document: the path of a file, plain data, or a document that was read.
+        options: those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`: ``agent``, ``phase``, ``seed``,
+            ...
+
+    Raises:
+        DocumentError: the document cannot be run.
+        ContractError: an option or a name in one does not exist.
     """
     from .driver import check_options
     from .gymnasium_env import RunEnv
@@ -44,9 +51,17 @@ def make(document: Any, **options: Any) -> RunEnv:
 
 
 def make_vec(document: Any, num_envs: int = 1, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """Return ``num_envs`` copies of a run document's world as a vector environment of Gymnasium.
+    """Return copies of a run document's world as a vector environment of Gymnasium.
 
-    The options are those of :func:`~palaestrai_mosaik.rl.vector_env.vector_env`.
+    Args:
+        document: the path of a file, plain data, or a document that was read.
+        num_envs: the number of copies.
+        options: those of :func:`~palaestrai_mosaik.rl.vector_env.vector_env`: ``backend``, ``agent``,
+            ``max_episode_steps``, ...
+
+    Raises:
+        DocumentError: the document cannot be run.
+        ContractError: an option or a name in one does not exist, or the copies cannot share a world.
     """
     from .vector_env import vector_env
 
@@ -56,7 +71,14 @@ def make_vec(document: Any, num_envs: int = 1, **options: Any) -> VectorEnv[Any,
 def parallel_env(document: Any, **options: Any) -> RunParallelEnv:
     """Return a run document as a parallel environment of PettingZoo.
 
-    The options are those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`.
+    Args:
+        document: the path of a file, plain data, or a document that was read.
+        options: those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`: ``agents``, ``phase``,
+            ``seed``, ...
+
+    Raises:
+        DocumentError: the document cannot be run.
+        ContractError: an option or a name in one does not exist.
     """
     from .pettingzoo_env import RunParallelEnv
 
@@ -66,7 +88,14 @@ def parallel_env(document: Any, **options: Any) -> RunParallelEnv:
 def aec_env(document: Any, **options: Any) -> AECEnv[Any, Any, Any]:
     """Return a run document as an environment of PettingZoo in which agents are asked one after the other.
 
-    The options are those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`.
+    Args:
+        document: the path of a file, plain data, or a document that was read.
+        options: those of :class:`~palaestrai_mosaik.rl.pettingzoo_env.RunGame`: ``agents``, ``phase``,
+            ``seed``, ...
+
+    Raises:
+        DocumentError: the document cannot be run.
+        ContractError: an option or a name in one does not exist.
     """
     from .pettingzoo_env import ordered
 

@@ -60,10 +60,12 @@ def find_phase(document: RunDocument, phase: str | int | None) -> PhaseSpec:
 class Options:
     """How the caller takes part.
 
-    ``others_learn``: in train mode, the agents that are not the caller's learn, too, and know more
-    with each episode; else they act with what they have loaded (or begin with), in the mode of the
-    phase. ``store``: where they load from; an agent that loads what an earlier phase of the same
-    document has learned loads it from its newest execution there. ``seed`` replaces the document's.
+    Args:
+        others_learn: in train mode, the agents that are not the caller's learn, too, and know more with each
+            episode. Otherwise they act with what they have loaded (or begin with), in the mode of the phase.
+        store: where they load from. An agent that loads what an earlier phase of the same document has
+            learned loads it from its newest execution there.
+        seed: replaces the document's; ``None``: the document's.
     """
 
     others_learn: bool = False

@@ -76,26 +76,36 @@ def _showing(player: Player) -> GymnasiumEnvironment | None:
 class RunEnv(Env[Any, Any], EzPickle):
     """One agent of a phase of a run document is the caller's; inside is a mosaik world.
 
-    ``document``: a file, plain data, or a document that was read. ``agent``: whose part the caller takes
-    (``None``: the only one, or the only one that has a brain). ``phase``: name or number (``None``: the
-    first one). ``seed`` replaces the document's. ``reward``: the agent's objective, or the name of a reward
-    of its environments. ``flatten`` and ``dtype``: see :class:`~palaestrai_mosaik.rl.spaces.ChannelSpace`.
-    ``others_learn`` and ``store`` (a store, or where it is): see
-    :class:`~palaestrai_mosaik.rl.driver.Options`. ``render_mode``: ``"ansi"`` shows the newest readings as
-    text, ``"rgb_array"`` a frame of the agent's first environment of Gymnasium that gives some.
+    An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would have
+    in the run; ``reset(seed=s)`` begins at the first episode of the run with that seed. ``info`` has ``time``
+    (mosaik's ticks), and after a step the ``objective`` and all ``rewards`` by name; after a reset, the names
+    of ``sensors`` and ``actuators``. Beside these it has what the info of a Gymnasium environment in the
+    document says (``cost``, ``is_success``); ``infos`` has that by environment.
 
-    An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would
-    have in the run; ``reset(seed=s)`` begins at the first episode of the run with that seed. ``info`` has
-    ``time`` (mosaik's ticks), and after a step the ``objective`` and all ``rewards`` by name; after a
-    reset, the names of ``sensors`` and ``actuators``. Beside these it has what the info of a Gymnasium environment
-    in the document says (``cost``, ``is_success``); ``infos`` has that by environment.
+    A copy, or what comes out of a pickle, is a new environment, before its first episode. It cannot be made
+    while an episode is running: :class:`ContractError`.
 
-    A copy, or what comes out of a pickle, is made anew, and begins before its first episode. While an episode
-    is running, there is none: :class:`ContractError`.
+    Args:
+        document: the path of a file, plain data, or a document that was read.
+        agent: the agent that the caller acts for; ``None``: the only one, or the only one that has a brain.
+        phase: name or number of the phase; ``None``: the first one.
+        seed: replaces the document's; ``None``: the document's.
+        reward: ``"objective"``: the value of the agent's objective; or the name of a reward of its
+            environments.
+        flatten: observations and actions are flat vectors; otherwise they are dictionaries by sensor and
+            actuator (:class:`~palaestrai_mosaik.rl.spaces.ChannelSpace`).
+        dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
+        others_learn: in train mode, the other agents learn, too
+            (:class:`~palaestrai_mosaik.rl.driver.Options`).
+        store: an open store, or the folder or URL of one, with an execution of the document from which the
+            other agents load what earlier phases have learned; ``None``: there is none.
+        render_mode: ``"ansi"`` shows the newest readings as text, ``"rgb_array"`` a frame of the agent's
+            first environment of Gymnasium that gives some; ``None``: ``render()`` shows nothing.
 
-    Raises :class:`DocumentError` where the document cannot be run, :class:`ContractError` for names that it
-    does not have and for an agent with several bodies, and :class:`ActionError` for an action outside its
-    space, which has not been made then.
+    Raises:
+        DocumentError: the document cannot be run.
+        ContractError: a name does not exist, or the agent has several bodies.
+        ActionError: (from ``step``) the action is outside its space; then it was not made.
     """
 
     #: (of an object: the modes that there are in its document)

@@ -73,20 +73,36 @@ class RunGame:
     """What both forms have in common: the agents, their spaces, and the run that goes on.
 
     Every body of the caller's agents is an agent here: it has the name of its agent in the document, with
-    ``@<number>`` if that has ``bodies``. See :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv` for the options;
-    ``agents`` are those of the document that are the caller's (``None``: all).
+    ``@<number>`` if that has ``bodies``.
 
-    An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would have in the
-    run; ``reset(seed=s)`` begins at the first episode of the run with that seed. An agent's info has ``time``
-    (mosaik's ticks), and after an action the ``objective`` and all ``rewards`` by name; where it has a sensor
-    ``<actuator>_mask`` for its only actuator, also the ``action_mask``. An agent whose environments have ended is
-    gone; if they begin again within the episode, it sets nothing there.
+    An episode is one of the run: ``reset()`` begins the next one, with the random streams that it would have
+    in the run; ``reset(seed=s)`` begins at the first episode of the run with that seed. An agent's info has
+    ``time`` (mosaik's ticks), and after an action the ``objective`` and all ``rewards`` by name; where it has
+    a sensor ``<actuator>_mask`` for its only actuator, also the ``action_mask``. An agent leaves the game
+    when its environments have ended; if they restart within the episode, it sets nothing there.
 
-    :attr:`state_space` is that of :meth:`state`, all sensors of all environments. A copy, or what comes out of a
-    pickle, is made anew, and begins before its first episode. While an episode is running, there is none.
+    :attr:`state_space` is that of :meth:`state`, all sensors of all environments. A copy, or what comes out
+    of a pickle, is a new environment, before its first episode. It cannot be made while an episode is
+    running.
 
-    Raises :class:`DocumentError` where the document cannot be run, :class:`ContractError` for names that it does
-    not have, and :class:`ActionError` for an action outside its space, which has not been made then.
+    Args:
+        document: the path of a file, plain data, or a document that was read.
+        agents: the agents of the document that are the caller's; ``None``: all.
+        phase: name or number of the phase; ``None``: the first one.
+        seed: replaces the document's; ``None``: the document's.
+        reward: ``"objective"``: the value of each agent's objective; or the name of a reward.
+        flatten: observations and actions are flat vectors; otherwise they are dictionaries by sensor and
+            actuator (:class:`~palaestrai_mosaik.rl.spaces.ChannelSpace`).
+        dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
+        others_learn: in train mode, the agents that are not the caller's learn, too
+            (:class:`~palaestrai_mosaik.rl.driver.Options`).
+        store: an open store, or the folder or URL of one, with an execution of the document from which these
+            load what earlier phases have learned; ``None``: there is none.
+
+    Raises:
+        DocumentError: the document cannot be run.
+        ContractError: a name does not exist.
+        ActionError: (from ``step``) an action is outside its space; then it was not made.
     """
 
     render_mode = None

@@ -33,15 +33,19 @@ def gymnasium_space(space: Space) -> spaces.Space[Any]:
 class ChannelSpace:
     """The flat vector of some channels as values of one space of Gymnasium.
 
-    ``kind`` is ``"sensor"`` or ``"actuator"``. Flat, :attr:`space` is a ``Discrete``, a ``MultiDiscrete``
-    or a ``MultiBinary`` where all channels are of these kinds (one ``Discrete``; all ``MultiBinary``;
-    else), and otherwise a ``Box`` of shape (numbers,) in the document's order. Not flat, it is a ``Dict``
-    of the channels by their full ids. ``dtype`` (``None``: the channels' own) is that of a flat ``Box``
-    with real numbers; where it is narrower, the bounds of sensors are rounded outwards, those of actuators
-    inwards.
+    Flat, :attr:`space` is a ``Discrete``, a ``MultiDiscrete`` or a ``MultiBinary`` where all channels are of
+    these kinds (one ``Discrete``; all ``MultiBinary``; else), and otherwise a ``Box`` of shape (numbers,) in
+    the document's order. Not flat, it is a ``Dict`` of the channels by their full ids.
 
-    Raises :class:`ContractError` for actuators that are partly whole numbers and partly real: these have no
-    flat form.
+    Args:
+        layout: the channels, in order.
+        kind: ``"sensor"`` or ``"actuator"``.
+        flatten: one vector for all channels, or a ``Dict``.
+        dtype: the type of a flat ``Box`` with real numbers; ``None``: the channels' own. Where it is
+            narrower, the bounds of sensors are rounded outwards, those of actuators inwards.
+
+    Raises:
+        ContractError: actuators are partly whole numbers and partly real: these have no flat form.
     """
 
     def __init__(

@@ -54,18 +54,22 @@ class ExternalBatchMuscle(ExternalMuscle, BatchMuscle):
 def vector_env(
     document: AnyDocument, num_envs: int = 1, *, backend: str | None = None, **options: Any
 ) -> VectorEnv[Any, Any, Any]:
-    """Return ``num_envs`` copies of a run document's world as a vector environment.
+    """Return copies of a run document's world as a vector environment.
 
-    ``backend``: ``"world"``: all of them in one mosaik world, as a batched environment
-    (:class:`RunVectorEnv`); ``"sync"``: a world each, one after the other; ``"async"``: a process each
-    (both are Gymnasium's own). ``None``: one world where that is possible, otherwise ``"sync"``.
-    ``options`` are those of :class:`RunVectorEnv`. All backends reset a copy that has ended with the next step.
+    All backends reset a copy that has ended with the next step. Copies in worlds of their own have a seed
+    each: copy ``k`` that of the name path (copy, ``first + k``) below ``seed`` (or the document's).
 
-    Copies in worlds of their own have a seed each: copy ``k`` that of the name path (copy, ``first + k``)
-    below ``seed`` (or the document's).
+    Args:
+        document: the path of a file, plain data, or a document that was read.
+        num_envs: the number of copies, at least 1.
+        backend: ``"world"``: all of them in one mosaik world, as a batched environment
+            (:class:`RunVectorEnv`); ``"sync"``: a world each, one after the other; ``"async"``: a process
+            each (both are Gymnasium's own). ``None``: one world where that is possible, otherwise ``"sync"``.
+        options: those of :class:`RunVectorEnv`.
 
-    Raises :class:`ContractError` where ``"world"`` is wanted and not possible (it says why), and for options
-    that there are not.
+    Raises:
+        ContractError: ``"world"`` is wanted and not possible (the message says why), or an option does not
+            exist.
     """
     check_options(RunVectorEnv.__init__, options)
     if backend not in (None, *BACKENDS):
@@ -96,23 +100,39 @@ def _limited(document: RunDocument, steps: int | None, **options: Any) -> Env[An
 
 
 class RunVectorEnv(VectorEnv[Any, Any, Any]):
-    """``num_envs`` copies of a phase's world, stepped as arrays in one mosaik world.
+    """Copies of a phase's world, stepped as arrays in one mosaik world.
 
-    The options are those of :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`; ``first`` is the number of
-    the first copy, and ``max_episode_steps`` truncates a copy after so many steps. Copy ``k`` draws the streams of
-    number ``first + k``, and lives through the same in any batch. A copy that has ended begins again with the next
-    step, whose action for it has no effect (``AutoresetMode.NEXT_STEP``). It goes on with its streams, so that only
-    the first episodes after
-    ``reset(seed=s)`` begin where the seed says.
+    Copy ``k`` draws the streams of number ``first + k``, and goes through the same in any batch. A copy that
+    has ended restarts with the next step, of which its action has no effect (``AutoresetMode.NEXT_STEP``). It
+    continues with its streams, so that only the first episodes after ``reset(seed=s)`` begin where the seed
+    says.
 
-    ``info`` has ``time`` (ticks since the beginning of the copy's episode), and after a step ``objective`` and
-    ``rewards`` by name, each (num_envs,), with Gymnasium's masks (``_objective``): NaN and false in the step with
-    which a copy begins again.
+    ``info`` has ``time`` (ticks since the beginning of the copy's episode), and after a step ``objective``
+    and ``rewards`` by name, each (num_envs,), with Gymnasium's masks (``_objective``): NaN and false in the
+    step with which a copy restarts.
 
-    A copy of it all, or what comes out of a pickle, is made anew, and begins before its first episode. While
-    episodes are running, there is none: :class:`ContractError`.
+    A copy of the vector environment, or what comes out of a pickle, is a new one, before its first episode.
+    It cannot be made while episodes are running: :class:`ContractError`.
 
-    Raises :class:`NotBatchable` where a copy would not live through the same as it does alone.
+    Args:
+        document: the path of a file, plain data, or a document that was read.
+        num_envs: the number of copies, at least 1.
+        agent: as for :class:`~palaestrai_mosaik.rl.gymnasium_env.RunEnv`, and so are the options from here to
+            ``store``.
+        phase: name or number of the phase; ``None``: the first one.
+        seed: replaces the document's; ``None``: the document's.
+        reward: ``"objective"``, or the name of a reward, without the number of a copy.
+        flatten: must be true: copies in one world have flat observations.
+        dtype: the type of the numbers in a flat ``Box``; ``None``: that of the channels.
+        others_learn: in train mode, the other agents learn, too.
+        store: where the other agents load from what earlier phases have learned; ``None``: there is none.
+        first: the number of the first copy.
+        max_episode_steps: truncates a copy after so many steps; ``None``: never.
+        render_mode: must be ``None``: copies in one world cannot be shown.
+
+    Raises:
+        NotBatchable: a copy would not go through the same as it does alone, or an option is only for worlds
+            of their own.
     """
 
     metadata = _METADATA

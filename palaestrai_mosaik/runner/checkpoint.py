@@ -380,11 +380,17 @@ class Earlier:
 
 
 def earlier_run(document: RunDocument, store: Store) -> Earlier | None:
-    """Return the run of ``document`` that would be resumed; ``None`` if it never ran.
+    """Return the run of a document that would be resumed.
 
-    The newest one counts if it has finished or still runs. Otherwise it is the newest with
-    a checkpoint of all that are newer than the last finished one; if none has any, the
-    newest.
+    The newest one counts if it has finished or still runs. Otherwise it is the newest with a checkpoint of
+    all that are newer than the last finished one; if none has any, the newest.
+
+    Args:
+        document: the document, which must be unchanged since then.
+        store: the open store to look in.
+
+    Returns:
+        That run, or ``None`` if the document never ran.
     """
     runs = store.runs()
     runs = runs[runs["hash"] == document.hash]

@@ -469,7 +469,15 @@ def _name_of(agent: AgentSpec, group: BodyGroup, place: int = 0) -> str:
 
 
 def inspect(document: RunDocument) -> list[Problem]:
-    """Return everything that stands against running ``document``; leave nothing open."""
+    """Return everything that prevents ``document`` from running; leave nothing open.
+
+    Args:
+        document: the document, as :func:`palaestrai_mosaik.experiment.load` returned it. Its classes are
+            imported, and its environments are set up.
+
+    Returns:
+        One problem for each thing that is wrong, with its place in the document; empty if it can run.
+    """
     inspection = Inspection(document)
     inspection.close()
     return inspection.problems

@@ -46,7 +46,15 @@ _FOR_A_MOMENT = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass
 class RunResult:
-    """How a run went. ``instance`` is its id in the store (``None`` without a store)."""
+    """How a run went.
+
+    Attributes:
+        uid: the uid of the document.
+        instance: the uid of the execution in the store; ``None`` without a store.
+        directory: the folder of its files in the store; ``None`` without a store.
+        phases: how each phase went.
+        warnings: what the run warned of.
+    """
 
     uid: str
     instance: str | None
@@ -77,18 +85,29 @@ def execute(
     checkpoint_every: float = INTERVAL,
     scalars: Sequence[str] = (),
 ) -> RunResult:
-    """Run ``document`` (a path, a mapping, or as it was read) and record it in ``store`` (nowhere if there is none).
+    """Run a document: phase by phase, recorded, reproducibly.
 
-    ``store`` is an open store, or the folder or URL of one, which is made if it is missing. ``resume`` is an
-    instance of ``document`` in ``store`` that did not finish (:func:`~palaestrai_mosaik.runner.checkpoint.earlier_run`):
-    it goes on from its last whole checkpoint, with the result that it would have had undisturbed. While a train phase runs, a checkpoint is written every
-    ``checkpoint_every`` seconds (0: never), or less often where it takes long. ``scalars`` names
-    sinks, such as ``tensorboard:runs`` (:mod:`.scalars`).
+    A run that does not finish stays in the store, with the traceback and all that was recorded until then.
 
-    Raises :class:`DocumentError` before anything runs if the document cannot be run,
-    :class:`RunInterrupted` if the user ended it, and else whatever stopped it. In the
-    last two cases the instance is marked in the store, with the traceback, and what was
-    recorded is kept.
+    Args:
+        document: the path of a file, a mapping, or what :func:`palaestrai_mosaik.experiment.load` returned.
+        store: an open store, or the folder or URL of one, which is created if it is missing; ``None``: the
+            run is not recorded.
+        progress: is called with what happens; ``None``: nothing is shown.
+        interrupt: lets you request the end of the run (``request()``), as SIGINT and SIGTERM do; ``None``: only
+            these do.
+        resume: the uid of an instance of ``document`` in ``store`` that did not finish
+            (:func:`~palaestrai_mosaik.runner.checkpoint.earlier_run`). It resumes from its last whole
+            checkpoint, with the result that it would have had without the interruption. ``None``: a new run.
+        checkpoint_every: seconds between two checkpoints of a train phase, or more where writing one takes
+            long; 0 writes none.
+        scalars: sinks of live scalars, such as ``tensorboard:runs`` (:mod:`.scalars`).
+
+    Raises:
+        DocumentError: the document cannot be run; nothing was recorded.
+        StoreError: the store cannot be opened.
+        RunInterrupted: the user ended the run; the record says so.
+        Exception: what an agent or an environment raised; the record has it, with the traceback.
     """
     check_sinks(scalars)
     document = as_document(document)

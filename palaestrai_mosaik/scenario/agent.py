@@ -28,26 +28,22 @@ _LOAD = ("base", "agent", "experiment_run", "phase", "snapshot")
 class Agent:
     """An agent of a scenario.
 
-    Parameters
-    ----------
-    name
-        What the agent is called in results.
-    muscle, brain, objective
-        An object, a class without mandatory arguments, a name ``package.module:Class``, or a mapping
-        with ``name`` and ``params``, as in a run document. Without ``brain`` the agent does not learn.
-        The objective may also be a function of the agent's memory; without one, its value is the sum of
-        the rewards.
-    sensors
-        For each entity (or its full id, ``"Grid-0.bus_1"``) the attributes that the agent sees:
-        ``"vm_pu"``, ``["vm_pu", "va_degree"]``, or ``{"vm_pu": Box(0.8, 1.2)}``. Without a space a
-        value is any number. A space may be written as a text. A ``Box`` with one place is a plain number.
-    actuators
-        For each entity the attributes that the agent sets, with their spaces: ``{"q_mvar": Box(-1, 1)}``,
-        or, with the value that the entity gets until the agent has acted, ``(Box(-1, 1), 0.5)``. Without
-        that value, it is zero. It triggers no simulator: one that is only triggered has nothing before.
-    load
-        Where the brain begins: a folder that :meth:`Agents.dump` has written, or a mapping with ``base``
-        (a folder), ``experiment_run``, ``phase``, ``agent`` and ``snapshot``, for what runs of documents keep.
+    Args:
+        name: what the agent is called in results.
+        muscle, brain, objective: an object, a class without mandatory arguments, a name
+            ``package.module:Class``, or a mapping with ``name`` and ``params``, as in a run document. Without
+            ``brain`` the agent does not learn. The objective may also be a function of the agent's memory;
+            without one, its value is the sum of the rewards.
+        sensors: for each entity (or its full id, ``"Grid-0.bus_1"``) the attributes that the agent sees:
+            ``"vm_pu"``, ``["vm_pu", "va_degree"]``, or ``{"vm_pu": Box(0.8, 1.2)}``. Without a space a value
+            is any number. A space may be written as a text. A ``Box`` with one place is a plain number.
+        actuators: for each entity the attributes that the agent sets, with their spaces: ``{"q_mvar": Box(-1,
+            1)}``, or, with the value that the entity gets until the agent has acted, ``(Box(-1, 1), 0.5)``.
+            Without that value, it is zero. It triggers no simulator: one that is only triggered has nothing
+            before.
+        load: where the brain begins: a folder that :meth:`Agents.dump` has written, or a mapping with
+            ``base`` (a folder), ``experiment_run``, ``phase``, ``agent`` and ``snapshot``, for what runs of
+            documents keep.
     """
 
     name: str

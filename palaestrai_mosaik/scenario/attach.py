@@ -51,10 +51,26 @@ _INTERRUPTIONS = (KeyboardInterrupt, asyncio.CancelledError)
 
 
 class Agents:
-    """Agents of a scenario: what they have learned lives on from world to world.
+    """Agents of a scenario: what they have learned stays from world to world.
 
-    Each run of a world that they are attached to is an episode. Keywords are those of
-    :func:`attach_agents`. Use them in a ``with`` block, or :meth:`close` them after the last run.
+    Each run of a world that they are attached to is an episode. Use them in a ``with`` block, or
+    :meth:`close` them after the last run.
+
+    Args:
+        agents: one :class:`Agent`, or several; where they act at the same time, in this order.
+        step_size: ticks from one action to the next.
+        rewards: as for :func:`attach_agents`, which says more about all of these; ``None``: none.
+        ends: a function of the readings that says whether the world has come to its end; ``None``: only
+            ``until`` ends a run.
+        sensors: what ``rewards`` and ``ends`` read, and no agent sees; ``None``: nothing.
+        seed: of all randomness of the agents.
+        mode: ``train``: brains learn; ``test``: they do not.
+        taking_turns: agents act one after the other instead of all at once.
+        store: an open store that keeps the results, too; ``None``: none.
+        name: what the run is called there, and in the folder of :meth:`dump`.
+
+    Raises:
+        ContractError: an argument is not what it should be.
     """
 
     def __init__(  # noqa: PLR0913 (what a document says in many lines)
@@ -133,12 +149,20 @@ class Agents:
         self._closed = False
 
     def attach(self, world: Any, entities: Any = (), *, mode: Mode | str | None = None) -> Agents:
-        """Let the agents take part in the next run of ``world`` (a ``mosaik.World`` or ``AsyncWorld``).
+        """Let the agents take part in the next run of a world.
 
-        ``entities``: those that sensors and actuators are attributes of, or their parents, if they are
-        not the very ones that the agents were made with. ``mode``: ``"test"`` for a run in which agents
-        that are made to train do not learn. Raises :class:`ContractError` where an entity or attribute
-        is not there.
+        Args:
+            world: a ``mosaik.World`` or ``AsyncWorld`` that was not run yet.
+            entities: those that sensors and actuators are attributes of, or their parents, if they are not
+                the very ones that the agents were made with.
+            mode: ``"test"`` for a run in which agents that are made to train do not learn; ``None``: the mode
+                that they were made with.
+
+        Returns:
+            These agents.
+
+        Raises:
+            ContractError: an entity or attribute does not exist, or the world has agents already.
         """
         self._check_open()
         evaluation = self.mode is Mode.TRAIN and _mode(mode or self.mode) is Mode.TEST
@@ -222,7 +246,11 @@ class Agents:
         return self.result.outcomes
 
     def memory(self, agent: str | None = None) -> Memory:
-        """Return what a learning agent's brain remembers, or what the muscle of another one does."""
+        """Return what a learning agent's brain remembers, or what the muscle of another one does.
+
+        Args:
+            agent: name of an agent; ``None``: the only one.
+        """
         name = self._named(agent)
         if name in self._learners:
             return self._learners[name].brain.memory
@@ -235,6 +263,9 @@ class Agents:
 
         Columns: ``episode``, ``evaluation``, ``step``, ``time`` (of the action), ``reading.ID``,
         ``setpoint.ID``, ``reward.ID``, ``objective``, ``terminated``, ``truncated``.
+
+        Args:
+            agent: name of an agent; ``None``: the only one.
         """
         return self._rows.tables[self._named(agent)].frame()
 
@@ -305,41 +336,27 @@ def attach_agents(world: Any, agents: Agent | Sequence[Agent], entities: Any = (
     later, with the entity's next step. The last readings before ``until`` close their last rows; nobody
     acts on them.
 
-    Parameters
-    ----------
-    world
-        A ``mosaik.World`` or ``AsyncWorld`` that was not run yet. Its ``run`` raises what the agents
-        raise, and, unlike mosaik's own, also what has failed in a remote simulator.
-    agents
-        One :class:`Agent`, or several; where they act at the same time, in this order.
-    entities
-        See :meth:`Agents.attach`. Not needed where sensors and actuators name entities, not full ids.
-    step_size
-        Ticks from one action to the next (a whole number), less than ``until``.
-    rewards
-        What agents are told after each action: a function of the :class:`Readings` (its reward is named
-        ``reward``), functions by name, or a :class:`~palaestrai_mosaik.environment.Reward`.
-    ends
-        A function of the readings that says whether the world has come to its end (*terminated*). The
-        world's run then ends at once; simulators that nothing connects with the agents wait for them, so
-        that they do not run ahead. Without it, ``until`` ends the run (*truncated*).
-    sensors
-        What ``rewards`` and ``ends`` read, and no agent sees; written as an agent's ``sensors``.
-    seed
-        Of all randomness of the agents; same seed, same world: same results, byte for byte.
-    mode
-        ``train``: brains learn. ``test``: they do not.
-    taking_turns
-        Agents act one after the other, one at each step, instead of all at once.
-    store
-        An open :class:`~palaestrai_mosaik.store.Store` that shall keep the results, too.
-    name
-        What the run is called there, and in the folder of :meth:`Agents.dump`.
+    Args:
+        world: a ``mosaik.World`` or ``AsyncWorld`` that was not run yet. Its ``run`` raises what the agents
+            raise, and, unlike mosaik's own, also what has failed in a remote simulator.
+        agents: one :class:`Agent`, or several; where they act at the same time, in this order.
+        entities: see :meth:`Agents.attach`. Not needed where sensors and actuators name entities, not full
+            ids.
+        step_size: ticks from one action to the next (a whole number), less than ``until``.
+        rewards: what agents are told after each action: a function of the :class:`Readings` (its reward is
+            named ``reward``), functions by name, or a :class:`~palaestrai_mosaik.environment.Reward`.
+        ends: a function of the readings that says whether the world has come to its end (*terminated*). The
+            world's run then ends at once; simulators that nothing connects with the agents wait for them, so
+            that they do not run ahead. Without it, ``until`` ends the run (*truncated*).
+        sensors: what ``rewards`` and ``ends`` read, and no agent sees; written as an agent's ``sensors``.
+        seed: of all randomness of the agents; same seed, same world: same results, byte for byte.
+        mode: ``train``: brains learn. ``test``: they do not.
+        taking_turns: agents act one after the other, one at each step, instead of all at once.
+        store: an open :class:`~palaestrai_mosaik.store.Store` that shall keep the results, too.
+        name: what the run is called there, and in the folder of :meth:`Agents.dump`.
 
-    Raises
-    ------
-    ContractError
-        Where something that is named is not there, or is not what it should be.
+    Raises:
+        ContractError: where something that is named is not there, or is not what it should be.
     """
     made = Agents(agents, **options)
     try:

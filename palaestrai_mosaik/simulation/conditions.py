@@ -63,9 +63,10 @@ class EpisodeOutcome:
 class PhaseView:
     """What a condition may know about a phase, after an episode.
 
-    ``episodes`` is the number that the document asks for (``None``: not given);
-    ``history`` holds, for each worker, the mean objective of every agent in each of its
-    episodes; ``last`` is the episode that has just ended.
+    Attributes:
+        episodes: the number that the document asks for; ``None``: not given.
+        history: for each worker, the mean objective of every agent in each of its episodes.
+        last: the episode that has just ended.
     """
 
     mode: Mode
@@ -80,9 +81,11 @@ class PhaseView:
 class EvaluationView:
     """What a condition may know about an evaluation: one episode per worker, in test mode.
 
-    ``number`` counts the phase's evaluations from 0. ``metrics`` gives for each agent
-    ``objective`` (the mean over workers of an episode's mean objective), ``objective_sum``
-    (of its sum), ``steps`` (of its length), and whatever the brain's ``evaluated`` adds.
+    Attributes:
+        number: counts the phase's evaluations from 0.
+        metrics: for each agent ``objective`` (the mean over workers of an episode's mean objective),
+            ``objective_sum`` (of its sum), ``steps`` (of its length), and whatever the brain's ``evaluated``
+            adds.
     """
 
     mode: Mode
@@ -140,13 +143,19 @@ class TerminationCondition:
 class EnvironmentTerminationCondition(TerminationCondition):
     """Ends the episode when environments have terminated or were truncated.
 
-    ``when: any`` ends it with the first one that does; it is the default, which gives way where
-    another condition of the phase or the run says ``all``. With ``when: all`` every environment has
-    a timeline of its own: it ends and begins again while the others go on, and the phase's
-    episode is over when each of them has ended at least ``episodes`` times. The incarnations of
-    a batched environment are environments of their own.
+    The incarnations of a batched environment are environments of their own.
 
     Source: the seed "AEB Design" of SLM Lab (``run_all_episodes``) for ``all``.
+
+    Args:
+        when: ``any`` ends the episode with the first environment that ends. With ``all`` every environment
+            has a timeline of its own: it ends and restarts while the others go on. ``None``: ``any``, which
+            gives way where another condition of the phase or the run says ``all``.
+        episodes: with ``all``, the phase's episode is over when each environment has ended at least so many
+            times.
+
+    Raises:
+        ContractError: one of them is something else, or ``episodes`` is above 1 without ``when: all``.
     """
 
     #: for subclasses that do not call ``super().__init__()``
@@ -206,16 +215,18 @@ class VanillaSimControllerTerminationCondition(EnvironmentTerminationCondition):
 class AgentObjectiveTerminationCondition(TerminationCondition):
     """Ends episodes and phases by the success of agents.
 
-    Parameters are given per agent: ``{agent: {brain_avgN: x, phase_avgM: y}}``.
+    Several thresholds and several agents are ORed. Where no condition of the phase or the run has a
+    ``phase_avgM`` for an agent, its ``brain_avgN`` ends the whole phase.
 
-    ``brain_avgN``: the episode ends once the mean of the last N objective values of this
-    episode and worker is at least ``x``. ``phase_avgM``: the phase ends once, for every
-    worker, the mean over its last M episodes of the mean objective of each is at least
-    ``y``; it is asked in ``run_config`` only. Nothing is computed before there are N values (M
-    episodes). Several thresholds and several agents are ORed.
+    Args:
+        agents: thresholds by name of the agent: ``{agent: {brain_avgN: x, phase_avgM: y}}``. ``brain_avgN``:
+            the episode ends once the mean of the last N objective values of this episode and worker is at
+            least ``x``. ``phase_avgM``: the phase ends once, for every worker, the mean over its last M
+            episodes of the mean objective of each is at least ``y``; it is asked in ``run_config`` only.
+            Nothing is computed before there are N values (M episodes).
 
-    Where no condition of the phase or the run has a ``phase_avgM`` for an agent, its ``brain_avgN``
-    ends the whole phase.
+    Raises:
+        ContractError: a threshold cannot be read, or there is none.
     """
 
     #: the agents that have no ``phase_avgM``

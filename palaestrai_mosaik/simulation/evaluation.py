@@ -67,23 +67,24 @@ class _Progress:
 class AgentEvaluationObjectiveTerminationCondition(VanillaRunGovernorTerminationCondition):
     """Ends the phase when the evaluations of all configured agents are good, or do not get better.
 
-    ``agents`` gives the rules: ``{agent: {success: {...}, plateau: {...}}}``, one or both, the
-    same ones for every agent. ``success`` has ``metric``, ``threshold``, ``direction``
-    (``greater_equal``, ``less_equal``), ``consecutive``, ``min_evaluations``; ``plateau`` has
-    ``metric``, ``direction`` (``maximize``, ``minimize``), ``min_delta``, ``patience``,
-    ``min_evaluations``, ``window``; see
-    :class:`~palaestrai_mosaik.experiment.conditions.SuccessRule` and ``PlateauRule`` for
-    their meaning. All configured agents must satisfy a rule for it to end the phase; success
-    is looked at first. Training episodes are not looked at, other than by what
-    :class:`VanillaRunGovernorTerminationCondition` does: an environment's end ends the
-    episode, ``phase_config.episodes`` the phase.
+    All configured agents must satisfy a rule for it to end the phase; success is looked at first. Training
+    episodes are not looked at, other than by what :class:`VanillaRunGovernorTerminationCondition` does: an
+    environment's end ends the episode, ``phase_config.episodes`` the phase.
 
-    An evaluation in which a metric is missing or not finite ends the agent's streak of
-    successes and counts for nothing else. An evaluation without one of the agents counts for
-    no agent.
+    An evaluation in which a metric is missing or not finite ends the agent's streak of successes and counts
+    for nothing else. An evaluation without one of the agents counts for no agent.
 
-    Raises :class:`ContractError` for rules that cannot be read, and, from
-    :meth:`evaluation_flow_control`, for a metric that an agent never had.
+    Args:
+        agents: the rules: ``{agent: {success: {...}, plateau: {...}}}``, one or both, the same ones for every
+            agent. ``success`` has ``metric``, ``threshold``, ``direction`` (``greater_equal``,
+            ``less_equal``), ``consecutive``, ``min_evaluations``; ``plateau`` has ``metric``, ``direction``
+            (``maximize``, ``minimize``), ``min_delta``, ``patience``, ``min_evaluations``, ``window``; see
+            :class:`~palaestrai_mosaik.experiment.conditions.SuccessRule` and ``PlateauRule`` for their
+            meaning.
+
+    Raises:
+        ContractError: rules cannot be read, or (from :meth:`evaluation_flow_control`) an agent never had a
+            metric.
     """
 
     def __init__(self, agents: Mapping[str, Mapping[str, Any]]):

@@ -42,7 +42,16 @@ class TimeBased(mosaik_api_v3.Simulator):
     def init(  # type: ignore[override]  # mosaik calls it with what the scenario gives
         self, sid: str, time_resolution: float = 1.0, step_size: int = 900
     ) -> Any:
-        """Take the length of a tick (seconds) and that of a step (ticks)."""
+        """Take the lengths of a tick and of a step.
+
+        Args:
+            sid: mosaik's id of the simulator.
+            time_resolution: seconds of a tick.
+            step_size: ticks of a step, a whole number of at least 1.
+
+        Raises:
+            SimulationError: ``step_size`` is something else.
+        """
         if not isinstance(step_size, int) or isinstance(step_size, bool) or step_size < 1:
             raise SimulationError(
                 f"{sid}: step_size is a whole number of ticks, at least 1, not {step_size!r}"

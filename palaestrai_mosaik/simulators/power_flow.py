@@ -42,28 +42,31 @@ _SETTINGS = {
 class PowerFlow(TimeBased):
     """One grid, and its elements as children of it.
 
-    ``Grid(grid=..., on_divergence="fail")``: ``grid`` is a name of
-    :func:`~palaestrai_mosaik.environment.grid.load_grid` or a pandapower ``.json`` file. A child is called
-    after its table and index, ``bus-3``, and knows its name in the net as ``extra_info["name"]``:
+    The model is ``Grid(grid="cigre_mv", on_divergence="fail")``. A child is called after its table and index,
+    ``bus-3``, and knows its name in the net as ``extra_info["name"]``:
 
-    =========== =============================== ==========================================================
-    model       inputs                          outputs
-    =========== =============================== ==========================================================
-    ``Grid``                                    ``converged`` (1 or 0), ``losses_mw``
-    ``Bus``                                     ``vm_pu``
-    ``Line``    ``in_service`` (0 or 1)         ``loading_percent``, ``in_service``
-    ``Trafo``   ``tap_pos``                     ``loading_percent``, ``tap_pos``
-    ``ExtGrid``                                 ``p_mw``, ``q_mvar`` (fed into the grid)
-    ``Load``    ``p_mw``, ``q_mvar``,           ``p_mw``, ``q_mvar`` (as scaled), ``scaling``
-                ``scaling``
-    ``Sgen``    ``p_mw``, ``q_mvar``            ``p_mw``, ``q_mvar`` (fed in)
-    ``Storage`` ``p_mw``                        ``p_mw`` (positive charges)
-    =========== =============================== ==========================================================
+        =========== =============================== ==========================================================
+        model       inputs                          outputs
+        =========== =============================== ==========================================================
+        ``Grid``                                    ``converged`` (1 or 0), ``losses_mw``
+        ``Bus``                                     ``vm_pu``
+        ``Line``    ``in_service`` (0 or 1)         ``loading_percent``, ``in_service``
+        ``Trafo``   ``tap_pos``                     ``loading_percent``, ``tap_pos``
+        ``ExtGrid``                                 ``p_mw``, ``q_mvar`` (fed into the grid)
+        ``Load``    ``p_mw``, ``q_mvar``,           ``p_mw``, ``q_mvar`` (as scaled), ``scaling``
+                    ``scaling``
+        ``Sgen``    ``p_mw``, ``q_mvar``            ``p_mw``, ``q_mvar`` (fed in)
+        ``Storage`` ``p_mw``                        ``p_mw`` (positive charges)
+        =========== =============================== ==========================================================
 
-    A bus without voltage has ``vm_pu`` 0. What nothing was ever sent to keeps the power of the net's table. Where there is no solution,
-    ``on_divergence="fail"`` raises :class:`~palaestrai_mosaik.errors.PowerFlowError`;
-    ``"keep"`` keeps the last results, with ``converged`` 0. The extra method ``get_net`` returns the
-    net as pandapower's JSON text.
+    A bus without voltage has ``vm_pu`` 0. What nothing was ever sent to keeps the power of the net's table.
+    The extra method ``get_net`` returns the net as pandapower's JSON text.
+
+    Args:
+        grid: a name of :func:`~palaestrai_mosaik.environment.grid.load_grid` or a pandapower ``.json`` file.
+        on_divergence: where there is no solution, ``"fail"`` raises
+            :class:`~palaestrai_mosaik.errors.PowerFlowError`; ``"keep"`` keeps the last results, with
+            ``converged`` 0.
     """
 
     MODELS = {

@@ -26,11 +26,14 @@ _MODELS = {"load": "Load", "sgen": "Sgen", "storage": "Storage"}
 class Profiles(TimeBased):
     """The profiles of a grid, for example of SimBench.
 
-    ``Profiles(grid=..., start=...)``: ``grid`` is a name of
-    :func:`~palaestrai_mosaik.environment.grid.load_grid`; ``start`` the date of tick 0 (ISO text) or a row
-    of the profiles. Its children ``load-3`` (``p_mw``, ``q_mvar``), ``sgen-3`` and ``storage-3``
-    (``p_mw``) are called as the elements of :class:`.power_flow.PowerFlow`, to which they are connected. At
-    a time between two rows, it is the earlier one that holds.
+    The model is ``Profiles(grid="cigre_mv", start=0)``. Its children ``load-3`` (``p_mw``, ``q_mvar``),
+    ``sgen-3`` and ``storage-3`` (``p_mw``) are called as the elements of :class:`.power_flow.PowerFlow`, to
+    which they are connected. At a time between two rows, it is the earlier one that holds. The extra method
+    ``get_date`` returns the date (ISO text) at a time.
+
+    Args:
+        grid: a name of :func:`~palaestrai_mosaik.environment.grid.load_grid`.
+        start: the date of tick 0 (ISO text) or a row of the profiles.
     """
 
     MODELS = {

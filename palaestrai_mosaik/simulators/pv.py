@@ -22,8 +22,14 @@ _NOCT, _NOCT_G, _NOCT_AIR = 45.0, 800.0, 20.0
 def dc_power(p_rated_mw: float, g_w_m2: float, t_air_degc: float, noct: float = _NOCT) -> float:
     """Return the power (MW) of a plant at an irradiance on its plane and an air temperature.
 
-    ``P = P_rated * G / 1000 * (1 + gamma * (T_cell - 25))``, as PVWatts has it (A. P. Dobos, *PVWatts
-    Version 5 Manual*, NREL, 2014), with ``T_cell = T_air + G / 800 * (noct - 20)``.
+    ``P = P_rated * G / 1000 * (1 + gamma * (T_cell - 25))``, as PVWatts has it (A. P. Dobos, *PVWatts Version
+    5 Manual*, NREL, 2014), with ``T_cell = T_air + G / 800 * (noct - 20)``. It is never negative.
+
+    Args:
+        p_rated_mw: rated power in MW, at 1000 W/m2 and a cell temperature of 25 degrees Celsius.
+        g_w_m2: irradiance on the plane in W/m2.
+        t_air_degc: air temperature in degrees Celsius.
+        noct: nominal operating cell temperature in degrees Celsius, at 800 W/m2 and an air temperature of 20.
     """
     cell = t_air_degc + g_w_m2 / _NOCT_G * (noct - _NOCT_AIR)
     return max(p_rated_mw * g_w_m2 / _STANDARD_G * (1.0 + _GAMMA * (cell - _STANDARD_T)), 0.0)
@@ -32,10 +38,15 @@ def dc_power(p_rated_mw: float, g_w_m2: float, t_air_degc: float, noct: float = 
 class PV(TimeBased):
     """Plants that feed in what the sun gives, and reactive power as they are set.
 
-    ``PV(p_rated_mw=0.01, s_rated_mva=None, noct_degc=45)``: without ``s_rated_mva`` the inverter is rated for
-    ``p_rated_mw``. Inputs: ``g_w_m2`` (irradiance on the plane, W/m2), ``t_air_degc`` (25 without it), or,
-    instead of both, ``p_available_mw`` (a profile); ``q_set_mvar`` (0 without it). Outputs: ``p_mw``
-    and ``q_mvar`` fed in; P is cut to the rating S, and Q to ``sqrt(S**2 - P**2)``.
+    The model is ``PV(p_rated_mw=0.01, s_rated_mva=None, noct_degc=45)``. Inputs: ``g_w_m2`` (irradiance on
+    the plane, W/m2), ``t_air_degc`` (25 without it), or, instead of both, ``p_available_mw`` (a profile);
+    ``q_set_mvar`` (0 without it). Outputs: ``p_mw`` and ``q_mvar`` fed in; P is cut to the rating S, and Q to
+    ``sqrt(S**2 - P**2)``.
+
+    Args:
+        p_rated_mw: rated power in MW, above 0 (see :func:`dc_power`).
+        s_rated_mva: rating of the inverter in MVA, above 0; ``None``: ``p_rated_mw``.
+        noct_degc: nominal operating cell temperature in degrees Celsius.
     """
 
     MODELS = {

@@ -16,10 +16,17 @@ from .base import Inputs, TimeBased, total
 class Storage(TimeBased):
     """Batteries that charge and discharge as they are set, as far as they can.
 
-    ``Battery(capacity_mwh=1.0, p_rated_mw=1.0, efficiency=0.95, initial_soc=0.5, min_soc=0.0)``.
-    Input: ``p_set_mw`` (positive charges; it holds until another one comes). Outputs: ``p_mw``, the
-    power from now until the next step, and ``soc``, the state of charge now (0 to 1). Charging with P for
-    h hours adds ``P * h * efficiency`` MWh, discharging takes ``P * h / efficiency``.
+    The model is ``Battery(capacity_mwh=1.0, p_rated_mw=1.0, efficiency=0.95, initial_soc=0.5, min_soc=0.0)``.
+    Input: ``p_set_mw`` (positive charges; it holds until another one comes). Outputs: ``p_mw``, the power
+    from now until the next step, and ``soc``, the state of charge now (0 to 1). Charging with P for h hours
+    adds ``P * h * efficiency`` MWh, discharging takes ``P * h / efficiency``.
+
+    Args:
+        capacity_mwh: energy of a full battery in MWh, above 0.
+        p_rated_mw: largest power in MW, both ways, above 0.
+        efficiency: of charging and of discharging, above 0 and at most 1.
+        initial_soc: state of charge at the start, from ``min_soc`` to 1.
+        min_soc: state of charge below which it does not discharge, from 0 to ``initial_soc``.
     """
 
     MODELS = {

@@ -61,16 +61,23 @@ def _answered_by(part: str, method: Callable[Concatenate[Any, P], T]) -> Callabl
 class Store:
     """Results of runs: metadata in SQL, per-step data in Parquet files.
 
-    ``location`` is a directory (default: the one that ``PALAESTRAI_MOSAIK_STORE`` names, or
-    ``palaestrai-results`` in the working directory; it holds ``store.db`` and ``instances/``), or the SQLAlchemy URL of a database, or where that is
-    kept: ``@FILE`` (its first line; only its owner may read a file with a password) or ``env:NAME``. Then
-    ``directory`` says where the Parquet files go. A store that is missing is an error, unless ``create=True``
-    makes a new one. With ``read_only=True`` nothing can be recorded; that works on a disk that is full and where
-    nothing may be written. Many processes may write to one store at the same time; where it lies on a file system that
-    several machines share, a new one needs ``journal="delete"``, and one machine at a time.
+    Many processes may write to one store at the same time. A store of an older release is upgraded.
 
-    Raises :class:`StoreError` if the store cannot be opened, is missing, or was written
-    by a newer release. A store of an older release is upgraded.
+    Args:
+        location: a directory, which holds ``store.db`` and ``instances/``; the SQLAlchemy URL of a database;
+            or where that URL is kept: ``@FILE`` (its first line; only its owner may read a file with a
+            password) or ``env:NAME``. The default is the directory that ``PALAESTRAI_MOSAIK_STORE`` names, or
+            ``palaestrai-results`` in the working directory.
+        directory: where the Parquet files go if ``location`` is the URL of a database (default:
+            ``palaestrai-results``). A store in a directory takes none.
+        create: make a new store where it is missing. Otherwise a missing store is an error.
+        journal: how SQLite journals a new store. A store on a file system that several machines share needs
+            ``"delete"``, and one machine at a time.
+        read_only: nothing can be recorded. This works on a disk that is full and where nothing may be
+            written.
+
+    Raises:
+        StoreError: the store cannot be opened, is missing, or was written by a newer release.
     """
 
     def __init__(
@@ -181,10 +188,16 @@ class Store:
     ) -> InstanceRecorder:
         """Record that an execution of a run document begins; return its recorder.
 
-        ``uid``, ``seed`` and ``version`` are those of the document, ``document`` is its
-        canonical form, ``hash`` that form's hash, ``text`` what the user wrote. ``content`` is the hash
-        of what the document computes, by which documents of other names find this execution; ``None``:
-        they do not.
+        Args:
+            uid: the uid of the document.
+            document: its canonical form.
+            text: what the user wrote.
+            hash: the hash of the canonical form.
+            seed: the seed of the document.
+            version: the version of the document.
+            experiment_uid: the uid of the experiment that the run belongs to; ``None``: it belongs to none.
+            content: the hash of what the document computes, by which documents with other names find this
+                execution; ``None``: they do not.
         """
         instance_uid = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
         directory = self.instance_directory(instance_uid)
@@ -220,16 +233,20 @@ class Store:
         return InstanceRecorder(self.database, row_id, instance_uid, hash, directory)
 
     def resume_run(self, run: str, mark: Mapping[str, Any]) -> InstanceRecorder:
-        """Go on with an instance from ``mark``, as :meth:`InstanceRecorder.mark` gave it.
+        """Resume an instance from a mark.
 
-        What was recorded after the mark is removed, and this process runs the instance
-        now. Phases that had ended at the mark stay; for the one that had not,
-        :meth:`InstanceRecorder.reopen_phase` gives the recorder. What is recorded from then
-        on has the digests that it would have had undisturbed.
+        What was recorded after the mark is removed, and this process runs the instance now. Phases that had
+        ended at the mark stay; for the one that had not, :meth:`InstanceRecorder.reopen_phase` gives the
+        recorder. What is recorded from then on has the digests that it would have had without the
+        interruption.
 
-        Raises :class:`StoreError` if there is no such instance, the mark is of another
-        one, it has finished, its process still runs on this host, or parts are missing or
-        damaged; nothing is changed then.
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            mark: what :meth:`InstanceRecorder.mark` gave.
+
+        Raises:
+            StoreError: there is no such instance, the mark is of another one, it has finished, its process
+                still runs on this host, or parts are missing or damaged. Then nothing is changed.
         """
         return resume(self.lookup, run, mark)
 

@@ -32,22 +32,28 @@ def check_muscle(
     seed: int = 0,
     rounding: float = 0.0,
 ) -> None:
-    """Check that a muscle keeps its contract, with these ``sensors`` and ``actuators``.
+    """Check that a muscle keeps its contract, with these sensors and actuators.
 
-    ``factory`` returns a new muscle. In train mode and in test mode, two of them are shown
-    the same readings (sampled from the sensors' spaces) with the same generators.
+    In train mode and in test mode, two muscles are shown the same readings (sampled from the sensors' spaces)
+    with the same generators.
 
-    Checked: ``propose_actions`` returns set-points and data; set-points belong to the
-    agent's actuators and lie in their spaces; readings are not written to; equal readings
-    and generators give equal set-points and data; no global randomness is used. Of a
-    :class:`BatchMuscle` also: it gives each of several bodies, which end and begin again on
-    their own, what a muscle of its own would; ``rounding`` is the largest relative difference
-    (0: none at all).
+    Checked: ``propose_actions`` returns set-points and data; set-points belong to the agent's actuators and
+    lie in their spaces; readings are not written to; equal readings and generators give equal set-points and
+    data; no global randomness is used. Of a :class:`BatchMuscle` also: it gives each of several bodies, which
+    end and restart on their own, what a muscle of its own would.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Args:
+        factory: returns a new muscle.
+        sensors: what the muscle sees.
+        actuators: what the muscle sets.
+        steps: steps of an episode.
+        episodes: number of episodes in each mode.
+        seed: of the readings and of the generators.
+        rounding: the largest relative difference between a :class:`BatchMuscle` and single ones (0: none at
+            all).
+
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, Muscle)
     _check_given_channels(findings, sensors, actuators)
@@ -97,19 +103,23 @@ def check_brain(
 ) -> None:
     """Check that a brain keeps its contract, together with its kind of muscle.
 
-    ``factory`` returns a new brain, ``muscle`` a new muscle, which sends it data and takes
-    its updates. Two pairs run through the same ``steps`` steps.
+    Two pairs of brain and muscle run through the same steps.
 
-    Checked: ``thinking`` and ``Muscle.update`` understand each other; equal memories and
-    generators give equal updates; no global randomness is used. Where the brain stores
-    something: every dump is read back, by ``load`` or by the muscle's ``prepare_model``,
-    and ``load`` raises where the dump is missing or cut off, instead of going on with a
-    fresh brain.
+    Checked: ``thinking`` and ``Muscle.update`` understand each other; equal memories and generators give
+    equal updates; no global randomness is used. Where the brain stores something: every dump is read back, by
+    ``load`` or by the muscle's ``prepare_model``, and ``load`` raises where the dump is missing or cut off,
+    instead of going on with a fresh brain.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Args:
+        factory: returns a new brain.
+        muscle: returns a new muscle, which sends data to the brain and takes its updates.
+        sensors: what the muscle sees; readings are sampled from their spaces.
+        actuators: what the muscle sets.
+        steps: steps of the one episode.
+        seed: of the readings, the rewards and the generators.
+
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     _, findings = build(factory, Brain)
     _check_given_channels(findings, sensors, actuators)
@@ -163,18 +173,20 @@ def check_objective(
 ) -> None:
     """Check that an objective keeps its contract, for an agent with these rewards.
 
-    ``factory`` returns a new objective; ``reward_names`` are full names
-    (``environment.reward``). Readings and set-points are sampled from the spaces of
-    ``sensors`` and ``actuators``, rewards are random.
+    Checked: every value is a finite number or ``None``; the memory is not changed; equal memories give equal
+    values; no global randomness is used. Of a :class:`BatchObjective` also: it gives many rows at once the
+    values that it gives them one by one.
 
-    Checked: every value is a finite number or ``None``; the memory is not changed; equal
-    memories give equal values; no global randomness is used. Of a :class:`BatchObjective` also:
-    it gives many rows at once the values that it gives them one by one.
+    Args:
+        factory: returns a new objective.
+        reward_names: the full names of the rewards (``environment.reward``); their values are random.
+        sensors: readings are sampled from their spaces.
+        actuators: set-points are sampled from their spaces.
+        steps: number of rows.
+        seed: of the readings, set-points and rewards.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, Objective)
     pair = (first, build_another(factory, findings))

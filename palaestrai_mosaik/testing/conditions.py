@@ -68,21 +68,25 @@ def check_termination_condition(
 ) -> None:
     """Check that a termination condition keeps its contract.
 
-    ``factory`` returns a new condition; ``agents`` and ``environments`` are the names that
-    it may ask for, ``metrics`` those of what brains add to an evaluation. It is asked about a phase of two workers with ``episodes`` episodes of
-    ``steps`` steps, in which the environments terminate with the last step and the
-    objectives are random and rise; after each episode of both workers there is an evaluation.
+    It is asked about a phase of two workers, in which the environments terminate with the last step of an
+    episode and the objectives are random and rise; after each episode of both workers there is an evaluation.
 
-    Checked: every answer is a flow control value; what it is shown is not changed; equal
-    phases are answered equally, also by copies that were pickled between two rounds of
-    episodes, as checkpoints do; an episode is answered in the same way however the steps
-    of the two workers alternate; it does not end a phase where ``can_end_phase`` says that
-    it cannot; no global randomness is used.
+    Checked: every answer is a flow control value; what it is shown is not changed; equal phases are answered
+    equally, also by copies that were pickled between two rounds of episodes, as checkpoints do; an episode is
+    answered in the same way however the steps of the two workers alternate; it does not end a phase where
+    ``can_end_phase`` says that it cannot; no global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Args:
+        factory: returns a new condition.
+        agents: the names of agents that it may ask for.
+        environments: the uids of environments that it may ask for.
+        steps: steps of an episode.
+        episodes: episodes of each worker.
+        metrics: the names of what brains add to an evaluation.
+        seed: of the objectives.
+
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, TerminationCondition)
     rng = seeding.generator(seed, "objectives")

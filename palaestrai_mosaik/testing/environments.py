@@ -32,20 +32,22 @@ def check_environment(
 ) -> None:
     """Check that an environment keeps its contract.
 
-    ``factory`` returns a new environment. Two of them run side by side with the same
-    generators and the same random set-points, for ``episodes`` episodes of at most
-    ``steps`` steps.
+    Two environments run side by side with the same generators and the same random set-points.
 
-    Checked: the baseline is sound (uids, spaces, initial values, step size); every state
-    has the declared shape and type, its readings and rewards lie in their spaces, and it
-    is not both terminated and truncated; set-points that were handed in and states that
-    were handed on are not written to again; equal generators and set-points give equal
-    trajectories, and an equal first state after a reset; no global randomness is used.
+    Checked: the baseline is sound (uids, spaces, initial values, step size); every state has the declared
+    shape and type, its readings and rewards lie in their spaces, and it is not both terminated and truncated;
+    set-points that were handed in and states that were handed on are not written to again; equal generators
+    and set-points give equal trajectories, and an equal first state after a reset; no global randomness is
+    used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Args:
+        factory: returns a new environment.
+        steps: steps of an episode, at most.
+        episodes: number of episodes.
+        seed: of the set-points and of the generators.
+
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, Environment)
     second = build_another(factory, findings)
@@ -81,17 +83,20 @@ def check_environment(
 def check_reward(
     factory: Callable[[], Reward], baseline: EnvironmentBaseline, *, states: int = 50, seed: int = 0
 ) -> None:
-    """Check that a reward keeps its contract, for an environment with this ``baseline``.
+    """Check that a reward keeps its contract, for an environment with this baseline.
 
-    ``factory`` returns a new reward. It is given ``states`` states whose readings are
-    sampled from the sensors' spaces. Checked: it declares rewards with unique names; gives
-    as many finite numbers, each in its space; leaves the state as it is; does not write to
-    what it has returned; a second reward gives the same; no global randomness is used.
+    Checked: it declares rewards with unique names; gives as many finite numbers, each in its space; leaves
+    the state as it is; does not write to what it has returned; a second reward gives the same; no global
+    randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Args:
+        factory: returns a new reward.
+        baseline: the baseline of the environment; readings are sampled from the spaces of its sensors.
+        states: number of states that the reward is given.
+        seed: of the readings.
+
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, Reward)
     pair = (first, build_another(factory, findings))
@@ -125,16 +130,17 @@ def check_reward(
 def check_state_transformer(
     factory: Callable[[], EnvironmentStateTransformer], states: Sequence[EnvironmentState]
 ) -> None:
-    """Check that a state transformer keeps its contract, with these ``states``.
+    """Check that a state transformer keeps its contract, with these states.
 
-    ``factory`` returns a new transformer; ``states`` are some of the environment that it is
-    meant for. Checked: it returns a state with as many readings; leaves the state that it
-    is given as it is; a second transformer returns the same; no global randomness is used.
+    Checked: it returns a state with as many readings; leaves the state that it is given as it is; a second
+    transformer returns the same; no global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Args:
+        factory: returns a new transformer.
+        states: some states of the environment that it is meant for.
+
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(factory, EnvironmentStateTransformer)
     pair = (first, build_another(factory, findings))
@@ -345,24 +351,27 @@ def check_batch_environment(
 ) -> None:
     """Check that a batched environment keeps its contract.
 
-    ``factory`` returns a new environment of ``batch`` incarnations: the class itself, or
-    ``functools.partial(MyEnvironment, size=3)``. Two of them run side by side, and beside each
-    incarnation a batch of 1 with the same generator, the same number (``first``, where the
-    factory takes it) and the same random set-points, for ``episodes`` episodes of the phase, of
-    ``steps`` steps. In the first two steps every second one has its idle actions, as where no agent
-    acts yet. During each episode, some incarnations restart while the others go on.
+    Two environments run side by side, and beside each incarnation a batch of 1 with the same generator, the
+    same number (``first``, where the factory takes it) and the same random set-points. In the first two steps
+    every second incarnation has its idle actions, as where no agent acts yet. During each episode, some
+    incarnations restart while the others go on.
 
-    Checked: the baseline is sound; states, observations, rewards and ends have the declared
-    shapes and dtypes; readings and rewards lie in their spaces; arguments are not written
-    to; each incarnation gives, byte for byte, what a batch of 1 gives, also while others
-    restart; a reset of some draws from their generators alone; equal generators and
-    set-points give equal trajectories, and an equal first state after a reset; no global
-    randomness is used.
+    Checked: the baseline is sound; states, observations, rewards and ends have the declared shapes and
+    dtypes; readings and rewards lie in their spaces; arguments are not written to; each incarnation gives,
+    byte for byte, what a batch of 1 gives, also while others restart; a reset of some draws from their
+    generators alone; equal generators and set-points give equal trajectories, and an equal first state after
+    a reset; no global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Args:
+        factory: returns a new environment of ``batch`` incarnations: the class itself, or
+            ``functools.partial(MyEnvironment, size=3)``.
+        batch: number of incarnations.
+        steps: steps of an episode of the phase.
+        episodes: number of episodes of the phase.
+        seed: of the set-points and of the generators.
+
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     first, findings = build(partial(factory, batch=batch), BatchEnvironment)
     environments = [first, build_another(partial(factory, batch=batch), findings)]

@@ -40,24 +40,30 @@ def check_filter(
     episodes: int = 3,
     seed: int = 0,
 ) -> None:
-    """Check that a filter keeps its contract, with these ``sensors`` and ``actuators``.
+    """Check that a filter keeps its contract, with these sensors and actuators.
 
-    ``factory`` returns a new filter. Several of them run through the same episodes, first in
-    train mode, then in test mode: readings are sampled from the sensors' spaces, actions from
-    the spaces that the filter shows to the muscle, some of them NaN.
+    Several filters run through the same episodes, first in train mode, then in test mode: readings are
+    sampled from the sensors' spaces, actions from the spaces that the filter shows to the muscle, some of
+    them NaN.
 
-    Checked: vectors have the shapes and lie in the spaces that ``setup`` declared, set-points in
-    those of the environment; what is given is not written to, and what was returned does not
-    change later; instances do the same, and so do a pickled copy and a new instance that was
-    given the saved state; nothing but the state outlives an episode, also one with an unmarked last row; news are handed out once;
-    nothing is learned in test mode; rows keep their muscle and their ends; the update that is
-    given is not changed; set-points are restored from what ``muscle_inverse`` makes of them,
-    where the filter overrides it; no global randomness is used.
+    Checked: vectors have the shapes and lie in the spaces that ``setup`` declared, set-points in those of the
+    environment; what is given is not written to, and what was returned does not change later; instances do
+    the same, and so do a pickled copy and a new instance that was given the saved state; nothing but the
+    state outlives an episode, also one with an unmarked last row; news are handed out once; nothing is
+    learned in test mode; rows keep their muscle and their ends; the update that is given is not changed;
+    set-points are restored from what ``muscle_inverse`` makes of them, where the filter overrides it; no
+    global randomness is used.
 
-    Raises
-    ------
-    ConformanceError
-        Lists everything that was found.
+    Args:
+        factory: returns a new filter.
+        sensors: the sensors on the environment's side.
+        actuators: the actuators on the environment's side.
+        steps: steps of an episode.
+        episodes: number of episodes in each mode.
+        seed: of the readings and actions.
+
+    Raises:
+        ConformanceError: lists everything that was found.
     """
     _, findings = build(factory, Filter)
     check_channels(findings, "sensor", sensors)

@@ -41,20 +41,18 @@ from .arrays import FloatVector
 class Space(ABC):
     """A set of values; the base of all spaces.
 
-    Attributes
-    ----------
-    shape : tuple of int, or None
-        Shape of a value as an array; ``()`` for a single number, ``None`` for a ``Tuple``.
-    dtype : numpy.dtype or None
-        Type of a value's numbers; ``None`` for a ``Tuple``.
-    size : int
-        Numbers in the flat form of a value.
-    flat_low, flat_high : float64 vectors of shape ``(size,)``
-        Bounds of the flat form, both inclusive; infinite where there is none.
-    flat_integral : bool vector of shape ``(size,)``
-        Where the flat form must be a whole number.
-    rng : numpy.random.Generator or None
-        What :meth:`sample` draws from if it is given nothing; see :meth:`bound`.
+    Attributes:
+        shape (tuple of int, or None): shape of a value as an array; ``()`` for a single number, ``None`` for
+            a ``Tuple``.
+        dtype (numpy.dtype or None): type of a value's numbers; ``None`` for a ``Tuple``.
+        size (int): numbers in the flat form of a value.
+        flat_low (float64 vector of shape ``(size,)``): lower bounds of the flat form, inclusive; ``-inf`` where
+            there is none.
+        flat_high (float64 vector of shape ``(size,)``): upper bounds of the flat form, inclusive; ``inf`` where
+            there is none.
+        flat_integral (bool vector of shape ``(size,)``): where the flat form must be a whole number.
+        rng (numpy.random.Generator or None): what :meth:`sample` draws from if it is given nothing; see
+            :meth:`bound`.
     """
 
     shape: tuple[int, ...] | None
@@ -124,10 +122,8 @@ class Space(ABC):
     def sample(self, rng: np.random.Generator | None = None) -> Any:
         """Return a random member, drawn from ``rng`` or else from the bound generator.
 
-        Raises
-        ------
-        SpaceError
-            If there is no generator; a global one is never used.
+        Raises:
+            SpaceError: if there is no generator; a global one is never used.
         """
 
     @abstractmethod
@@ -136,10 +132,8 @@ class Space(ABC):
 
         Bounds are not checked (a reading may lie outside its space).
 
-        Raises
-        ------
-        SpaceError
-            If ``value`` is not made of numbers or has another shape.
+        Raises:
+            SpaceError: if ``value`` is not made of numbers or has another shape.
         """
 
     @abstractmethod
@@ -149,11 +143,9 @@ class Space(ABC):
         A single number comes back as ``int`` or ``float``, others as arrays of the
         space's shape and dtype, a ``Tuple``'s as a tuple. Bounds are not checked.
 
-        Raises
-        ------
-        SpaceError
-            If ``vector`` has another shape than ``(size,)``, or holds something other
-            than a whole number where one must be.
+        Raises:
+            SpaceError: if ``vector`` has another shape than ``(size,)``, or holds something other than a
+                whole number where one must be.
         """
 
     def to_number(self, value: Any) -> float:
@@ -179,10 +171,8 @@ class Space(ABC):
         ``inf`` or ``np.inf``, ``float32`` or ``np.float32``, nested lists and tuples.
         Nothing is evaluated. On a subclass, only that kind of space is accepted.
 
-        Raises
-        ------
-        SpaceError
-            If the text cannot be read; says where, what was found and what is allowed.
+        Raises:
+            SpaceError: if the text cannot be read; says where, what was found and what is allowed.
         """
 
         try:
@@ -303,22 +293,16 @@ _FEW = 2**32
 class Box(ArraySpace):
     """Arrays (or, with shape ``()``, single numbers) within bounds, each inclusive.
 
-    Parameters
-    ----------
-    low, high : float or array-like
-        Bounds: one number for all places, or an array of the box's shape. Floating-point
-        boxes may be unbounded (``-inf``, ``inf``). Integer types know no infinity: there
-        it stands for the type's limit, or for 2**53 where that is nearer to zero, beyond
-        which float64 vectors do not carry every integer.
-    shape : sequence of int, optional
-        When left out, that of ``low`` or ``high``, ``(1,)`` if both are numbers.
-    dtype : numpy dtype
-        Any floating-point (up to 64 bits) or integer type.
+    Args:
+        low, high: bounds: one number for all places, or an array of the box's shape. Floating-point boxes may
+            be unbounded (``-inf``, ``inf``). Integer types know no infinity: there it stands for the type's
+            limit, or for 2**53 where that is nearer to zero, beyond which float64 vectors do not carry every
+            integer.
+        shape: when left out, that of ``low`` or ``high``, ``(1,)`` if both are numbers.
+        dtype: any floating-point (up to 64 bits) or integer type.
 
-    Raises
-    ------
-    SpaceError
-        If the bounds do not fit the shape or the type, cross, or are NaN.
+    Raises:
+        SpaceError: if the bounds do not fit the shape or the type, cross, or are NaN.
     """
 
     low: npt.NDArray[Any]
@@ -422,7 +406,15 @@ class Box(ArraySpace):
 
 
 class Discrete(ArraySpace):
-    """The integers ``start``, ``start + 1``, ..., ``start + n - 1``."""
+    """The integers ``start``, ``start + 1``, ..., ``start + n - 1``.
+
+    Args:
+        n: how many, at least 1.
+        start: the first one. All must stay within plus and minus 2**53.
+
+    Raises:
+        SpaceError: ``n`` or ``start`` is something else.
+    """
 
     n: int
     start: int
@@ -763,10 +755,8 @@ def _expected() -> str:
 def parse_space(text: str) -> Space:
     """Return the space that ``text`` describes.
 
-    Raises
-    ------
-    SpaceError
-        If the text cannot be read; names the column, what was found and what is allowed.
+    Raises:
+        SpaceError: if the text cannot be read; names the column, what was found and what is allowed.
     """
     if not isinstance(text, str):
         raise SpaceError(f"the text of a space must be a string, found {text!r}")

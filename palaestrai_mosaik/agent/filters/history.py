@@ -24,13 +24,15 @@ from .channels import (
 
 
 class ActionTimeShiftFilter(Filter):
-    """Shows the muscle the set-points of its last ``steps`` actions as further sensors.
+    """Shows the muscle the set-points of its last actions as further sensors.
 
-    After all sensors come the actuators' set-points of 1 step ago (``LAST-1-<uid>``), then
-    those of 2 steps ago, and so on, in the actuators' spaces. They are the set-points as this
-    filter passes them on, and of these the ones in force: where an action gave none (NaN), the
-    one before holds. Before the first action of an episode they are 0, or the bound that is
-    nearest to 0. Set-points pass unchanged. Any kind of space.
+    After all sensors come the actuators' set-points of 1 step ago (``LAST-1-<uid>``), then those of 2 steps
+    ago, and so on, in the actuators' spaces. They are the set-points as this filter passes them on, and of
+    these the ones in force: where an action gave none (NaN), the one before holds. Before the first action of
+    an episode they are 0, or the bound that is nearest to 0. Set-points pass unchanged. Any kind of space.
+
+    Args:
+        steps: number of actions, at least 1.
     """
 
     def __init__(self, steps: int = 1):
@@ -64,12 +66,15 @@ class ActionTimeShiftFilter(Filter):
 
 
 class MergeStepsFilter(Filter):
-    """Shows the readings of the last ``steps`` steps, the present one included.
+    """Shows the readings of the last steps, the present one included.
 
-    Every sensor is followed by what it read 1, 2, ... steps ago (``LAST-1-<uid>``,
-    ``LAST-2-<uid>``, ...), in the same space. Before the first step of an episode, all was as
-    it is in the first step. Set-points pass unchanged. Any kind of space. ``merge_actuators``
-    has no effect, as in palaestrAI, whose documents give it.
+    Every sensor is followed by what it read 1, 2, ... steps ago (``LAST-1-<uid>``, ``LAST-2-<uid>``, ...), in
+    the same space. Before the first step of an episode, all was as it is in the first step. Set-points pass
+    unchanged. Any kind of space.
+
+    Args:
+        steps: number of steps, at least 1.
+        merge_actuators: has no effect, as in palaestrAI, whose documents give it.
     """
 
     def __init__(self, steps: int = 3, merge_actuators: bool = False):
@@ -111,13 +116,10 @@ class DeltaObsFilter(Filter):
     ``low - high`` to ``high - low``; in the first step of an episode it is 0. Set-points pass
     unchanged. Any kind of space.
 
-    Parameters
-    ----------
-    delta_sensor_uids : list of str, optional
-        The sensors whose differences are shown; all, if left out.
-    replace : bool
-        If true, the muscle sees the differences and nothing else; if false, it sees all
-        readings, and after them the differences.
+    Args:
+        delta_sensor_uids: the sensors whose differences are shown; all, if left out.
+        replace: if true, the muscle sees the differences and nothing else; if false, it sees all readings,
+            and after them the differences.
     """
 
     def __init__(self, delta_sensor_uids: Sequence[str] | None = None, replace: bool = True):
@@ -187,9 +189,12 @@ class DeltaActionFilter(Filter):
 class DeltaStepFilter(DeltaActionFilter):
     """The muscle acts in [-1, 1]: how far each set-point goes down or up in this step.
 
-    An action of 1 raises the set-point by ``step_size`` times the width of the actuator's
-    space, -1 lowers it by as much; the actuators must be bounded ``Box`` spaces. Start, limits,
-    rounding and NaN: as in :class:`DeltaActionFilter`. Readings pass unchanged.
+    The actuators must be bounded ``Box`` spaces. Start, limits, rounding and NaN: as in
+    :class:`DeltaActionFilter`. Readings pass unchanged.
+
+    Args:
+        step_size: an action of 1 raises the set-point by this share of the width of the actuator's space, -1
+            lowers it by as much; above 0.
     """
 
     def __init__(self, step_size: float = 0.1):

@@ -75,31 +75,24 @@ _RETURNS = ("return_n", "return_mean", "return_m2")
 class NormFilter(Filter):
     """Normalises readings to mean 0 and deviation 1, and the objective by that of the return.
 
-    A reading ``x`` becomes ``(x - mean) / sqrt(variance + epsilon)``, limited to
-    ``+/-clip_obs``; mean and variance are those of all readings that the brain has heard of,
-    a place with less than two of them counts as having the variance 1. An objective ``r``
-    becomes ``r / sqrt(variance + epsilon)``, limited to ``+/-clip_reward``, with the variance
-    of the discounted return ``g <- gamma * g + r`` of all muscles up to this row; ``g`` starts
-    at 0 in every episode. This is how VecNormalize of Stable-Baselines3 scales rewards, too.
-    Rows without an objective (NaN) and readings that are not finite are left out. An infinite
+    A reading ``x`` becomes ``(x - mean) / sqrt(variance + epsilon)``, limited to ``+/-clip_obs``; mean and
+    variance are those of all readings that the brain has heard of, a place with less than two of them counts
+    as having the variance 1. An objective ``r`` becomes ``r / sqrt(variance + epsilon)``, limited to
+    ``+/-clip_reward``, with the variance of the discounted return ``g <- gamma * g + r`` of all muscles up to
+    this row; ``g`` starts at 0 in every episode. This is how VecNormalize of Stable-Baselines3 scales
+    rewards, too. Rows without an objective (NaN) and readings that are not finite are left out. An infinite
     objective teaches nothing either; it becomes the limit.
 
     In test mode nothing is learned. Set-points pass unchanged.
 
-    Parameters
-    ----------
-    normalise_objective : bool
-    clip_obs, clip_reward : float
-        Limits; ``inf`` for none.
-    epsilon : float
-        Added to the variances.
-    gamma : float
-        Discount of the return, from 0 to 1; that of the learner.
-    norm_objective_after : int
-        The objective stays as it is in the first so many rows.
-    batch_size : int
-        No effect; palaestrAI's documents give it. Its statistics are made of batches of readings,
-        these of every one.
+    Args:
+        normalise_objective: whether the objective is normalised, too.
+        clip_obs, clip_reward: limits; ``inf`` for none.
+        epsilon: added to the variances.
+        gamma: discount of the return, from 0 to 1; that of the learner.
+        norm_objective_after: the objective stays as it is in the first so many rows.
+        batch_size: no effect; palaestrAI's documents give it. Its statistics are made of batches of readings,
+            these of every one.
     """
 
     def __init__(

@@ -19,13 +19,16 @@ from .channels import chosen_sensors, flat_indices, number, real_box, require_bo
 class ActionChangePenaltyFilter(Filter):
     """Takes a penalty for changed set-points off the objective that the brain learns from.
 
-    The penalty of a row is ``weight`` times the mean over all set-points of
-    ``(|change| / (high - low)) ** power``, so at most ``weight``. The set-points are those that
-    the environment gets, whatever the place in the chain, and their spaces must be bounded.
-    The first row of an episode has no penalty. Where an action gave no new set-point (NaN), the
-    one before holds: no change. An objective of NaN (none) stays NaN.
+    The penalty of a row is ``weight`` times the mean over all set-points of ``(|change| / (high - low)) **
+    power``, so at most ``weight``. The set-points are those that the environment gets, whatever the place in
+    the chain, and their spaces must be bounded. The first row of an episode has no penalty. Where an action
+    gave no new set-point (NaN), the one before holds: no change. An objective of NaN (none) stays NaN.
 
     Only what the brain learns from changes; the objective on record does not.
+
+    Args:
+        weight: the largest penalty, at least 0.
+        power: above 0.
     """
 
     def __init__(self, weight: float = 1.0, power: float = 1.0):
@@ -60,14 +63,12 @@ class ActionChangePenaltyFilter(Filter):
 class DeviationFilter(Filter):
     """Shows a measure of the distance of readings from ``target`` in place of the readings.
 
-    The sensors keep their uids, and become a ``Box`` with the bounds of that measure.
-    Set-points pass unchanged. Any kind of space.
+    The sensors keep their uids, and become a ``Box`` with the bounds of that measure. Set-points pass
+    unchanged. Any kind of space.
 
-    Parameters
-    ----------
-    target : float
-    sensor_uids : list of str, optional
-        The sensors to change; all, if left out.
+    Args:
+        target: the reading of which the measure is 0.
+        sensor_uids: the sensors to change; all, if left out.
     """
 
     def __init__(self, target: float = 1.0, sensor_uids: Sequence[str] | None = None):

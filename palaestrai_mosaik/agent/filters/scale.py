@@ -21,13 +21,10 @@ class ScaleFilter(Filter):
       [-1, 1] (with 0, 1, 2 each a third). NaN (no new set-point) stays NaN.
     - ``Discrete`` and the other spaces of choices stay as they are, unless ``discrete``.
 
-    Parameters
-    ----------
-    sensors, actuators : bool
-        Which of the two are scaled.
-    discrete : bool
-        Also scale ``Discrete``, ``MultiDiscrete``, ``MultiBinary`` and ``Tuple``, for muscles
-        whose actions are real numbers only.
+    Args:
+        sensors, actuators: which of the two are scaled.
+        discrete: also scale ``Discrete``, ``MultiDiscrete``, ``MultiBinary`` and ``Tuple``, for muscles whose
+            actions are real numbers only.
     """
 
     def __init__(self, sensors: bool = True, actuators: bool = True, discrete: bool = False):

@@ -16,9 +16,12 @@ AGGREGATIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "
 
 
 class AggregateRewardsObjective(BatchObjective):
-    """``factor`` times the ``aggregation`` (sum, mean, min or max) of the ``rewards`` named.
+    """``factor`` times an aggregate of some rewards.
 
-    ``rewards``: one name or a list of names, as the environment declares them.
+    Args:
+        rewards: one name or a list of names, as the environment declares them.
+        aggregation: ``sum``, ``mean``, ``min`` or ``max``.
+        factor: is multiplied with the aggregate; -1 turns a reward into a cost.
     """
 
     def __init__(self, rewards: str | Sequence[str], aggregation: str = "sum", factor: float = 1.0):

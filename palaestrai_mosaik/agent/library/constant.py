@@ -17,11 +17,13 @@ from .channel_names import match_channels
 
 
 class ConstantMuscle(BatchMuscle):
-    """Sets the same ``values`` in every step.
+    """Sets the same values in every step.
 
-    ``values``: one value for all actuators, or a mapping of uid patterns (``grid.sgen-*.q_mvar``)
-    to values, of which the last pattern that fits holds; an actuator that no pattern fits is left
-    alone (the number of an incarnation does not count, see :mod:`.channel_names`). A value is a number, or a list for an actuator of several numbers.
+    Args:
+        values: one value for all actuators, or a mapping of uid patterns (``grid.sgen-*.q_mvar``) to values,
+            of which the last pattern that fits holds; an actuator that no pattern fits is left alone (the
+            number of an incarnation does not count, see :mod:`.channel_names`). A value is a number, or a
+            list for an actuator of several numbers.
     """
 
     def __init__(self, values: Any):

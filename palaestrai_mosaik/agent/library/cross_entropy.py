@@ -40,20 +40,14 @@ class CrossEntropyBrain(SearchBrain):
     Statistics, at the end of each generation: ``generation``, ``best``, ``elite_mean`` and
     ``population_mean`` (sums of the objective over an episode), ``std`` (mean over the weights).
 
-    Parameters
-    ----------
-    population
-        Episodes of a generation.
-    elites
-        How many of them are the best.
-    smoothing
-        Share of the way to the elites' mean and standard deviation that the distribution goes
-        (0 excluded, 1: all of it).
-    noise, noise_generations
-        Added to the variance of every weight: ``noise`` in the first generation, falling
-        linearly to nothing after ``noise_generations``.
-    min_std
-        The standard deviation never falls below this.
+    Args:
+        population: episodes of a generation.
+        elites: how many of them are the best.
+        smoothing: share of the way to the elites' mean and standard deviation that the distribution goes (0
+            excluded, 1: all of it).
+        noise, noise_generations: added to the variance of every weight: ``noise`` in the first generation,
+            falling linearly to nothing after ``noise_generations``.
+        min_std: the standard deviation never falls below this.
     """
 
     method = "the cross-entropy method"

@@ -22,8 +22,9 @@ from palaestrai_mosaik.types.arrays import FloatMatrix
 class DummyBrain(Brain):
     """Counts the answers of its muscle, and keeps the count in its dump.
 
-    ``store_path``: further place (a directory) where the dumps are kept; it is read by
-    the framework, not by the brain.
+    Args:
+        store_path: further place (a directory) where the dumps are kept; it is read by the framework, not by
+            the brain. ``None``: none.
     """
 
     def __init__(self, store_path: str | None = None):
@@ -44,8 +45,9 @@ class DummyBrain(Brain):
 class DummyMuscle(BatchMuscle):
     """Samples the space of every actuator.
 
-    ``count_upwards``: actuators with a :class:`Discrete` space get upwards counting
-    values (modulo the size of the space) instead.
+    Args:
+        count_upwards: actuators with a :class:`Discrete` space get upwards counting values (modulo the size
+            of the space) instead.
     """
 
     def __init__(self, count_upwards: bool = False):

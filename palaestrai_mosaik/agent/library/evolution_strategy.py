@@ -35,14 +35,10 @@ class EvolutionStrategyBrain(SearchBrain):
     Statistics, at the end of each generation: ``generation``, ``best`` and ``population_mean`` (sums
     of the objective over an episode), ``step`` (length of the way that the mean went).
 
-    Parameters
-    ----------
-    population
-        Episodes of a generation.
-    learning_rate
-        Of Adam: about how far each weight goes in a generation.
-    decay
-        Share of every weight that is taken away in a generation.
+    Args:
+        population: episodes of a generation.
+        learning_rate: of Adam: about how far each weight goes in a generation.
+        decay: share of every weight that is taken away in a generation.
     """
 
     method = "the evolution strategy"

@@ -19,9 +19,10 @@ _BLOCK = 64
 
 
 class RandomMuscle(BatchMuscle):
-    """Draws every set-point from its actuator's space, and keeps it for ``hold`` actions.
+    """Draws every set-point from its actuator's space, and keeps it for some actions.
 
-    ``hold``: number of actions (1: a new set-point each time).
+    Args:
+        hold: number of actions, at least 1 (1: a new set-point each time).
     """
 
     def __init__(self, hold: int = 1):

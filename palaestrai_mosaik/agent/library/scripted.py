@@ -38,15 +38,11 @@ class ScriptedMuscle(BatchMuscle):
     A row holds until the next one; before the first one nothing is set. An empty cell sets
     nothing.
 
-    Parameters
-    ----------
-    file
-        Path, relative to the working directory.
-    interval
-        With a column ``time``: how much of it passes from action to action.
-    at_end
-        After the last row: ``hold`` it; ``repeat`` the script from its beginning, the last
-        row lasting for one action; or raise an ``error``.
+    Args:
+        file: path, relative to the working directory.
+        interval: with a column ``time``: how much of it passes from action to action.
+        at_end: after the last row: ``hold`` it; ``repeat`` the script from its beginning, the last row
+            lasting for one action; or raise an ``error``.
     """
 
     def __init__(self, file: str, *, interval: float = 1.0, at_end: AtEnd = "hold"):

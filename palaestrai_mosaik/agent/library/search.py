@@ -55,23 +55,15 @@ class Candidate:
 class SearchMuscle(BatchMuscle):
     """Acts with one candidate for a whole episode; in test mode, with the mean of the search.
 
-    Parameters
-    ----------
-    policy
-        ``dense``: one network from all readings to all set-points; ``shared``: one for every
-        device of a kind (see :mod:`.policies`).
-    hidden
-        Units of each hidden layer; none: the policy is linear.
-    scales
-        uid pattern -> ``[center, width]`` of these readings (see :class:`.policies.Scaling`).
-    context
-        uid patterns of readings whose mean every device sees (shared policies).
-    feedback
-        The last set-points are inputs, too.
-    increments
-        What the network gives is added to the last set-points, in place of being the next ones.
-    std
-        Standard deviation of every weight in the first generation, whose mean is 0.
+    Args:
+        policy: ``dense``: one network from all readings to all set-points; ``shared``: one for every device
+            of a kind (see :mod:`.policies`).
+        hidden: units of each hidden layer; none: the policy is linear.
+        scales: uid pattern -> ``[center, width]`` of these readings (see :class:`.policies.Scaling`).
+        context: uid patterns of readings whose mean every device sees (shared policies).
+        feedback: the last set-points are inputs, too.
+        increments: what the network gives is added to the last set-points, in place of being the next ones.
+        std: standard deviation of every weight in the first generation, whose mean is 0.
     """
 
     def __init__(

@@ -16,8 +16,11 @@ from .voltage_control import InverterMuscle
 class GreedyVoltageAttacker(InverterMuscle):
     """Drives the voltage further to the side on which it is already.
 
-    All inverters feed in or draw their whole rating, by the sign of the mean deviation
-    of the attacker's voltages from ``target`` (p.u.).
+    All inverters feed in or draw their whole rating, by the sign of the mean deviation of the attacker's
+    voltages from ``target``.
+
+    Args:
+        target: voltage in p.u.
     """
 
     def __init__(self, target: float = 1.0):
@@ -31,10 +34,12 @@ class GreedyVoltageAttacker(InverterMuscle):
 
 
 class OscillatingVoltageAttacker(InverterMuscle):
-    """Swings all inverters between their limits, ``half_period`` steps on either side.
+    """Swings all inverters between their limits.
 
-    Aims at controllers that answer late: what they do against one half of the period adds
-    to the other half.
+    Aims at controllers that answer late: what they do against one half of the period adds to the other half.
+
+    Args:
+        half_period: steps on either side, at least 1.
     """
 
     def __init__(self, half_period: int = 1):

@@ -83,12 +83,14 @@ class InverterMuscle(BatchMuscle):
 class IntegratingVoltageController(InverterMuscle):
     """Integrates the voltage error: ``q[t] = q[t-1] - gain * rating * (V[t] - target)``.
 
-    It settles where the error is zero or the inverter is at its limit, and does so
-    whatever the delay of its readings, if ``gain`` is small enough. For an inverter that
-    moves its voltage by ``s`` p.u. with its whole rating, the loop is stable for
-    ``gain < 2 / s`` in vanilla (a set-point shows in the next reading), and for
-    ``gain < 1 / s`` with one more step of delay. ``gain`` is the share of the rating per
-    step and p.u. of error.
+    It settles where the error is zero or the inverter is at its limit, and does so whatever the delay of its
+    readings, if ``gain`` is small enough. For an inverter that moves its voltage by ``s`` p.u. with its whole
+    rating, the loop is stable for ``gain < 2 / s`` in vanilla (a set-point shows in the next reading), and
+    for ``gain < 1 / s`` with one more step of delay.
+
+    Args:
+        gain: share of the rating per step and p.u. of error.
+        target: voltage in p.u.
     """
 
     def __init__(self, gain: float = 10.0, target: float = 1.0):
@@ -110,14 +112,19 @@ class IntegratingVoltageController(InverterMuscle):
 class DroopController(InverterMuscle):
     """Q(V) droop, damped by a first-order filter.
 
-    Outside of ``target`` +- ``deadband`` (p.u.) the wanted reactive power falls linearly
-    with the voltage and reaches the rating at ``target`` +- ``saturation``. Of the way
-    from the last set-point to the wanted one, only the share ``damping`` is gone in a
-    step: 1 is the plain droop. That one acts on readings one step old and hunts between
-    its limits on a weak grid, which is why it is not the default.
+    The plain droop (``damping`` 1) acts on readings one step old and hunts between its limits on a weak grid,
+    which is why it is not the default.
 
-    Source: the Q(V) characteristic of VDE-AR-N 4110 (2018), 10.2.2.4, whose settling time
-    of several seconds is a filter of this kind.
+    Source: the Q(V) characteristic of VDE-AR-N 4110 (2018), 10.2.2.4, whose settling time of several seconds
+    is a filter of this kind.
+
+    Args:
+        target: voltage in p.u.
+        deadband: distance from ``target`` in p.u. up to which no reactive power is wanted, from 0 to below
+            ``saturation``. Beyond it, the wanted reactive power falls linearly with the voltage.
+        saturation: distance from ``target`` in p.u. at which it reaches the rating.
+        damping: share of the way from the last set-point to the wanted one that is gone in a step, above 0
+            and at most 1.
     """
 
     def __init__(

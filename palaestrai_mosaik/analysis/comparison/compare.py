@@ -78,25 +78,28 @@ def profile(
 class Comparison:
     """How the levels of ``by`` (a factor, or a combination of several) compare in ``outcome``.
 
-    ``levels``: one row per level: level, n (runs used), lost, seeds (repetitions per setting,
-    at least), settings, distinct (how many different values its runs gave); mean, iqm and median, each with _low and _high; std (within settings).
+    All differences are in the outcome's own unit and sign, unless normalised; NaN means that there is no
+    value. An interval is NaN, too, where all values that it would come from are equal.
 
-    ``cells``: one row per level and setting: level, setting, n, lost, mean, median, std.
-
-    ``pairs``: one row per pair of levels a and b (the baseline, if there is one): n, n_b (pairs of
-    runs if paired, else runs of each), lost, units (what tests count as independent: the seeds of
-    the pairs if paired, else the runs, or the rows where levels share no setting, of the side that has fewer), settings; difference (of means, a less b) and shift
-    (Hodges-Lehmann, of the differences of seeds, paired only), each with _low and _high; improvement
-    (probability that a run of a is better than one of b) with _low and _high; won, tied (pairs in which
-    a is better, equal), distinct (how many different differences there are; unpaired: values),
-    settings_won (of settings, by their means); effect and rank_effect with their names; test, p, p_least (the smallest that so few units could
-    give; NaN where there is no test), p_holm (corrected over the pairs of this outcome); favours: the level that is better where p_holm says so.
-
-    ``profiles``: level, score, share (of its runs better than the score), low, high.
-
-    All differences are in the outcome's own unit and sign, unless normalised; NaN: cannot be
-    told. An interval is NaN too where all that it would come from is equal. ``warnings`` are what a reader must know, ``notes`` how it was done.
-    ``crossed``: whether levels share settings; else each was run in settings of its own.
+    Attributes:
+        levels: one row per level: level, n (runs used), lost, seeds (repetitions per setting, at least),
+            settings, distinct (how many different values its runs gave); mean, iqm and median, each with _low
+            and _high; std (within settings).
+        cells: one row per level and setting: level, setting, n, lost, mean, median, std.
+        pairs: one row per pair of levels a and b (the baseline, if there is one): n, n_b (pairs of runs if
+            paired, else runs of each), lost, units (what tests count as independent: the seeds of the pairs
+            if paired, else the runs, or the rows where levels share no setting, of the side that has fewer),
+            settings; difference (of means, a less b) and shift (Hodges-Lehmann, of the differences of seeds,
+            paired only), each with _low and _high; improvement (probability that a run of a is better than
+            one of b) with _low and _high; won, tied (pairs in which a is better, equal), distinct (how many
+            different differences there are; unpaired: values), settings_won (of settings, by their means);
+            effect and rank_effect with their names; test, p, p_least (the smallest that so few units could
+            give; NaN where there is no test), p_holm (corrected over the pairs of this outcome); favours: the
+            level that is better where p_holm says so.
+        profiles: level, score, share (of its runs better than the score), low, high.
+        warnings: what a reader must know.
+        notes: how it was done.
+        crossed: whether levels share settings; else each was run in settings of its own.
     """
 
     by: tuple[str, ...]
@@ -145,19 +148,26 @@ def compare(
     options: ComparisonOptions | None = None,
     progress: ProgressCallback | None = None,
 ) -> Comparison:
-    """Compare the levels of ``by`` in the runs of ``frame``.
+    """Compare levels in a table of runs.
 
-    ``frame``: one row per planned run with the columns ``by``, ``settings``, ``outcome`` (NaN
-    where there is none) and, if they are there, ``row`` and ``repetition`` (whole numbers), ``run``
-    (rows with the same one are one execution) and ``status`` (other than ``finished``: lost).
-    ``settings`` are the other factors that vary; levels are compared where these are the same.
-    A factor that a run does not have is missing (None, NaN). Levels keep the order of a
-    categorical column, else that of their rows.
+    Runs are paired by setting and repetition where the levels share settings and seeds are common; a pair
+    lacking one run is lost. Nothing is imputed. Levels keep the order of a categorical column, else that of
+    their rows.
 
-    Runs are paired by setting and repetition where the levels share settings and seeds are
-    common; a pair lacking one run is lost. Nothing is imputed. Raises ``PalaestraiMosaikError``
-    for names that are not there, fewer than two levels, and more than ``runs.MOST_LEVELS``. ``progress`` is
-    called with how many resamples are drawn, and of how many.
+    Args:
+        frame: one row per planned run with the columns ``by``, ``settings``, ``outcome`` (NaN where there is
+            none) and, if they are there, ``row`` and ``repetition`` (whole numbers), ``run`` (rows with the
+            same one are one execution) and ``status`` (other than ``finished``: lost). A factor that a run
+            does not have is missing (None, NaN).
+        by: the factor to compare, or several, of which the combinations are compared.
+        outcome: the column with the values.
+        settings: the other factors that vary; levels are compared where these are the same.
+        options: how runs are compared; ``None``: the defaults.
+        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+
+    Raises:
+        PalaestraiMosaikError: a name does not exist, or there are fewer than two levels or more than
+            ``runs.MOST_LEVELS``.
     """
     options = options or ComparisonOptions()
     by = (by,) if isinstance(by, str) else tuple(by)
@@ -264,14 +274,25 @@ def compare_design(
     normalise: Normalise = "none",
     progress: ProgressCallback | None = None,
 ) -> list[Comparison]:
-    """Compare what a design varies: one comparison per outcome and entry to compare by.
+    """Compare what a design varies.
 
-    ``by``: factors whose combinations are compared; empty: those of the design's ``analysis.compare``;
-    if that is empty too, every choice and nominal factor on its own (none for the sample of a
-    sensitivity analysis). ``baseline``: a label (default: the design's); where several factors are
-    compared on their own, it is that of those which have it. ``outcomes``: names, empty: all. ``progress``
-    is called with how many resamples are drawn, and of how many. Raises
-    ``PalaestraiMosaikError`` for names that are not there, and where there is nothing to compare.
+    Args:
+        results: the results of the design.
+        by: factors of which the combinations are compared; empty: those of the design's ``analysis.compare``;
+            if that is empty too, every choice and nominal factor on its own (none for the sample of a
+            sensitivity analysis).
+        baseline: the label that each other level is compared with; where several factors are compared on
+            their own, it is that of those which have it. ``None``: the design's.
+        outcomes: names of outcomes; empty: all.
+        normalise: how values of different settings are made comparable
+            (:class:`~palaestrai_mosaik.analysis.comparison.runs.ComparisonOptions`).
+        progress: is called with the number of resamples drawn and of all; ``None``: nothing is.
+
+    Returns:
+        One comparison per outcome and entry to compare by.
+
+    Raises:
+        PalaestraiMosaikError: a name does not exist, or there is nothing to compare.
     """
     spec = results.spec
     families = _families(spec, by)

@@ -24,14 +24,20 @@ Better = Literal["higher", "lower"]
 class ComparisonOptions:
     """How runs are compared.
 
-    ``better``: which direction is good (``None``: not said; "better" then means higher).
-    ``baseline``: the label of one of the compared factors; each other level is compared with
-    it alone (``None``: all pairs). ``common_seeds``: runs of one repetition share their seed,
-    so they are compared pair by pair. ``normalise``: how values of different settings are made
-    comparable: ``"minmax"`` maps the worst and the best run of a setting to 0 and 1,
-    ``"baseline"`` gives the change relative to the baseline's mean there (0.1: 10 % more).
-    ``confidence`` of all intervals, ``resamples`` of each bootstrap, ``seed`` of its generators.
-    Raises ``PalaestraiMosaikError`` for values that mean nothing.
+    Args:
+        better: which direction is good; ``None``: not said ("better" then means higher).
+        baseline: the label of one of the compared factors; each other level is compared with it alone.
+            ``None``: all pairs are compared.
+        common_seeds: runs of one repetition share their seed, so they are compared pair by pair.
+        normalise: how values of different settings are made comparable: ``"none"``; ``"minmax"`` maps the
+            worst and the best run of a setting to 0 and 1; ``"baseline"`` gives the change relative to the
+            baseline's mean there (0.1: 10 % more).
+        confidence: of all intervals, between 0 and 1.
+        resamples: of each bootstrap, at least 1.
+        seed: of the bootstrap's generators.
+
+    Raises:
+        PalaestraiMosaikError: a value is not allowed.
     """
 
     better: Better | None = None

@@ -41,28 +41,21 @@ class BatchGridEnvironment(BatchEnvironment):
     The state of an incarnation: its row of the profiles; energy of the storages (MWh); complex
     voltages (p.u.), from which the next ones are searched; results of the last solved power flow.
 
-    Parameters
-    ----------
-    batch, first
-        Number of incarnations, and the number of the first of them.
-    grid, steps, step, sensors, actuators, on_divergence, initial_soc
-        As those of :class:`~.environment.GridEnvironment`; there are at least two ``steps``.
-    start, spread
-        Where episodes begin: a date or a row, incarnation k ``k * spread`` days later; or a list
-        of them and of periods (see :func:`.episode_starts.start_rows`), of which incarnation k takes
-        number k, beginning anew when the list is over.
-    episode_starts
-        ``fixed``: all episodes of an incarnation begin where its first did; ``sequential`` (with
-        a list): with each episode of the phase one further in the list; ``random``: each draws
-        one of the list, or, without one, any row that leaves room for a whole episode.
-    rewards
-        The parameters of :class:`~.rewards.GridReward` (``terms``, ``total``, ``band_low``,
-        ``band_high``); ``None`` for no rewards.
+    Args:
+        batch, first: number of incarnations, and the number of the first of them.
+        grid, steps, step, sensors, actuators, on_divergence, initial_soc: as those of
+            :class:`~.environment.GridEnvironment`; there are at least two ``steps``.
+        start, spread: where episodes begin: a date or a row, incarnation k ``k * spread`` days later; or a
+            list of them and of periods (see :func:`.episode_starts.start_rows`), of which incarnation k takes
+            number k, beginning anew when the list is over.
+        episode_starts: ``fixed``: all episodes of an incarnation begin where its first did; ``sequential``
+            (with a list): with each episode of the phase one further in the list; ``random``: each draws one
+            of the list, or, without one, any row that leaves room for a whole episode.
+        rewards: the parameters of :class:`~.rewards.GridReward` (``terms``, ``total``, ``band_low``,
+            ``band_high``); ``None`` for no rewards.
 
-    Raises
-    ------
-    DocumentError
-        Carries everything that is wrong with the parameters.
+    Raises:
+        DocumentError: carries everything that is wrong with the parameters.
     """
 
     shares_setup = True

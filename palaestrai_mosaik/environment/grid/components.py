@@ -62,12 +62,9 @@ class Inverters:
     power having priority. A set-point beyond that is cut to it, as the device would. An
     inverter that nobody ever set feeds in its ``own_q``, unlimited.
 
-    Parameters
-    ----------
-    rating
-        Apparent power S of each inverter in MVA.
-    own_q
-        Reactive power without a set-point in Mvar.
+    Args:
+        rating: apparent power S of each inverter in MVA.
+        own_q: reactive power without a set-point in Mvar.
     """
 
     def __init__(self, rating: FloatVector, own_q: FloatVector):
@@ -130,18 +127,12 @@ class Storages:
     (SimBench's only ever feed in), not a model of one, so it is followed as it is and
     leaves the state of charge alone.
 
-    Parameters
-    ----------
-    rating
-        Largest power in MW, either way.
-    capacity, minimum
-        Largest and smallest stored energy in MWh.
-    efficiency
-        Of charging and of discharging, each (0 to 1).
-    initial_soc
-        State of charge at the start, as a share of the capacity.
-    hours
-        Length of a step.
+    Args:
+        rating: largest power in MW, either way.
+        capacity, minimum: largest and smallest stored energy in MWh.
+        efficiency: of charging and of discharging, each (0 to 1).
+        initial_soc: state of charge at the start, as a share of the capacity.
+        hours: length of a step.
     """
 
     def __init__(
@@ -237,12 +228,9 @@ class PowerGrid:
     :class:`~palaestrai_mosaik.errors.PowerFlowError`; with ``"terminate"`` the results
     stay those of the last solved state and :attr:`converged` becomes 0.
 
-    Parameters
-    ----------
-    power_flow
-        Solver of the net; it is reset, so that equal inputs give equal results.
-    before
-        Results that hold if not even the first state has a solution.
+    Args:
+        power_flow: solver of the net; it is reset, so that equal inputs give equal results.
+        before: results that hold if not even the first state has a solution.
     """
 
     def __init__(

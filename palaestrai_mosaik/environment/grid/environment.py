@@ -60,39 +60,26 @@ class GridEnvironment(CoSimulation):
     - actuators ``sgen-<i>.q_mvar``, ``storage-<i>.p_mw``, ``trafo-<i>.tap_pos``,
       ``load-<i>.scaling``, ``line-<i>.in_service``.
 
-    Parameters
-    ----------
-    grid
-        Name of the grid, see :func:`~palaestrai_mosaik.environment.grid.network.load_grid`.
-    start
-        Where the episode starts: a date (``2016-06-01``, ISO) or a row of the profiles; or a
-        list of them, and of periods, to choose from (see :func:`.episode_starts.start_rows`).
-    steps
-        States of an episode (96 are a day); also the largest number of an agent's actions + 1.
-    step
-        Seconds between two states, a multiple of the profiles' resolution (900).
-    sensors, actuators
-        ``all``, or a list of elements (``bus``) and groups (``sgen.q_mvar``).
-    episode_starts
-        ``fixed``: all episodes begin at ``start``; ``sequential``: each where the one
-        before ended, restarting when the profiles are over; ``random``: anywhere
-        that leaves room for a whole episode. With a list of starts, ``sequential`` takes
-        the next of them for each episode, over and over, and ``random`` draws one.
-    on_divergence
-        ``terminate`` the episode, readings staying those of the last solved state, or
-        ``fail`` with :class:`~palaestrai_mosaik.errors.PowerFlowError`.
-    initial_soc
-        State of charge of all storages at the start of an episode.
-    simulators
-        Has no effect: ``separate`` or ``joint``, as documents say that were written when the
-        parts could be entities of one simulator.
-    enforce_q_lims
-        Keep generators within their reactive limits (solved by ``pandapower.runpp``, slow).
+    Args:
+        grid: name of the grid, see :func:`~palaestrai_mosaik.environment.grid.network.load_grid`.
+        start: where the episode starts: a date (``2016-06-01``, ISO) or a row of the profiles; or a list of
+            them, and of periods, to choose from (see :func:`.episode_starts.start_rows`).
+        steps: states of an episode (96 are a day); also the largest number of an agent's actions + 1.
+        step: seconds between two states, a multiple of the profiles' resolution (900).
+        sensors, actuators: ``all``, or a list of elements (``bus``) and groups (``sgen.q_mvar``).
+        episode_starts: ``fixed``: all episodes begin at ``start``; ``sequential``: each where the one before
+            ended, restarting when the profiles are over; ``random``: anywhere that leaves room for a whole
+            episode. With a list of starts, ``sequential`` takes the next of them for each episode, over and
+            over, and ``random`` draws one.
+        on_divergence: ``terminate`` the episode, readings staying those of the last solved state, or ``fail``
+            with :class:`~palaestrai_mosaik.errors.PowerFlowError`.
+        initial_soc: state of charge of all storages at the start of an episode.
+        simulators: has no effect: ``separate`` or ``joint``, as documents say that were written when the
+            parts could be entities of one simulator.
+        enforce_q_lims: keep generators within their reactive limits (solved by ``pandapower.runpp``, slow).
 
-    Raises
-    ------
-    DocumentError
-        Carries everything that is wrong with the parameters.
+    Raises:
+        DocumentError: carries everything that is wrong with the parameters.
     """
 
     shares_setup = True

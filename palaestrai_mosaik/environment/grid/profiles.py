@@ -33,16 +33,11 @@ class Assignment:
 class Profiles:
     """Profiles of the elements of one grid.
 
-    Parameters
-    ----------
-    table
-        Relative values, shape ``(n_steps, n_profiles)``.
-    assignments
-        One :class:`Assignment` for each of :data:`QUANTITIES`: MW, or Mvar for ``load_q``.
-    first
-        Date of the first row; rows follow each other without gaps (standard time).
-    resolution
-        Seconds from one row to the next.
+    Args:
+        table: relative values, shape ``(n_steps, n_profiles)``.
+        assignments: one :class:`Assignment` for each of :data:`QUANTITIES`: MW, or Mvar for ``load_q``.
+        first: date of the first row; rows follow each other without gaps (standard time).
+        resolution: seconds from one row to the next.
     """
 
     def __init__(

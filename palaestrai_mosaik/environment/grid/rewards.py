@@ -110,14 +110,10 @@ class GridReward(Reward):
     Systems", ENERGY 2019), with G as in :func:`gauss`; *in service* are energised buses,
     and lines and transformers that are not loaded above their rating.
 
-    Parameters
-    ----------
-    terms
-        Names of terms, or names with weights. Rewards are the bare terms, in this order.
-    total
-        Name of one more reward, the weighted sum of the terms; ``None`` for none.
-    band_low, band_high
-        Voltage band in p.u.
+    Args:
+        terms: names of terms, or names with weights. Rewards are the bare terms, in this order.
+        total: name of one more reward, the weighted sum of the terms; ``None`` for none.
+        band_low, band_high: voltage band in p.u.
     """
 
     def __init__(

@@ -169,11 +169,20 @@ class SessionBatchEnvironment(SessionReplay):
         is_alive: Any = None,
         preceding_agent_memories: Any = None,
     ):
-        """Take sequences ``[session, tick, ...]``; see :meth:`.pool.SessionPool.load_sessions`.
+        r"""Take sequences ``[session, tick, ...]``; see :meth:`.pool.SessionPool.load_sessions`.
 
-        ``single_observation_shapes`` and ``single_action_shapes`` are the shapes at one tick of
-        one session, one for each observation and action; ``all_scalar``: every action is one
-        number. Dtypes are those of the arrays.
+        Dtypes are those of the arrays.
+
+        Args:
+            observations: what was observed, [session, tick, \*shape], or a list of such arrays.
+            single_observation_shapes: the shape of each observation at one tick of one session.
+            actions: what was done, likewise; ``None``: there are no actions.
+            single_action_shapes: the shape of each action at one tick of one session; ``all_scalar``: every
+                action is one number.
+            rewards: [session, tick], or [session, tick, reward] where there are several; ``None``: 0.
+            is_alive: [session, tick]: whether a session has not ended by this tick; ``None``: always.
+            preceding_agent_memories: [session, ...], or a list of such arrays: what was in the agent's memory
+                before the first tick; ``None``: not known.
         """
         if actions is None:
             action_shapes: Sequence[Sequence[int]] = ()
@@ -282,17 +291,29 @@ class SessionPoolEnvironment(SessionReplay):
     ):
         """Say what sessions are made of (:class:`.pool.SessionPool`), or where they are.
 
-        ``agent_memories`` that are declared by name are sensors, too (:class:`SessionReplay`).
-        ``rng_seed``: sessions are drawn by generators of their own, made of this seed, so that they are
-        the same ones whatever the seed of the run.
+        Where the pool has fewer than ``batch`` sessions, there are only that many incarnations, unless
+        sessions are drawn with replacement.
 
-        ``source``: see :func:`.sources.read_source`; or a pool. It is read when the environment is set up
-        and says what observations, actions and rewards there are. Where ``observations`` or
-        ``actions`` are declared as well, it is read when the first episode begins, so that it may
-        be what an earlier phase records; it must then be as declared.
-
-        Where the pool has fewer than ``batch`` sessions, there are only that many incarnations,
-        unless sessions are drawn with replacement.
+        Args:
+            observations: what is observed at a tick (see :meth:`.sessions.Signature.declared`); ``None``: as
+                ``source`` has it, or one number.
+            actions: what is done at a tick, likewise.
+            rewards: the names of the rewards.
+            agent_memories: what the agent remembers; those that are declared by name are sensors, too
+                (:class:`SessionReplay`). ``None``: nothing, or as ``source`` has it.
+            default_action_dtype: the dtype of actions that are declared without one.
+            rng_seed: sessions are drawn by generators of their own, made of this seed, so that they are the
+                same ones whatever the seed of the run; ``None``: by those of the framework.
+            source: see :func:`.sources.read_source`; or a pool. It is read when the environment is set up and
+                says what observations, actions and rewards there are. Where ``observations`` or ``actions``
+                are declared as well, it is read when the first episode begins, so that it may be what an
+                earlier phase records; it must then be as declared. ``None``: sessions are loaded by
+                :meth:`load_sessions`.
+            sample: how a session is chosen for an incarnation: ``shuffled``, ``with_replacement`` or
+                ``in_order``, see the class.
+            batch: number of incarnations.
+            first: the first of them draws the seeds of this number.
+            max_steps: an incarnation that has made so many steps is truncated; ``None``: never.
         """
         super().__init__(batch, first, max_steps)
         if sample not in get_args(Sampling):
@@ -419,9 +440,14 @@ class SessionPoolEnvironment(SessionReplay):
     ) -> SessionBatchEnvironment:
         """Return an environment that replays sessions drawn uniformly by :attr:`rng`.
 
-        Without ``replace``, they all differ, and there are at most as many as the pool has now. They
-        are drawn anew whenever all incarnations of that environment begin again; its ``selector``, of
-        the dtype ``selector_dtype``, says which ones they are.
+        They are drawn again whenever all incarnations of that environment restart; its ``selector`` says
+        which ones they are.
+
+        Args:
+            max_n_samples: number of sessions. Without ``replace``, there are at most as many as the pool has
+                now.
+            replace: a session may be drawn several times.
+            selector_dtype: the dtype of ``selector``, one of whole numbers.
         """
         dtype = np.dtype(selector_dtype)
         if dtype.kind not in "iu":

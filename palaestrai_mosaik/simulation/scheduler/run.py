@@ -38,9 +38,15 @@ _running: WeakKeyDictionary[AsyncWorld, Schedule | GeneralSchedule] = WeakKeyDic
 
 
 def schedule(world: AsyncWorld, until: int, *, lazy_stepping: bool = True) -> Schedule | GeneralSchedule:
-    """Return the schedule of a built world, compiled by mosaik (``AsyncWorld.compile``), that ends at ``until``.
+    """Return the schedule of a built world, compiled by mosaik (``AsyncWorld.compile``).
 
-    A :class:`.Schedule` if all simulators are in this process, else a :class:`.GeneralSchedule`.
+    Args:
+        world: the world.
+        until: the end, exclusive, in steps of mosaik's time.
+        lazy_stepping: whether a simulator waits for those that it feeds.
+
+    Returns:
+        A :class:`.Schedule` if all simulators are in this process, else a :class:`.GeneralSchedule`.
     """
     local = all(local_simulator(runner._proxy) is not None for runner in versions.runners(world))
     if local and not world._debug:
@@ -147,19 +153,22 @@ def run_world(  # noqa: PLR0913 (mosaik's own arguments)
     no event loop is involved; simulators in other processes are awaited, several at once. See
     ``docs/scheduler.md`` for what is the same, what differs, and when it is mosaik's own scheduler that runs.
 
-    :param world: a world with its simulators started, and their entities connected. An ``AsyncWorld`` is not
-        shut down here; one with simulators in other processes is for :func:`run_async_world`.
-    :param until: the end, exclusive, in steps of mosaik's time
-    :param rt_factor: seconds for each second of simulated time, if the world runs in real time; with
-        ``rt_strict``, one that is too slow is an error
-    :param print_progress: whether to show a progress bar; ``"individual"``: one for each simulator, too
-    :param lazy_stepping: whether a simulator waits for those that it feeds (matters where simulators are in
-        other processes)
-    :param shutdown: whether to finalize the simulators of a ``World`` that is not used in a ``with`` block
-    :param scheduler: ``"direct"``, or ``"mosaik"`` for mosaik's own
+    Args:
+        world: a world with its simulators started, and their entities connected. An ``AsyncWorld`` is not
+            shut down here; one with simulators in other processes is for :func:`run_async_world`.
+        until: the end, exclusive, in steps of mosaik's time.
+        rt_factor: seconds for each second of simulated time, if the world runs in real time; ``None``: as
+            fast as possible.
+        rt_strict: with ``rt_factor``, a world that is too slow is an error.
+        print_progress: whether to show a progress bar; ``"individual"``: one for each simulator, too.
+        lazy_stepping: whether a simulator waits for those that it feeds (matters where simulators are in
+            other processes).
+        shutdown: whether to finalize the simulators of a ``World`` that is not used in a ``with`` block.
+        scheduler: ``"direct"``, or ``"mosaik"`` for mosaik's own.
 
-    Raises what a simulator raises (also one in another process, which mosaik would only log), and mosaik's
-    exceptions for whatever is wrong with the world.
+    Raises:
+        Exception: what a simulator raises (also one in another process, which mosaik would only log), and
+            mosaik's exceptions for whatever is wrong with the world.
     """
     _check(scheduler)
     inner = world._async_world if isinstance(world, World) else world

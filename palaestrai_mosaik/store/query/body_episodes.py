@@ -48,15 +48,27 @@ class BodyEpisodes(RowQueries):
     ) -> pd.DataFrame:
         """Return one row per episode of each body, those of an agent in the order in which they ended.
 
-        Arguments as for :meth:`steps`. Columns: ``phase`` (its number), ``agent``, ``environment``
-        (``None``: a body that spans several), ``worker``, ``episode`` (of the phase), ``evaluation``,
-        ``body``, ``environment_episode`` (how often the body's environment had begun again),
-        ``steps`` (rows), ``time`` (of the last one, in ticks), ``objective_sum``,
-        ``objective_mean``, ``reward.NAME_sum`` of every reward, ``terminated``, ``truncated``,
-        ``complete`` (its environment ended by itself; otherwise something else ended the phase's
-        episode, or it still goes on). Steps without a value are no part of a sum or mean, which
-        is NaN where there is no value at all. With ``counts``, ``objective_count`` and
-        ``reward.NAME_count`` say how many steps have a value.
+        Columns: ``phase`` (its number), ``agent``, ``environment`` (``None``: a body that spans several),
+        ``worker``, ``episode`` (of the phase), ``evaluation``, ``body``, ``environment_episode`` (how often
+        the body's environment had restarted), ``steps`` (rows), ``time`` (of the last one, in ticks),
+        ``objective_sum``, ``objective_mean``, ``reward.NAME_sum`` of every reward, ``terminated``,
+        ``truncated``, ``complete`` (its environment ended by itself; otherwise something else ended the
+        phase's episode, or it still runs). Steps without a value are no part of a sum or mean, which is NaN
+        where there is no value at all.
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
+            agent: name of an agent; ``None``: all.
+            worker: number of a worker; ``None``: all.
+            episode: number of an episode of the phase; ``None``: all.
+            evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both.
+            environment: uid of an environment: only the bodies in it; ``None``: all.
+            body: number or label of a body, or a list of them; ``None``: all.
+            counts: add ``objective_count`` and ``reward.NAME_count``: how many steps have a value.
+
+        Raises:
+            StoreError: there is no such run, phase, agent, environment or body, or part files are damaged.
         """
         import pandas as pd
 

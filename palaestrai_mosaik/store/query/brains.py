@@ -24,10 +24,18 @@ class BrainQueries(Queries):
     def keep_brain(
         self, instance: str, phase: int, agent: str, dump: bytes, *, snapshot: str = "", tag: str = ""
     ) -> None:
-        """Keep ``dump`` in place of what is there under the same keys.
+        """Keep a dump of a brain in the database. It replaces the one with the same keys.
 
-        ``instance`` is the uid of an instance, ``phase`` a phase's number. Raises
-        :class:`StoreError` if there is no such instance.
+        Args:
+            instance: the full uid of an instance.
+            phase: number of the phase.
+            agent: name of the agent.
+            dump: the bytes to keep.
+            snapshot: name of the snapshot; empty: none.
+            tag: distinguishes several dumps of one brain; empty: none.
+
+        Raises:
+            StoreError: there is no such instance.
         """
         values = {"sha256": hashlib.sha256(dump).hexdigest(), "time": utc_now(), "dump": dump}
 
@@ -43,8 +51,16 @@ class BrainQueries(Queries):
     def brain(self, instance: str, phase: int, agent: str, *, snapshot: str = "", tag: str = "") -> bytes:
         """Return the dump that was kept under these keys.
 
-        Raises :class:`StoreError` if there is none, naming what there is, and if it is
-        damaged: its bytes do not have the SHA-256 that was written with them.
+        Args:
+            instance: the full uid of an instance.
+            phase: number of the phase.
+            agent: name of the agent.
+            snapshot: name of the snapshot; empty: none.
+            tag: distinguishes several dumps of one brain; empty: none.
+
+        Raises:
+            StoreError: there is no such dump (the message names those that exist), or it is damaged: its
+                bytes do not have the SHA-256 that was written with them.
         """
         wanted = _named(instance, phase, agent, snapshot, tag)
         with self.database.reading() as session:
@@ -68,8 +84,11 @@ class BrainQueries(Queries):
     def brains(self, run: str) -> pd.DataFrame:
         """Return one row per brain that is kept in the database, without the dumps.
 
-        Columns: ``phase`` (number), ``agent``, ``snapshot``, ``tag`` (both empty where
-        there is none), ``bytes``, ``sha256``, ``time``.
+        Columns: ``phase`` (number), ``agent``, ``snapshot``, ``tag`` (both empty where there is none),
+        ``bytes``, ``sha256``, ``time``.
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
         """
         columns = {
             "phase": StoredBrain.phase,

@@ -59,15 +59,25 @@ class Export:
         body: Bodies | None = None,
         progress: ProgressCallback | None = None,
     ) -> list[Path]:
-        """Write all of a run as files into a new or empty folder; return their paths.
+        """Write all of a run as files.
 
-        ``format`` is ``"parquet"`` or ``"csv"``. Every table becomes a file, and so does
-        every stream of steps, whose parts are joined. With ``environment`` or ``body``, of the
-        streams only those rows of agents that :meth:`steps` would give, and the states around
-        these bodies. ``progress`` is called with how many parts are copied, and of how many.
+        Every table becomes a file, and so does every stream of steps; the parts of a stream are joined.
 
-        Raises :class:`StoreError` for an unknown run or format, a folder that is not empty,
-        and when a file cannot be written.
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            directory: a new or empty folder.
+            format: ``"parquet"`` or ``"csv"``.
+            environment: uid of an environment: of the streams, only the rows of agents that :meth:`steps`
+                would give for it, and the states around these bodies; ``None``: all.
+            body: number or label of a body, or a list of them: only their rows, and the states around them;
+                ``None``: all.
+
+        Returns:
+            The paths of the files.
+
+        Raises:
+            StoreError: the run, environment, body or format does not exist, the folder is not empty, or a
+                file cannot be written.
         """
         chosen = None
         if environment is not None or body is not None:

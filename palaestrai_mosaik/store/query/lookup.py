@@ -78,16 +78,29 @@ class Lookup:
 
     @reads
     def find_run(self, run: str) -> str:
-        """Return the uid of the instance that ``run`` means."""
+        """Return the uid of the instance that ``run`` means.
+
+        Args:
+            run: the uid of an instance, the beginning of one, the uid of a run document (its newest instance
+                is meant), or ``"latest"``.
+
+        Raises:
+            StoreError: there is no such run, or several uids begin so.
+        """
         with self.database.reading() as session:
             return self.find(session, run)[1]
 
     @reads
     def find_instance(self, document: str | None, instance: str | None = None) -> FoundInstance:
-        """Return the newest finished instance of the run document with the uid ``document``.
+        """Return the newest finished instance of a run document, or its newest one where none has finished.
 
-        Where none has finished, it is the newest one. ``instance`` names one instead, in any way
-        that :meth:`find_run` knows; it must be one of ``document``, if that is given too.
+        Args:
+            document: the uid of the run document; ``None`` only with ``instance``.
+            instance: names an instance instead, in any way that :meth:`find_run` knows. It must be one of
+                ``document``, if that is given too.
+
+        Raises:
+            StoreError: there is no such document or instance, or the instance is one of another document.
         """
         columns = (Instance.uid, RunDocument.uid, Instance.status)
         with self.database.reading() as session:

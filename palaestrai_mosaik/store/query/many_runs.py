@@ -48,10 +48,15 @@ class ManyRunsQueries(Queries):
     def newest_runs(self, hashes: Iterable[str], contents: Contents | None = None) -> pd.DataFrame:
         """Return for each hash of a run document its newest finished instance, else its newest one.
 
-        With ``contents``, instances of documents with the same content count, too, where none of its own
-        has finished (:func:`~palaestrai_mosaik.store.query.runs.executions`). One row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
-        ``run`` (instance uid), ``status`` (as in :meth:`runs`), ``duration`` (seconds, NaN while
-        it has not ended), ``error`` (kind and message of the first one, else ``None``).
+        There is one row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
+        ``run`` (instance uid), ``status`` (as in :meth:`runs`), ``duration`` (seconds, NaN while it has not
+        ended), ``error`` (kind and message of the first one, else ``None``).
+
+        Args:
+            hashes: hashes of run documents.
+            contents: returns the contents of the documents with some hashes, by hash. With it, instances of
+                documents with the same content count, too, where none of its own has finished
+                (:func:`~palaestrai_mosaik.store.query.runs.executions`); ``None``: they do not.
         """
         wanted = list(dict.fromkeys(hashes))
         newest: dict[str, Execution] = {}
@@ -77,16 +82,27 @@ class ManyRunsQueries(Queries):
         return frame(rows, ("hash", "run", "status", "duration", "error")).astype({"duration": float})
 
     def agents_across(self, runs: Sequence[str], phase: int | str | None = None) -> pd.DataFrame:
-        """Return one row per run and agent of its phase: ``run``, ``phase``, ``agent``, ``objective``.
+        """Return one row per run and agent of its phase, agents in the order of the document.
 
-        ``phase`` is the phase's number, ``objective`` the class's name (``None``: none). Agents
-        are in the order of the document.
+        Columns: ``run``, ``phase`` (number), ``agent``, ``objective`` (the class's name; ``None``: none).
+
+        Args:
+            runs: uids of instances, in full. Rows are in this order.
+            phase: number or name of a phase; ``None``: the last phase that a run began. A run without this
+                phase has no rows.
         """
         statement = select(Agent.phase_id, Agent.name, Agent.objective).order_by(Agent.id)
         return self._rows(runs, phase, statement, Agent.phase_id, ("agent", "objective"))
 
     def bodies_across(self, runs: Sequence[str], phase: int | str | None = None) -> pd.DataFrame:
-        """Return how many bodies an agent has, one row per run and agent: ``run``, ``phase``, ``agent``, ``bodies``."""
+        """Return how many bodies an agent has, one row per run and agent: ``run``, ``phase``, ``agent``,
+        ``bodies``.
+
+        Args:
+            runs: uids of instances, in full. Rows are in this order.
+            phase: number or name of a phase; ``None``: the last phase that a run began. A run without this
+                phase has no rows.
+        """
         statement = (
             select(Agent.phase_id, Agent.name, func.sum(Body.count))
             .join(Body, Body.agent_id == Agent.id)
@@ -100,7 +116,11 @@ class ManyRunsQueries(Queries):
     ) -> pd.DataFrame:
         """Return one row per run and episode: ``run``, ``phase``, ``episode``, ``worker``, ``steps``.
 
-        ``evaluation`` episodes instead of training ones, if asked for.
+        Args:
+            runs: uids of instances, in full. Rows are in this order.
+            phase: number or name of a phase; ``None``: the last phase that a run began. A run without this
+                phase has no rows.
+            evaluation: evaluation episodes instead of training and test episodes.
         """
         statement = (
             select(Episode.phase_id, Episode.episode, Episode.worker, Episode.steps)
@@ -120,8 +140,15 @@ class ManyRunsQueries(Queries):
     ) -> pd.DataFrame:
         """Return one row per run, episode and agent.
 
-        ``kind`` is ``objective`` (``name`` is empty then) or ``reward``. Columns: ``run``,
-        ``phase``, ``episode``, ``worker``, ``agent``, ``sum``, ``mean``, ``min``, ``max``.
+        Columns: ``run``, ``phase``, ``episode``, ``worker``, ``agent``, ``sum``, ``mean``, ``min``, ``max``.
+
+        Args:
+            runs: uids of instances, in full. Rows are in this order.
+            kind: ``objective`` or ``reward``.
+            name: name of the reward; empty for ``objective``.
+            phase: number or name of a phase; ``None``: the last phase that a run began. A run without this
+                phase has no rows.
+            evaluation: evaluation episodes instead of training and test episodes.
         """
         columns = (Outcome.episode, Outcome.worker, Agent.name)
         moments = (Outcome.sum, Outcome.mean, Outcome.min, Outcome.max)
@@ -137,7 +164,12 @@ class ManyRunsQueries(Queries):
 
     @reads
     def reward_names_across(self, runs: Sequence[str], phase: int | str | None = None) -> list[str]:
-        """Return the names of all rewards of agents in this phase, sorted."""
+        """Return the names of all rewards of agents in one phase, sorted.
+
+        Args:
+            runs: uids of instances, in full.
+            phase: number or name of a phase; ``None``: the last phase that a run began.
+        """
         names: set[str] = set()
         with self.database.reading() as session:
             for some in in_chunks(list(self._places(session, runs, phase))):
@@ -158,7 +190,15 @@ class ManyRunsQueries(Queries):
     def streams_across(
         self, runs: Sequence[str], kind: str, phase: int | str | None = None, *, evaluation: bool = False
     ) -> list[StreamFolder]:
-        """Return the folders of part files of a ``kind`` (``agent``, ``environment``, ``statistics``)."""
+        """Return the folders of part files of one kind.
+
+        Args:
+            runs: uids of instances, in full. Folders are in this order.
+            kind: ``agent``, ``environment`` or ``statistics``.
+            phase: number or name of a phase; ``None``: the last phase that a run began. A run without this
+                phase has no folders.
+            evaluation: folders of evaluation episodes instead of training and test episodes.
+        """
         statement = (
             select(Stream.phase_id, Stream.name, Stream.folder, Stream.parts)
             .where(Stream.kind == kind, Stream.evaluation.is_(evaluation))

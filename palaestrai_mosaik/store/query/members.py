@@ -85,9 +85,12 @@ class Members(Queries):
     def environments(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per phase and environment.
 
-        Columns: ``phase``, ``environment`` (uid), ``name``, ``params``, ``world_model``,
-        ``start`` (ISO date of tick 0), ``step_size`` (ticks), ``incarnations`` (of a batched
-        environment, else 1).
+        Columns: ``phase``, ``environment`` (uid), ``name``, ``params``, ``world_model``, ``start`` (ISO date
+        of tick 0), ``step_size`` (ticks), ``incarnations`` (of a batched environment, else 1).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
         """
         columns = {
             "phase": Phase.number,
@@ -104,8 +107,12 @@ class Members(Queries):
     def agents(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per phase and agent.
 
-        Columns: ``phase``, ``agent`` (name), ``brain``, ``muscle``, ``objective`` (class
-        names), ``sensors``, ``actuators``, ``rewards`` (lists of uids, those of all bodies).
+        Columns: ``phase``, ``agent`` (name), ``brain``, ``muscle``, ``objective`` (class names), ``sensors``,
+        ``actuators``, ``rewards`` (lists of uids, those of all bodies).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
         """
         columns = {
             "phase": Phase.number,
@@ -120,9 +127,13 @@ class Members(Queries):
     def channels(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per sensor, actuator and reward of every environment and agent.
 
-        Columns: ``phase``, ``environment``, ``agent`` (one of the two is the owner), ``group``
-        (of the agent's bodies, else 0), ``kind`` (``sensor``, ``actuator``, ``reward``), ``position``, ``uid``, ``space``
-        (its text), ``size`` (floats).
+        Columns: ``phase``, ``environment``, ``agent`` (one of the two is the owner), ``group`` (of the
+        agent's bodies, else 0), ``kind`` (``sensor``, ``actuator``, ``reward``), ``position``, ``uid``,
+        ``space`` (its text), ``size`` (floats).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
         """
         columns = {
             "phase": Phase.number,
@@ -153,14 +164,23 @@ class Members(Queries):
     ) -> pd.DataFrame:
         """Return one row per phase and group of identical bodies of an agent, of the chosen ones.
 
-        Columns: ``phase``, ``agent``, ``group``, ``name`` (a label, or ``None``), ``first`` and
-        ``count`` (the bodies are ``first`` up to ``first + count - 1``), ``environment`` (``None``:
-        a body that spans several), ``number`` (of the first body in names of channels),
-        ``incarnations`` (list: in which of a batched environment the bodies sit, one after the other;
-        of a single body, there may be several; empty where it is not batched or spans several),
-        ``muscle``, ``objective``, ``proposed`` (whether what the agent would have done is recorded),
-        ``sensors``, ``actuators``, ``rewards`` (lists of uids; in those of several bodies, ``{body}``
-        stands for the number).
+        Columns: ``phase``, ``agent``, ``group``, ``name`` (a label, or ``None``), ``first`` and ``count``
+        (the bodies are ``first`` up to ``first + count - 1``), ``environment`` (``None``: a body that spans
+        several), ``number`` (of the first body in names of channels), ``incarnations`` (list: in which of a
+        batched environment the bodies sit, one after the other; of a single body, there may be several; empty
+        where it is not batched or spans several), ``muscle``, ``objective``, ``proposed`` (whether what the
+        agent would have done is recorded), ``sensors``, ``actuators``, ``rewards`` (lists of uids; in those
+        of several bodies, ``{body}`` stands for the number).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
+            agent: name of an agent; ``None``: all.
+            environment: uid of an environment: only the groups with bodies in it; ``None``: all.
+            body: number or label of a body, or a list of them: only the groups that have them; ``None``: all.
+
+        Raises:
+            StoreError: there is no such run, phase, agent, environment or body.
         """
         rows = self._bodies(run, phase, agent)
         rows["incarnations"] = self._incarnations(run, phase, rows)

@@ -179,9 +179,12 @@ class RunQueries(Queries):
     def phases(self, run: str) -> pd.DataFrame:
         """Return one row per phase that began.
 
-        Columns: ``phase`` (its number), ``name``, ``mode``, ``workers``, ``episodes``
-        (as configured), ``episodes_done`` (without evaluations), ``controller``,
-        ``started``, ``ended``, ``reason`` (why it ended).
+        Columns: ``phase`` (its number), ``name``, ``mode``, ``workers``, ``episodes`` (as configured),
+        ``episodes_done`` (without evaluations), ``controller``, ``started``, ``ended``, ``reason`` (why it
+        ended).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
         """
         counted = select(Episode.phase_id, func.count().label("done")).where(~Episode.evaluation)
         done = counted.group_by(Episode.phase_id).subquery("counts")
@@ -211,8 +214,18 @@ class RunQueries(Queries):
     ) -> pd.DataFrame:
         """Return one row per episode, agent, and objective or reward, in long format.
 
-        Columns: ``phase``, ``worker``, ``episode``, ``agent``, ``kind`` (``objective`` or
-        ``reward``), ``name`` (of the reward), ``sum``, ``mean``, ``min``, ``max``.
+        Columns: ``phase``, ``worker``, ``episode``, ``agent``, ``kind`` (``objective`` or ``reward``),
+        ``name`` (of the reward), ``sum``, ``mean``, ``min``, ``max``.
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
+            agent: name of an agent; ``None``: all.
+            evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
+                with a column ``evaluation`` after ``episode``.
+
+        Raises:
+            StoreError: there is no such run, phase or agent.
         """
         columns = {
             "phase": Phase.number,
@@ -250,10 +263,19 @@ class RunQueries(Queries):
     ) -> pd.DataFrame:
         """Return one row per episode and agent, in order of phase, episode and worker.
 
-        Columns: ``phase``, ``name`` (the phase's), ``worker``, ``episode``, ``agent``,
-        ``steps``, ``ticks``, ``ended_by``, ``flow``, ``duration`` (seconds), ``ended``,
-        then ``objective_sum``, ``_mean``, ``_min``, ``_max``, and the same for every
-        reward (``reward.NAME_sum``).
+        Columns: ``phase``, ``name`` (the phase's), ``worker``, ``episode``, ``agent``, ``steps``, ``ticks``,
+        ``ended_by``, ``flow``, ``duration`` (seconds), ``ended``, then ``objective_sum``, ``_mean``,
+        ``_min``, ``_max``, and the same for every reward (``reward.NAME_sum``).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
+            agent: name of an agent; ``None``: all, and a row for each episode without agents.
+            evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
+                with a column ``evaluation`` after ``episode``.
+
+        Raises:
+            StoreError: there is no such run, phase or agent.
         """
         columns = {
             "phase": Phase.number,
@@ -293,8 +315,11 @@ class RunQueries(Queries):
     def errors(self, run: str) -> pd.DataFrame:
         """Return what failed, in order.
 
-        Columns: ``phase`` (number, where one was running), ``kind`` (class), ``message``,
-        ``traceback``, ``time``.
+        Columns: ``phase`` (number, where one was running), ``kind`` (class), ``message``, ``traceback``,
+        ``time``.
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
         """
         columns = {
             "phase": Phase.number,
@@ -335,10 +360,14 @@ class RunQueries(Queries):
     def streams(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
         """Return one row per folder of part files.
 
-        Columns: ``phase``, ``kind`` (``agent``, ``wall``, ``environment``,
-        ``statistics``), ``name``, ``group`` (of the agent's bodies, else 0), ``evaluation``,
-        ``folder`` (below the instance's directory), ``rows``, ``parts`` and ``digest`` (these
-        three once the phase has ended, and not for ``wall``).
+        Columns: ``phase``, ``kind`` (``agent``, ``wall``, ``environment``, ``statistics``), ``name``,
+        ``group`` (of the agent's bodies, else 0), ``evaluation``, ``folder`` (below the instance's
+        directory), ``rows``, ``parts`` and ``digest`` (these three once the phase has ended, and not for
+        ``wall``).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
         """
         columns = {
             "phase": Phase.number,

@@ -118,22 +118,35 @@ class Trajectories(RowQueries):
     ) -> pd.DataFrame:
         """Return one row per step of the agents, agent after agent, in recorded order.
 
-        Columns: ``phase`` and ``agent`` (each unless the argument picks one), ``worker``,
-        ``episode``, ``step``, ``time`` (ticks), then ``reading.UID``, ``setpoint.UID``
-        (``reading.UID[i]`` where a value has several floats), ``proposed.UID`` (what the agent
-        would have done, where its environment replays), ``reward.NAME``, ``terminated``,
-        ``truncated``, ``objective``. ``columns`` chooses among these from the readings on; it
-        may also name ``wall``: the seconds that the step took. ``start <= time < stop`` limits
-        the ticks. ``evaluation=True`` means the evaluation episodes, ``None`` both: then a
-        column ``evaluation`` follows ``episode``. An agent without a column that another one
-        has shows NaN there; so do bodies of one agent.
+        Columns: ``phase`` and ``agent`` (each unless the argument picks one), ``worker``, ``episode``,
+        ``step``, ``time`` (ticks), then ``reading.UID``, ``setpoint.UID`` (``reading.UID[i]`` where a value
+        has several floats), ``proposed.UID`` (what the agent would have done, where its environment replays),
+        ``reward.NAME``, ``terminated``, ``truncated``, ``objective``. An agent without a column that another
+        one has shows NaN there; so do bodies of one agent.
 
-        ``body`` is a number, a label, or a list of them; ``environment`` means the bodies in
-        it. There are further columns where an agent has several bodies, or where ``columns``
-        names them: ``environment``, unless all are in one (``None``: a body that spans several),
-        ``body``, unless one number is picked, and ``environment_episode``, which counts how
-        often the body's environment has begun again in this episode of the phase (it is also
-        there where anything but 0 is).
+        There are further columns where an agent has several bodies, or where ``columns`` names them:
+        ``environment``, unless all are in one (``None``: a body that spans several), ``body``, unless one
+        number is picked, and ``environment_episode``, which counts how often the body's environment has
+        restarted in this episode of the phase (it is also there where anything but 0 is).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
+            agent: name of an agent; ``None``: all.
+            worker: number of a worker; ``None``: all.
+            episode: number of an episode; ``None``: all.
+            columns: which of the columns from the readings on; ``None``: all. It may also name ``wall``: the
+                seconds that the step took.
+            start: the first tick; ``None``: from the beginning.
+            stop: the tick before which the rows end (exclusive); ``None``: to the end.
+            evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
+                with a column ``evaluation`` after ``episode``.
+            environment: uid of an environment: only the bodies in it; ``None``: all.
+            body: number or label of a body, or a list of them; ``None``: all.
+
+        Raises:
+            StoreError: there is no such run, phase, agent, environment, body or column, or part files are
+                damaged.
         """
         import pandas as pd
 
@@ -171,16 +184,33 @@ class Trajectories(RowQueries):
         body: Bodies | None = None,
         incarnation: int | Sequence[int] | None = None,
     ) -> pd.DataFrame:
-        """Return one row per state of the environments; arguments as for :meth:`steps`.
+        """Return one row per state of the environments.
 
-        Columns: ``phase`` and ``environment`` (each unless picked), ``worker``,
-        ``episode``, ``step``, ``time``, ``reading.UID``, ``reward.NAME``, ``terminated``,
-        ``truncated``, ``state`` (whatever else the environment reported, or ``None``).
+        Columns: ``phase`` and ``environment`` (each unless picked), ``worker``, ``episode``, ``step``,
+        ``time``, ``reading.UID``, ``reward.NAME``, ``terminated``, ``truncated``, ``state`` (whatever else
+        the environment reported, or ``None``). A batched environment has the columns ``incarnation``, unless
+        one number is picked, and ``environment_episode``, as in :meth:`steps`.
 
-        ``agent`` and ``body`` mean the environments, and the incarnations of batched ones, in
-        which these bodies are; ``incarnation`` (a number or several) picks some. A batched
-        environment has the columns ``incarnation``, unless one number is picked, and
-        ``environment_episode``, as in :meth:`steps`.
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
+            environment: uid of an environment; ``None``: all.
+            worker: number of a worker; ``None``: all.
+            episode: number of an episode; ``None``: all.
+            columns: which of the columns after ``time``; ``None``: all.
+            start: the first tick; ``None``: from the beginning.
+            stop: the tick before which the rows end (exclusive); ``None``: to the end.
+            evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
+                with a column ``evaluation`` after ``episode``.
+            agent: name of an agent: only the environments, and the incarnations of batched ones, in which its
+                bodies are; ``None``: all.
+            body: number or label of a body, or a list of them: only the environments and incarnations in
+                which these are; ``None``: all.
+            incarnation: number of an incarnation of a batched environment, or several; ``None``: all.
+
+        Raises:
+            StoreError: there is no such run, phase, agent, environment, body, incarnation or column, or part
+                files are damaged.
         """
         import pandas as pd
 
@@ -226,8 +256,20 @@ class Trajectories(RowQueries):
     ) -> pd.DataFrame:
         """Return the statistics that agents reported, in long format.
 
-        Columns: ``phase`` (unless picked), ``agent``, ``worker``, ``episode``, ``step``,
-        ``key``, ``value``. ``evaluation`` as for :meth:`steps`.
+        Columns: ``phase`` (unless picked), ``agent``, ``worker``, ``episode``, ``step``, ``key``, ``value``.
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
+            agent: name of an agent; ``None``: all.
+            worker: number of a worker; ``None``: all.
+            episode: number of an episode; ``None``: all.
+            key: name of a statistic; ``None``: all.
+            evaluation: ``False``: training and test episodes; ``True``: evaluation episodes; ``None``: both,
+                with a column ``evaluation`` after ``episode``.
+
+        Raises:
+            StoreError: there is no such run, phase or agent, or part files are damaged.
         """
         self._lookup.check_member(run, phase, "agent", agent)
         result = self._frames(

@@ -45,16 +45,22 @@ REPLAY = "replay"
 class SB3Brain(Brain):
     """Learns with PPO, A2C, SAC, TD3, DDPG or DQN; its muscles are :class:`SB3Muscle`.
 
-    ``hyperparameters`` are those of Stable-Baselines3's class, by its names and with its defaults.
-    ``policy_kwargs`` names classes of torch (``activation_fn: ReLU``), ``action_noise`` is
-    ``{kind: normal | ornstein_uhlenbeck, sigma, mean, theta, dt}``, and a learning rate or a
-    clipping range may be a line over the time, ``{start, end, fraction}``. For whatever changes
-    over time give ``total_timesteps``, the rows that all muscles will make in this phase.
-    ``store_replay_buffer`` keeps the replay buffer with the model, ``pretrain_steps`` is the number
-    of updates from the trajectories of ``replay`` (default: as many as there are rows).
+    With several muscles, ``n_steps``, ``train_freq`` count the rows of each: an on-policy algorithm learns
+    from ``n_steps`` times as many rows as there are muscles, whoever made them.
 
-    With several muscles, ``n_steps``, ``train_freq`` count the rows of each: an on-policy algorithm
-    learns from ``n_steps`` times as many rows as there are muscles, whoever made them.
+    Args:
+        algorithm: ``PPO``, ``A2C``, ``SAC``, ``TD3``, ``DDPG`` or ``DQN``.
+        policy: the name of Stable-Baselines3's policy; only ``MlpPolicy`` is allowed.
+        device: the device of torch, such as ``cpu``; ``auto``: Stable-Baselines3 chooses.
+        total_timesteps: the rows that all muscles will make in this phase, for whatever changes over time;
+            ``None``: not known.
+        store_replay_buffer: keep the replay buffer with the model.
+        pretrain_steps: number of updates from the trajectories of ``replay``; ``None``: as many as there are
+            rows.
+        hyperparameters: those of Stable-Baselines3's class, by its names and with its defaults.
+            ``policy_kwargs`` names classes of torch (``activation_fn: ReLU``), ``action_noise`` is ``{kind:
+            normal | ornstein_uhlenbeck, sigma, mean, theta, dt}``, and a learning rate or a clipping range
+            may be a line over the time, ``{start, end, fraction}``.
     """
 
     def __init__(
