@@ -18,7 +18,7 @@ from palaestrai_mosaik.text import count
 
 from .answers import answer
 from .common import store_option
-from .output import count_progress, say, tell, wants_json, warn
+from .output import count_progress, say, say_unless_quiet, wants_json, warn
 from .tables import NOTHING, number, table
 
 if TYPE_CHECKING:
@@ -68,15 +68,15 @@ def analyse(
         say(
             f"no method of sensitivity analysis is named, and none fits {results.spec.sampler.name} by default"
         )
-    tell(_write_table(results.table(), directory / "outcomes.csv"))
+    say_unless_quiet(_write_table(results.table(), directory / "outcomes.csv"))
     if found:
-        tell(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
+        say_unless_quiet(_write_table(tidy(found), directory / "sensitivity.csv", _DIGITS))
     if results.not_collected:
         warn(results.not_collected)
     refused = [one for one in found if one.refused]
     for one in refused:
         warn(f"{one.outcome} by {one.method}: {one.refused}")
-    tell(next_step(results.folder.path, store))
+    say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
         answer(
             {
@@ -240,13 +240,13 @@ def compare(
         say("\n".join(_comparison_lines(one)), end="\n\n")
     written = list(_write_comparisons(found, directory))
     for file in written:
-        tell(file)
+        say_unless_quiet(file)
     if results.not_collected:
         warn(results.not_collected)
     for one in found:
         for warning in one.warnings:
             warn(f"{one.title}: {warning}")
-    tell(next_step(results.folder.path, store))
+    say_unless_quiet(next_step(results.folder.path, store))
     if wants_json():
         compared = [_comparison_data(one) for one in found]
         names = [outcome.name for outcome in results.outcome_specs]
@@ -352,14 +352,14 @@ def report(folder: str | None, *, store: str | None, output: str | None) -> int:
     page = write_report(data, output if output is not None else results.folder.path / REPORT)
     said = list(headline(data))
     for outcome, sentences in said:
-        tell(outcome)
+        say_unless_quiet(outcome)
         for sentence in sentences:
-            tell(f"  {plain(sentence)}")
+            say_unless_quiet(f"  {plain(sentence)}")
     tests = count_tests(data)
     if tests:
-        tell(plain((tests,)))
+        say_unless_quiet(plain((tests,)))
     tables = count(sum(1 for _ in page.parent.glob("*.csv")), "table")
-    tell(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
+    say_unless_quiet(f"{page} ({page.stat().st_size / 1000:,.0f} kB), with {tables} as CSV beside it")
     gone = lost(data)
     warnings = ([gone] if gone else []) + list(data.warnings)
     for warning in warnings:

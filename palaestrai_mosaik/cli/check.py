@@ -31,7 +31,7 @@ from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data
 from .common import print_problems
-from .output import compose, say, status, tell, wants_json, warn
+from .output import compose, say, say_unless_quiet, status, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
@@ -66,7 +66,7 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
     known: Sequence[Problem] = ()
     try:
         document = load(path, overrides)
-        tell(describe(document), end="")
+        say_unless_quiet(describe(document), end="")
         warnings = [*document.warnings]
     except DocumentError as error:
         if error.partial is None:
@@ -95,7 +95,7 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
             warnings,
         )
     unchecked = "" if environments else " (environments not checked)"
-    tell(compose(f"{path}: ", status("sound"), unchecked))
+    say_unless_quiet(compose(f"{path}: ", status("sound"), unchecked))
     assert isinstance(document, RunDocument)
     return _data(path, [], warnings) | {
         "uid": document.uid,
@@ -160,7 +160,7 @@ def graph(
             _write(output, graph_text(world))
         else:
             draw_graph(world, output)
-        tell(output)
+        say_unless_quiet(output)
     return FINISHED
 
 
@@ -188,7 +188,7 @@ def plot(  # noqa: PLR0913  (independent choices)
 
     with location.look() as store:
         path = output or _named_after(store, run, "")
-        tell(
+        say_unless_quiet(
             plot_run(
                 *(store, run, path),
                 phase=phase,
@@ -209,7 +209,9 @@ def plot_learning(
     from palaestrai_mosaik.analysis import plot_learning
 
     with location.look() as store:
-        tell(plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice))
+        say_unless_quiet(
+            plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice)
+        )
     return FINISHED
 
 

@@ -19,7 +19,7 @@ from palaestrai_mosaik.text import count, listed
 
 from .answers import answer, problems_data
 from .common import print_problems
-from .output import count_progress, say, tell, wants_json, warn
+from .output import count_progress, say, say_unless_quiet, wants_json, warn
 from .tables import byte_size, duration, first_line, number, table
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def plan(design: str, seconds_per_run: float | None, extent: Extent, allow_modul
     if problems:
         return UNSOUND
     if checked:
-        tell(f"checked    {count(checked, 'row')}: sound")
-    tell(f"next: arsenai generate {design}")
+        say_unless_quiet(f"checked    {count(checked, 'row')}: sound")
+    say_unless_quiet(f"next: arsenai generate {design}")
     return FINISHED
 
 
@@ -75,10 +75,12 @@ def generate(design: str, output: str | None, force: bool, extent: Extent, allow
         data = {"design": loaded.spec.uid, "folder": written.path, "outcome": written.outcome}
         answer(data | dict(counts) | {"warnings": warnings})
     outcome = "" if written.outcome == "new" else f", {written.outcome}"
-    tell(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
-    tell(f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}")
-    tell(f"  {_documents(counts['runs'], counts['documents'])}")
-    tell(f"next: arsenai run {written.path}")
+    say_unless_quiet(f"{written.path}: design {loaded.spec.uid!r}{outcome}")
+    say_unless_quiet(
+        f"  {_rows(counts['rows'], counts['drawn'])}, {_runs(counts['runs'], counts['repetitions'])}"
+    )
+    say_unless_quiet(f"  {_documents(counts['runs'], counts['documents'])}")
+    say_unless_quiet(f"next: arsenai run {written.path}")
     return FINISHED
 
 

@@ -32,7 +32,17 @@ from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
 from .common import find_folder, store_option
-from .output import Printable, compose, count_progress, quiet, say, status, tell, wants_json, without_progress
+from .output import (
+    Printable,
+    compose,
+    count_progress,
+    quiet,
+    say,
+    say_unless_quiet,
+    status,
+    wants_json,
+    without_progress,
+)
 from .run_lists import factors_of, list_runs, print_left_out, short_path
 from .tables import byte_size, duration, number
 
@@ -118,7 +128,7 @@ def resume(folder: str | None, **options: Any) -> int:
             f"submission {newest.number} went to Slurm, and resume submits again and does not wait, so "
             "--fail-fast means nothing: say where, too (--executor slurm waits for its tasks)"
         )
-    tell(
+    say_unless_quiet(
         f"with the settings of submission {newest.number}: {newest.executor} (--executor local: on this machine)"
     )
     if newest.executor == "parsl":
@@ -161,7 +171,7 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
     if summary.left_out:
         words.append(compose(f"{summary.left_out:,} executed by another process"))
     if words:
-        tell(compose("runs: ", Printable(", ".join(words)), f", in {duration(summary.seconds)}"))
+        say_unless_quiet(compose("runs: ", Printable(", ".join(words)), f", in {duration(summary.seconds)}"))
     if summary.failures:
         values = row_values(folder, {record.run for record in summary.failures})
         by_uid = {run.uid: run for run in folder.documents}
@@ -184,12 +194,12 @@ def _print_summary(folder: DesignFolder, summary: Summary, store: str | None) ->
         print_collected(folder, summary.collected)
     if summary.not_collected is not None:
         say(f"not collected: {summary.not_collected}", error=True)
-    tell(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
+    say_unless_quiet(f"{summary.finished:,} of {count(summary.considered, 'run')} finished")
     option, name = store_option(store), shlex.quote(short_path(folder.path))
     if summary.whole:
-        tell(f"next: arsenai analyse {name}{option}")
+        say_unless_quiet(f"next: arsenai analyse {name}{option}")
     else:
-        tell(f"to go on: arsenai resume {name}{option}")
+        say_unless_quiet(f"to go on: arsenai resume {name}{option}")
 
 
 def _summary_data(folder: DesignFolder, summary: Summary) -> dict[str, Any]:
@@ -263,12 +273,12 @@ def submit(
             say(line)
     elif summary.submission is not None:
         for line in _submitted(opened, summary.submission):
-            tell(line)
-        tell(f"next: arsenai status {name}")
-        tell(f"      arsenai collect {name}")
+            say_unless_quiet(line)
+        say_unless_quiet(f"next: arsenai status {name}")
+        say_unless_quiet(f"      arsenai collect {name}")
     else:
-        tell("nothing to submit")
-        tell(f"next: arsenai status {name}")
+        say_unless_quiet("nothing to submit")
+        say_unless_quiet(f"next: arsenai status {name}")
     if wants_json():
         submitted = summary.submission
         answer(
@@ -295,11 +305,11 @@ def cancel(folder: str | None) -> int:
             f"left: {jobs}: the name is that of a submission of this folder, but the script is not this folder's"
         )
     if not cancelled.jobs:
-        tell("nothing to cancel: Slurm has no job of this folder")
+        say_unless_quiet("nothing to cancel: Slurm has no job of this folder")
         return FINISHED
     tasks = f"{count(cancelled.running, 'running task')}, {cancelled.queued:,} queued"
-    tell(f"cancelled {_jobs(cancelled.jobs)}: {tasks}")
-    tell(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
+    say_unless_quiet(f"cancelled {_jobs(cancelled.jobs)}: {tasks}")
+    say_unless_quiet(f"next: arsenai status {shlex.quote(short_path(opened.path))}")
     return FINISHED
 
 
@@ -387,9 +397,9 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
         answer(_collected_data(found))
     # (what has not ended is collected by another call)
     then, option = "status" if found.going_on or found.damaged else "analyse", store_option(store)
-    tell(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
+    say_unless_quiet(f"next: arsenai {then} {shlex.quote(short_path(opened.path))}{option}")
     if option and (found.runs or found.before):
-        tell(
+        say_unless_quiet(
             f"the results are now in this store: all other commands, such as status and resume, need{option}, too"
         )
     return FAILED if found.damaged or found.kept else FINISHED
@@ -398,7 +408,7 @@ def collect(folder: str | None, *, store: str | None, remove: bool) -> int:
 def print_collected(folder: DesignFolder, found: Collected) -> None:
     """Print what was collected, and what could not be."""
     for line in _lines(folder, found):
-        tell(line)
+        say_unless_quiet(line)
     for what, reasons in (("not collected", found.damaged), ("not removed", found.kept)):
         for path, reason in list(reasons.items())[:_LISTED]:
             say(f"{what}: {path.name}: {reason}", error=True)

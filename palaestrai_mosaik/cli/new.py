@@ -10,7 +10,7 @@ from pathlib import Path
 from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError
 
-from .output import tell
+from .output import say_unless_quiet
 
 #: NAME: of the document and the module; CLASS: of the class
 _HEAD = """\
@@ -215,11 +215,11 @@ def new(kind: str, name: str) -> int:
         class_name = "".join(part.title() for part in name.split("_"))
         written = text.replace("{schema}", schema_file).replace("NAME", name).replace("CLASS", class_name)
         files.write_text(file, written)
-        tell(file)
+        say_unless_quiet(file)
     if not Path(schema_file).exists():
         files.write_text(schema_file, json.dumps(_schema(schema)))
-        tell(schema_file)
-    tell(f"next: {'arsenai plan' if kind == 'design' else 'palaestrai-mosaik start'} {name}.yml")
+        say_unless_quiet(schema_file)
+    say_unless_quiet(f"next: {'arsenai plan' if kind == 'design' else 'palaestrai-mosaik start'} {name}.yml")
     return FINISHED
 
 

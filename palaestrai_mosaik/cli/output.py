@@ -88,7 +88,7 @@ def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
         print(_escaped(text), file=sys.stderr if error else sys.stdout, end=end)
 
 
-def tell(text: object = "", *, error: bool = False, end: str = "\n") -> None:
+def say_unless_quiet(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """Print a part of a summary, or a hint: what ``--quiet`` leaves out."""
     if not quiet():
         say(text, error=error, end=end)

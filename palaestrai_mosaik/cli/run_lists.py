@@ -14,7 +14,7 @@ from palaestrai_mosaik.design.model import INACTIVE
 from palaestrai_mosaik.execution import RunStatus
 from palaestrai_mosaik.text import count
 
-from .output import say, tell
+from .output import say, say_unless_quiet
 from .tables import first_line, number, table
 
 _LISTED = 20
@@ -39,7 +39,7 @@ def print_left_out(before: Mapping[RunStatus, int]) -> None:
     """Print how many runs are left as they are, and why."""
     for status, which in _LEFT_OUT.items():
         if before.get(status):
-            tell(f"left out: {count(before[status], 'run')} that {which}")
+            say_unless_quiet(f"left out: {count(before[status], 'run')} that {which}")
 
 
 def list_runs(items: Iterable[Mapping[str, Any]], *, error: bool = False) -> None:

@@ -15,7 +15,7 @@ from palaestrai_mosaik.store.query.runs import short_ids
 from palaestrai_mosaik.text import count
 
 from .answers import answer
-from .output import Printable, compose, count_progress, say, status, tell, wants_json
+from .output import Printable, compose, count_progress, say, say_unless_quiet, status, wants_json
 from .tables import byte_size, duration, first_line, rows_of, table
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def export(
                 run, directory, format, environment=environment, body=body, progress=progress
             )
         size = sum(path.stat().st_size for path in paths)
-        tell(
+        say_unless_quiet(
             f"run {store.find_run(run)}: {count(len(paths), 'file')}, {byte_size(size)}, in {Path(directory)}"
         )
     return FINISHED

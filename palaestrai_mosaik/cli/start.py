@@ -33,7 +33,17 @@ from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data
 from .common import print_problems, store_option
-from .output import Printable, compose, say, status, tell, verbose, wants_json, warn, without_progress
+from .output import (
+    Printable,
+    compose,
+    say,
+    say_unless_quiet,
+    status,
+    verbose,
+    wants_json,
+    warn,
+    without_progress,
+)
 from .tables import duration, number, table
 
 _LISTED_OBJECTIVES = 4
@@ -223,7 +233,7 @@ def start(
         answer({"runs": results.told})
     if len(documents) > 1:
         finished = codes.count(FINISHED)
-        tell(f"{finished} of {count(len(documents), 'run')} finished", error=True)
+        say_unless_quiet(f"{finished} of {count(len(documents), 'run')} finished", error=True)
     return next((code for code in (INTERRUPTED, FAILED, UNSOUND) if code in codes), FINISHED)
 
 
@@ -260,7 +270,7 @@ def _to_resume(document: RunDocument, store: Store) -> tuple[str | None, int | N
     else:
         message += f"resuming instance {found.instance} ({found.status})"
         instance = found.instance
-    (say if code == FAILED else tell)(message, error=True)
+    (say if code == FAILED else say_unless_quiet)(message, error=True)
     return instance, code
 
 
@@ -312,8 +322,8 @@ def _execute(
     _summary(document, "finished", tally)
     results.note(document, "finished", tally, warnings=result.warnings)
     if results.store is not None and result.instance is not None:
-        tell(f"instance {result.instance}, results in {results.store.directory}")
-        tell(f"next: {results.next_command(result.instance)}")
+        say_unless_quiet(f"instance {result.instance}, results in {results.store.directory}")
+        say_unless_quiet(f"next: {results.next_command(result.instance)}")
     return FINISHED
 
 
@@ -350,7 +360,7 @@ def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
     took, setting_up = tally.times()
     # (what the store has, and 'show' says, is the first of the two)
     times = f" in {duration(took)}, after {duration(setting_up)} of set-up"
-    tell(compose(f"run {document.uid!r}: ", status(how), times))
+    say_unless_quiet(compose(f"run {document.uid!r}: ", status(how), times))
     rows = [
         (
             phase.name,
@@ -364,7 +374,7 @@ def _summary(document: RunDocument, how: str, tally: _Tally) -> None:
     ]
     if rows:
         headers = ("phase", "episodes", "steps", "steps/s", "ended by", "last mean objective")
-        tell(table(headers, rows, indent="  "))
+        say_unless_quiet(table(headers, rows, indent="  "))
 
 
 def _objectives(objectives: dict[str, float]) -> str:

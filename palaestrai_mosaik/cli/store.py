@@ -22,7 +22,7 @@ from palaestrai_mosaik.store.verify import verify as verify_run
 from palaestrai_mosaik.text import count, listed
 
 from .answers import answer
-from .output import compose, count_progress, say, status, tell, wants_json
+from .output import compose, count_progress, say, say_unless_quiet, status, wants_json
 from .tables import rows_of
 
 # Of runs without files, so many are named.
@@ -37,7 +37,7 @@ def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
         chosen = table[table["run"].isin(uids)]
         for run in rows_of(chosen):
             # (what a question is about is no summary)
-            (tell if yes else say)(
+            (say_unless_quiet if yes else say)(
                 f"{run.run} ({run.document}, {run.status}, {count(int(run.steps), 'step')})"
             )
         if not yes:
@@ -45,11 +45,11 @@ def delete(location: StoreLocation, runs: Sequence[str], *, yes: bool) -> int:
                 raise PalaestraiMosaikError("nothing was deleted: use --yes where nobody can be asked")
             say(f"delete {count(len(uids), 'run')} from {opened.directory}? [y/N] ", end="")
             if input().strip().lower() not in ("y", "yes"):
-                tell("nothing was deleted")
+                say_unless_quiet("nothing was deleted")
                 return FINISHED
         with count_progress("delete", "deleted") as progress:
             delete_runs(opened, uids, progress)
-        tell(f"{count(len(uids), 'run')} deleted")
+        say_unless_quiet(f"{count(len(uids), 'run')} deleted")
     return FINISHED
 
 
@@ -95,17 +95,21 @@ def verify(
         answer({"runs": told, "rows": rows, "damaged": damaged, "marked_failed": int(marked)})
     read = len(runs) - len(absent) - unread
     found_damaged = status(f"{damaged:,} damaged", "damaged" if damaged else "")
-    tell(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", found_damaged))
+    say_unless_quiet(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", found_damaged))
     if unread:
         say(f"{count(unread, 'run')} could not be read: their state is unknown", error=True)
     of_others = everything and location.folder is None
     if absent:
         _print_absent(folder, absent, of_others=of_others)
     if marked:
-        tell(f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs")
-        tell("(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)")
+        say_unless_quiet(
+            f"{count(marked, 'run')} recorded as failed: arsenai resume FOLDER executes what a design needs"
+        )
+        say_unless_quiet(
+            "(of runs on a cluster, arsenai collect FOLDER first: what they were copied from may be whole)"
+        )
     elif damaged and not mark:
-        tell("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
+        say_unless_quiet("to execute them again: repeat with --mark-failed, then arsenai resume FOLDER")
     return FAILED if damaged or unread or (absent and not of_others) else FINISHED
 
 
@@ -123,8 +127,10 @@ def _print_absent(folder: Path, runs: Sequence[str], *, of_others: bool) -> None
     """Say which runs have no folder in ``folder``; ``of_others``: that is as it should be in a shared database."""
     not_read = f"not read: {count(len(runs), 'run')} of which {folder} has no files"
     if of_others:
-        tell(not_read)
-        tell("(those of another folder that shares the database: repeat with --files OTHER/results)")
+        say_unless_quiet(not_read)
+        say_unless_quiet(
+            "(those of another folder that shares the database: repeat with --files OTHER/results)"
+        )
         return
     say(not_read, error=True)
     say(f"  {listed(runs, _LISTED)}", error=True)
@@ -157,7 +163,7 @@ def import_palaestrai(source: str, location: StoreLocation, experiment_run: str 
         ):
             outcomes[one.outcome] += 1
             _print_import(one)
-        tell(_summary(outcomes, str(store.directory)))
+        say_unless_quiet(_summary(outcomes, str(store.directory)))
     return FAILED if outcomes["failed"] else FINISHED
 
 
@@ -167,7 +173,7 @@ def _print_import(one: Imported) -> None:
         return
     if one.outcome == "known":
         return
-    tell(f"{one.run}  {one.document}: {one.status}, {count(one.rows, 'row')}")
+    say_unless_quiet(f"{one.run}  {one.document}: {one.status}, {count(one.rows, 'row')}")
     for note in one.notes:
         say(f"  {note}", error=True)
 
