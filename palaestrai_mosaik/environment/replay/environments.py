@@ -399,7 +399,7 @@ class SessionPoolEnvironment(SessionReplay):
         *,
         terminated: npt.ArrayLike | None = None,
     ) -> None:
-        """Replace the sessions: see :meth:`.pool.SessionPool.load_sessions`."""
+        """Replace the sessions. The arguments are those of :meth:`.pool.SessionPool.load_sessions`."""
         self.pool.load_sessions(
             observation_sequences,
             action_sequences,
@@ -420,7 +420,10 @@ class SessionPoolEnvironment(SessionReplay):
         *,
         terminated: npt.ArrayLike | None = None,
     ) -> None:
-        """Add sessions, and keep the newest ones; they take part when all incarnations next begin."""
+        """Add sessions, and keep the newest ones; they take part when all incarnations next begin.
+
+        The arguments are those of :meth:`.pool.SessionPool.append_sessions`.
+        """
         self.pool.append_sessions(
             observation_sequences,
             action_sequences,

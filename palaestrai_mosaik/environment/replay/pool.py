@@ -21,11 +21,19 @@ from .sessions import REWARDS, Declared, Sessions, Signature, offsets_of
 class SessionPool:
     """Sessions of one agent: what it observed, did, and was rewarded with, tick by tick.
 
-    ``observations``, ``actions``, ``rewards`` and ``agent_memories`` say what a session is made of:
-    see :meth:`.sessions.Signature.declared`. Sequences have AgentNet's axes ``[session, tick, ...]``:
-    arrays, or, for sessions of different length, lists of one array for each session.
+    Sequences have AgentNet's axes ``[session, tick, ...]``: arrays, or, for sessions of different length,
+    lists of one array for each session.
 
     Source: ``SessionPoolEnvironment`` of AgentNet (the seed "Experience Replay"), whose pool this is.
+
+    Args:
+        observations: what is observed at a tick: the length of one flat float64 vector, or a list of fields
+            (see :meth:`.sessions.Signature.declared`).
+        actions: what is done at a tick: a number of scalars, or a list of fields.
+        rewards: the names of the rewards.
+        agent_memories: what the agent remembers: a number of arrays of any shape, or a list of fields;
+            ``None``: not declared.
+        default_action_dtype: the dtype of actions that are declared without one.
     """
 
     def __init__(
@@ -83,19 +91,24 @@ class SessionPool:
         *,
         terminated: npt.ArrayLike | None = None,
     ) -> None:
-        """Replace the sessions by these.
+        r"""Replace the sessions by these.
 
-        ``observation_sequences``: [session, tick, *shape], a list of them where there are
-        several; one tick more than the actions if they have what was seen after the last
-        action (without, it counts as what was seen before it). ``action_sequences``
-        likewise. ``reward_seq``: [session, tick], or [session, tick, reward] where there are
-        several: what the action of this tick brought; ``None``: 0. ``is_alive`` [session,
-        tick]: whether a session has not ended by this tick; ``None``: always. ``prev_memories``:
-        [session, ...], or a list of such arrays: what was in the agent's memory before the
-        first tick. ``terminated`` (session,): whether the world ended with the session, rather
-        than the record; ``None``: where the session has ended by ``is_alive``.
+        Args:
+            observation_sequences: [session, tick, \*shape], a list of them where there are several; one tick
+                more than the actions if they have what was seen after the last action (without, it counts as
+                what was seen before it).
+            action_sequences: likewise.
+            reward_seq: what the action of this tick brought: [session, tick], or [session, tick, reward]
+                where there are several; ``None``: 0.
+            is_alive: whether a session has not ended by this tick: [session, tick]; ``None``: always.
+            prev_memories: what was in the agent's memory before the first tick: [session, ...], or a list of
+                such arrays; ``None``: not known.
+            terminated: whether the world ended with the session, rather than the record: (session,);
+                ``None``: where the session has ended by ``is_alive``.
 
-        Raises :class:`ContractError` that names session, tick and shape; the pool stays as it was.
+        Raises:
+            ContractError: a sequence does not fit; the message names session, tick and shape. The pool stays
+                as it was.
         """
         given = GivenSequences(
             observation_sequences, action_sequences, reward_seq, is_alive, prev_memories, terminated
@@ -115,9 +128,16 @@ class SessionPool:
         *,
         terminated: npt.ArrayLike | None = None,
     ) -> None:
-        """Add these sessions; with ``max_pool_size``, keep only that many of the newest.
+        """Add sessions. What was taken from the pool before stays as it is.
 
-        What was taken from the pool before stays as it is.
+        Args:
+            observation_sequences: this and the other sequences are as for :meth:`load_sessions`.
+            action_sequences: likewise.
+            reward_seq: likewise.
+            is_alive: likewise.
+            prev_memories: likewise.
+            max_pool_size: keep only that many of the newest sessions; ``None``: all.
+            terminated: likewise.
         """
         if max_pool_size is not None and (type(max_pool_size) is not int or max_pool_size < 1):
             raise ContractError(f"max_pool_size must be a whole number of at least 1, not {max_pool_size!r}")
