@@ -282,7 +282,7 @@ def test_what_comes_out_of_a_pickle_is_made_anew(made):
 
 def test_mistakes(made):
     two = clocks({"a": (4, 1), "b": (4, 1)})
-    with pytest.raises(ContractError, match="no agent 'A'; there is a, b"):
+    with pytest.raises(ContractError, match=r"no agent 'A' \(did you mean 'a'\?\); there is a, b"):
         parallel_env(two, agents=["A"])
     with pytest.raises(ContractError, match=r"take turns: use palaestrai_mosaik\.aec_env"):
         parallel_env(noughts())
