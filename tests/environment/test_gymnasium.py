@@ -467,6 +467,7 @@ def test_functions_that_make_no_environment(id, kwargs, kind, message):
         GymnasiumEnvironment(id, kwargs).setup()
 
 
+@pytest.mark.filterwarnings("ignore:.*Using the latest versioned environment")
 def test_a_name_that_is_registered_is_the_registered_environment():
     gymnasium.register("make_pendulum-v3", lambda: Echo(spaces.Discrete(7)))
     try:

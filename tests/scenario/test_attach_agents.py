@@ -195,6 +195,9 @@ def test_what_a_muscle_raises_stops_the_script(
     error: BaseException, block: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """mosaik would take some of these for something else, or end the interpreter, or return."""
+    # tasks that other tests have left in this process are not reported here
+    gc.collect()
+    caplog.clear()
     before = set(psutil.Process().children())
     world, battery = storage(starter="Remote")
     children = set(psutil.Process().children()) - before

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 from support.documents import document
+from support.postgresql import fresh_database, needs_server
 
 import palaestrai_mosaik as pm
 from palaestrai_mosaik.cli.main import main
@@ -16,8 +16,6 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store.deletion import delete_runs
 from palaestrai_mosaik.store.models import Base
 from palaestrai_mosaik.store.verify import verify
-
-POSTGRESQL = os.environ.get("PALAESTRAI_MOSAIK_TEST_POSTGRESQL")
 
 
 def rows(store: pm.Store) -> dict[str, int]:
@@ -62,9 +60,9 @@ def test_nothing_is_deleted_where_one_run_is_unknown_or_running(
         assert len(list((tmp_path / "results" / "instances").iterdir())) == 2
 
 
-@pytest.mark.skipif(POSTGRESQL is None, reason="there is no PostgreSQL to test with")
-def test_runs_go_from_a_server(tmp_path: Path, postgresql: str) -> None:
-    with pm.Store(postgresql, files=tmp_path / "files", create=True) as store:
+@needs_server
+def test_runs_go_from_a_server(tmp_path: Path) -> None:
+    with fresh_database() as url, pm.Store(url, directory=tmp_path / "files", create=True) as store:
         record(store, "kept", "gone")
         before = len(store.runs())
         delete_runs(store, ["gone"])
