@@ -352,12 +352,6 @@ def check_in_place(path: str | Path) -> None:
         _refuse_in_place(os.stat(name, dir_fd=at, follow_symlinks=False), path)
 
 
-def check_folder(path: str | Path) -> None:
-    """Raise where the folder ``path``, or one on the way from its root to it, is a link. None there is no error."""
-    with suppress(FileNotFoundError), _place(Path(path) / "x"):
-        pass
-
-
 # ----- how
 
 
