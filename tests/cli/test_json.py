@@ -9,20 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.documents import WALK
 
 from palaestrai_mosaik.cli import arsenai, main
 from palaestrai_mosaik.errors import FAILED, FINISHED, UNSOUND, Problem
 from palaestrai_mosaik.experiment.columns import columns_of
 
-RUN = """
-uid: walk
-seed: 7
-schedule:
-  train:
-    environments: [slippery_grid]
-    agents: [{name: walker, muscle: random}]
-    phase_config: {episodes: 2}
-"""
 DESIGN = """
 uid: study
 seed: 1
@@ -38,7 +30,7 @@ outcomes:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("walk.yml").write_text(RUN)
+    Path("walk.yml").write_text(WALK)
     Path("study.yml").write_text(DESIGN)
     return tmp_path
 
@@ -114,10 +106,10 @@ def test_runs_as_json(told: Callable[..., Any], here: Path) -> None:
 
 def test_a_run_that_fails_is_in_the_answer(told: Callable[..., Any]) -> None:
     Path("walk.yml").write_text(
-        RUN.replace("[slippery_grid]", "[{environment: {name: slippery_grid, uid: g}}]")
+        WALK.replace("[slippery_grid]", "[{environment: {name: slippery_grid, uid: g}}]")
     )
     Path("other.yml").write_text(
-        RUN.replace("muscle: random", "muscle: random, sensors: [slippery_grid.nothing]")
+        WALK.replace("muscle: random", "muscle: random, sensors: [slippery_grid.nothing]")
     )
     runs = told("palaestrai-mosaik start other.yml walk.yml", UNSOUND)["runs"]
     assert [run["status"] for run in runs] == ["not sound", "finished"]
@@ -140,7 +132,7 @@ def test_a_check_as_json_says_where(told: Callable[..., Any]) -> None:
             **{"environments": ["slippery_grid"], "agents": ["walker"]},
         }
     ]
-    text = RUN.replace("muscle: random", "muscle: randm").replace("{episodes: 2}", "{episdes: 2}")
+    text = WALK.replace("muscle: random", "muscle: randm").replace("{episodes: 2}", "{episdes: 2}")
     Path("walk.yml").write_text(text)
     (found,) = told("palaestrai-mosaik check walk.yml", UNSOUND)["documents"]
     assert not found["sound"]
@@ -205,7 +197,7 @@ def test_errors_are_json_too(told: Callable[..., Any]) -> None:
     assert answer["error"] == "a document is not sound"
     assert (answer["problems"][0]["line"], answer["problems"][0]["column"]) == (6, 1)
     Path("study.yml").write_text(DESIGN)
-    Path("walk.yml").write_text(RUN.replace("muscle: random", "muscle: randm"))
+    Path("walk.yml").write_text(WALK.replace("muscle: random", "muscle: randm"))
     for command in ("plan", "generate"):
         assert "randm" in str(told(f"arsenai {command} study.yml", UNSOUND)["problems"])
 

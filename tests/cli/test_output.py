@@ -10,20 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.documents import WALK
 
 from palaestrai_mosaik.cli import arsenai, main, output
 from palaestrai_mosaik.cli.tables import table
 from palaestrai_mosaik.errors import FAILED, FINISHED, UNSOUND
 
-RUN = """
-uid: walk
-seed: 7
-schedule:
-  train:
-    environments: [slippery_grid]
-    agents: [{name: walker, muscle: random}]
-    phase_config: {episodes: 2}
-"""
 DESIGN = """
 uid: study
 seed: 1
@@ -38,7 +30,7 @@ outcomes:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("walk.yml").write_text(RUN)
+    Path("walk.yml").write_text(WALK)
     Path("study.yml").write_text(DESIGN)
     return tmp_path
 
@@ -111,11 +103,11 @@ def test_quiet_commands_print_what_was_asked_for_and_nothing_else(
 
 
 def test_quiet_commands_print_errors_and_warnings(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("walk.yml").write_text(RUN.replace("seed: 7", 'seed: 7\nversion: "3.4"'))
+    Path("walk.yml").write_text(WALK.replace("seed: 7", 'seed: 7\nversion: "3.4"'))
     assert main.main(["check", "-q", "walk.yml"]) == FINISHED
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("warning: ")
-    Path("walk.yml").write_text(RUN.replace("muscle: random", "muscle: randm"))
+    Path("walk.yml").write_text(WALK.replace("muscle: random", "muscle: randm"))
     assert main.main(["check", "-q", "walk.yml"]) == UNSOUND
     out, err = capsys.readouterr()
     assert out == "" and "did you mean 'random'?" in err and err.endswith("1 problem\n")
@@ -130,7 +122,7 @@ def test_a_failed_run_of_a_quiet_design_is_an_error(
         "class Raising(Muscle):\n"
         "    def propose_actions(self, sensors, actuators_available):\n        raise ValueError('no idea')\n"
     )
-    Path("walk.yml").write_text(RUN.replace("muscle: random", "muscle: quiet_raiser:Raising"))
+    Path("walk.yml").write_text(WALK.replace("muscle: random", "muscle: quiet_raiser:Raising"))
     assert call("arsenai", "generate", "study.yml", "-q", "-o", "study") == FINISHED
     assert call("arsenai", "run", "study", "-q", "--executor", "inline") == FAILED
     out, err = capsys.readouterr()

@@ -18,21 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.documents import WALK
 
 from palaestrai_mosaik import progress
 from palaestrai_mosaik.cli import arsenai, main, output
 from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.progress import CountProgress, PartsProgress
 
-RUN = """
-uid: walk
-seed: 7
-schedule:
-  train:
-    environments: [slippery_grid]
-    agents: [{name: walker, muscle: random}]
-    phase_config: {episodes: 2}
-"""
 DESIGN = """
 uid: study
 seed: 1
@@ -48,7 +40,7 @@ analysis: {resamples: 10}
 
 
 def write_documents() -> None:
-    Path("walk.yml").write_text(RUN)
+    Path("walk.yml").write_text(WALK)
     Path("study.yml").write_text(DESIGN)
 
 

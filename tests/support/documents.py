@@ -16,6 +16,17 @@ AGENT_OBJECTIVE = f"{CONDITIONS}:AgentObjectiveTerminationCondition"
 VANILLA_RUN = f"{CONDITIONS}:VanillaRunGovernorTerminationCondition"
 VANILLA_SIMULATION = f"{CONDITIONS}:VanillaSimControllerTerminationCondition"
 
+#: a short run document: two episodes of a random walk
+WALK = """
+uid: walk
+seed: 7
+schedule:
+  train:
+    environments: [slippery_grid]
+    agents: [{name: walker, muscle: random}]
+    phase_config: {episodes: 2}
+"""
+
 
 def named(name: str, **params: Any) -> dict[str, Any]:
     """Return the entry of a class and its parameters."""
