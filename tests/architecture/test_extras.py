@@ -44,6 +44,7 @@ NEED = {
     "simulators.profiles": "[grid]",
     "simulators.pv": "[grid]",
     "simulators.storage": "[grid]",
+    "web.server": "starlette",
 }
 
 HIDE = """

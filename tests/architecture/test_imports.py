@@ -43,7 +43,7 @@ LEAVES = {
 ALLOWED: dict[str, set[str]] = {
     "": {"api", "palaestrai", "rl", "scenario", "simulation", "store"},
     "__main__": {"cli"},
-    "api": LEAVES | {"experiment", "runner", "store", "analysis"},
+    "api": LEAVES | {"experiment", "runner", "store", "analysis", "web"},
     "collector": set(),
     "errors": set(),
     "files": set(),
@@ -68,8 +68,9 @@ ALLOWED: dict[str, set[str]] = {
     "execution": LEAVES | {"experiment", "design", "environment", "runner", "store"},
     "analysis": LEAVES | {"experiment", "design", "store"},
     "testing": LEAVES | {"environment", "agent", "simulation"},
+    "web": LEAVES | {"experiment", "runner", "store", "design", "execution", "analysis"},
     "cli": LEAVES
-    | {"experiment", "simulation", "palaestrai", "runner", "store", "design", "execution", "analysis"},
+    | {"experiment", "simulation", "palaestrai", "runner", "store", "design", "execution", "analysis", "web"},
 }
 
 #: what is not of this package: only these may import it (what extras bring: tests/architecture/test_extras.py)

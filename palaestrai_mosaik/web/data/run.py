@@ -1,0 +1,26 @@
+"""What the page shows of one run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..resources import Query, Source, resource
+
+
+@resource("run/{run}")
+def run(source: Source, run: str, query: Query) -> dict[str, Any]:
+    """Return the facts of a run that head all of its views.
+
+    ``views`` are the names of the tabs that have something to show.
+    """
+    uid = source.store.find_run(run)
+    runs = source.store.runs()
+    facts = runs[runs["run"] == uid].iloc[0]
+    return {
+        **{
+            name: facts[name]
+            for name in ("run", "document", "experiment", "status", "seed", "started", "ended")
+        },
+        **{name: facts[name] for name in ("duration", "episodes", "steps", "error", "hash", "packages")},
+        "views": ["overview", "time", "grid", "record"],
+    }

@@ -1,0 +1,147 @@
+"""The page: what a server sends, and what one file carries that opens without a server and without a network."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from typing import Any
+
+from .encoding import to_json
+
+_STATIC = resources.files(__package__) / "static"
+ECHARTS = "vendor/echarts.min.js"
+
+# unpacks the library and the resources, and starts the page
+_START = """\
+const unpack = async (id) => new Response(new Blob([Uint8Array.from(atob(document.getElementById(id).textContent),
+  (c) => c.charCodeAt(0))]).stream().pipeThrough(new DecompressionStream("gzip"))).blob();
+(async () => {
+  window.palaestrai = { ...JSON.parse(document.getElementById("settings").textContent),
+    resources: JSON.parse(await (await unpack("resources")).text()) };
+  const script = document.createElement("script");
+  script.src = URL.createObjectURL(new Blob([await unpack("echarts")], { type: "text/javascript" }));
+  script.onload = () => import("web/app");
+  document.head.append(script);
+})();"""
+
+
+@cache
+def static(name: str) -> bytes:
+    """Return the content of a file in ``static/``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    if name not in static_files():
+        raise FileNotFoundError(name)
+    return _STATIC.joinpath(*name.split("/")).read_bytes()
+
+
+@cache
+def static_files() -> tuple[str, ...]:
+    """Return the names of all files in ``static/``, as paths below it."""
+    names: list[str] = []
+
+    def walk(folder: Any, prefix: str) -> None:
+        for one in folder.iterdir():
+            if one.is_dir():
+                walk(one, f"{prefix}{one.name}/")
+            else:
+                names.append(prefix + one.name)
+
+    walk(_STATIC, "")
+    return tuple(sorted(names))
+
+
+def modules() -> dict[str, str]:
+    """Return the names of our JavaScript modules (``web/views/runs``), and their files in ``static/``."""
+    own = [name for name in static_files() if name.endswith(".js") and not name.startswith("vendor/")]
+    return {f"web/{name.removesuffix('.js')}": name for name in own}
+
+
+def source_hash(text: str) -> str:
+    """Return how a Content-Security-Policy names an inline script."""
+    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _body(title: str) -> str:
+    return (
+        f'<header class="page"><strong>{html.escape(title)}</strong><nav aria-label="Views"></nav></header>\n'
+        '<main><p class="quiet">Loading …</p></main>\n'
+        "<noscript><p>This page needs JavaScript.</p></noscript>\n"
+    )
+
+
+def _head(title: str, more: str) -> str:
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title>\n{more}</head>\n"
+    )
+
+
+def served_page(base: str) -> tuple[str, str]:
+    """Return the page of a server, and its Content-Security-Policy.
+
+    Args:
+        base: the address of the folder ``static/``, which ends with ``/``.
+    """
+    mapped = json.dumps({"imports": {name: base + file for name, file in modules().items()}})
+    policy = (
+        f"default-src 'none'; script-src 'self' {source_hash(mapped)}; style-src 'self'; img-src 'self' data: blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    head = (
+        '<link rel="icon" href="data:,">\n'
+        f'<link rel="stylesheet" href="{base}style.css">\n'
+        f'<script type="importmap">{mapped}</script>\n'
+        f'<script src="{base}{ECHARTS}"></script>\n'
+        f'<script type="module" src="{base}app.js"></script>\n'
+    )
+    title = "palaestrai-mosaik"
+    return _head(title, head) + f"<body>\n{_body(title)}</body>\n</html>\n", policy
+
+
+def single_file(title: str, home: str, carried: Mapping[str, object]) -> str:
+    """Return a page that shows what it carries, and needs neither server nor network.
+
+    Args:
+        title: of the page.
+        home: the view that it opens with, such as ``#/run/ID``.
+        carried: resources by their address (:func:`~.resources.address`). Numbers of arrays keep 7 digits.
+    """
+
+    def packed(data: bytes) -> str:
+        # (without a time, so that the same data give the same bytes)
+        return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+    def as_url(file: str) -> str:
+        return "data:text/javascript;base64," + base64.b64encode(static(file)).decode()
+
+    mapped = json.dumps({"imports": {name: as_url(file) for name, file in modules().items()}})
+    style = static("style.css").decode()
+    policy = (
+        f"default-src 'none'; script-src {source_hash(mapped)} {source_hash(_START)} data: blob:; "
+        f"style-src {source_hash(style)}; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    settings = json.dumps({"home": home}).replace("<", "\\u003c")
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<style>{style}</style>\n"
+        f'<script type="importmap">{mapped}</script>\n'
+    )
+    everything = to_json({"store": {"title": title, "design": None}, **carried}, single=True)
+    body = (
+        f'<script type="application/json" id="settings">{settings}</script>\n'
+        f'<script type="text/plain" id="echarts">{packed(static(ECHARTS))}</script>\n'
+        f'<script type="text/plain" id="resources">{packed(everything)}</script>\n'
+        f"<script>{_START}</script>\n"
+    )
+    return _head(title, head) + f"<body>\n{_body(title)}{body}</body>\n</html>\n"

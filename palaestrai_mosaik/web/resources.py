@@ -1,0 +1,135 @@
+"""Resources: what a view asks for, by path, such as ``run/ID/curves``. Made from what a store and a folder have.
+
+A function becomes a resource with :func:`resource`; :func:`get` finds it by its path. The server answers requests with
+it, and a page in one file carries what it returned. Import ``get`` from :mod:`.data`, which has all resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import quote
+
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.store import Store
+
+T = TypeVar("T")
+
+
+class ResourceError(PalaestraiMosaikError):
+    """A request that cannot be answered: an unknown path, or a value of its query that is not allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is shown.
+
+    Attributes:
+        store: the store of the runs, opened to be read.
+        folder: the folder of the design whose runs they are, if one is shown.
+    """
+
+    store: Store
+    folder: DesignFolder | None = None
+
+
+class Query(Mapping[str, str]):
+    """The query of a request: texts by name, read as numbers where a resource needs numbers."""
+
+    def __init__(self, values: Mapping[str, str] | None = None):
+        self._values = dict(values or {})
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def integer(self, name: str, default: int | None = None) -> int | None:
+        """Return a whole number, ``default`` where the query does not have it.
+
+        Raises:
+            ResourceError: it is something else.
+        """
+        return self._number(name, default, int, "a whole number")
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        """Return a number, ``default`` where the query does not have it.
+
+        Raises:
+            ResourceError: it is something else.
+        """
+        return self._number(name, default, float, "a number")
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return whether it is ``1`` (and not ``0``).
+
+        Raises:
+            ResourceError: it is neither.
+        """
+        text = self._values.get(name, "01"[default])
+        if text not in ("0", "1"):
+            raise ResourceError(f"{name}: expected 0 or 1, found {text!r}")
+        return text == "1"
+
+    def texts(self, name: str) -> list[str]:
+        """Return the texts that commas separate, none where the query does not have it."""
+        return [text for text in self._values.get(name, "").split(",") if text]
+
+    def _number(self, name: str, default: T | None, kind: Callable[[str], T], what: str) -> T | None:
+        if name not in self._values:
+            return default
+        try:
+            return kind(self._values[name])
+        except ValueError:
+            raise ResourceError(f"{name}: expected {what}, found {self._values[name]!r}") from None
+
+
+#: makes a resource from the source, the variable parts of its path, and the query
+Maker = Callable[..., object]
+_MAKERS: dict[tuple[str, ...], Maker] = {}
+
+
+def resource(path: str) -> Callable[[Maker], Maker]:
+    """Make a function the one that returns the resource at ``path``, such as ``run/{run}/curves``.
+
+    It is called with the :class:`Source`, the parts of the path that are in braces, and the :class:`Query`, and returns
+    what :func:`~.encoding.to_json` takes.
+    """
+
+    def add(maker: Maker) -> Maker:
+        _MAKERS[tuple(path.split("/"))] = maker
+        return maker
+
+    return add
+
+
+def get(source: Source, path: str, query: Mapping[str, str] | None = None) -> object:
+    """Return the resource at ``path``.
+
+    Raises:
+        ResourceError: there is no resource with this path, or the query has a value that is not allowed.
+        StoreError: there is no such run, phase, agent, environment or column.
+    """
+    parts = path.split("/")
+    for pattern, maker in _MAKERS.items():
+        if len(pattern) == len(parts) and all(
+            name.startswith("{") or name == part for name, part in zip(pattern, parts, strict=True)
+        ):
+            given = [part for name, part in zip(pattern, parts, strict=True) if name.startswith("{")]
+            return maker(source, *given, Query(query))
+    known = ["/".join(pattern) for pattern in _MAKERS]
+    raise ResourceError(f"no resource {path!r}{did_you_mean(path, known)}")
+
+
+def address(path: str, query: Mapping[str, str] | None = None) -> str:
+    """Return path and query as one text, the same for the same request. ``static/data.js`` does the same."""
+    named = "&".join(
+        f"{quote(k, safe='')}={quote(str(v), safe='')}" for k, v in sorted((query or {}).items())
+    )
+    return f"{path}?{named}" if named else path

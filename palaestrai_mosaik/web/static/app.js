@@ -1,0 +1,56 @@
+// The page: finds the view that the address names (#/run/ID), and shows it.
+
+import { get, offline } from "web/data";
+import { fill, h, link } from "web/dom";
+
+/** pattern of the address -> module of the view, which has `show(element, context)` */
+const VIEWS = [
+  [/^#\/runs$/, () => import("web/views/runs")],
+  [/^#\/run\/([^/]+)(?:\/([a-z]+))?$/, () => import("web/views/run")],
+  [/^#\/compare\/([^/]+)$/, () => import("web/views/compare")],
+  [/^#\/design$/, () => import("web/views/design")],
+  [/^#\/documents$/, () => import("web/views/documents")],
+];
+
+const main = document.querySelector("main");
+const nav = document.querySelector("nav");
+let leave = null;
+let store = null;
+
+async function start() {
+  store = await get("store");
+  document.title = store.design ?? store.title ?? "palaestrai-mosaik";
+  window.addEventListener("hashchange", route);
+  await route();
+}
+
+async function route() {
+  const home = window.palaestrai?.home ?? (store.design ? "#/design" : "#/runs");
+  const place = VIEWS.some(([pattern]) => pattern.test(location.hash)) ? location.hash : home;
+  leave?.abort();
+  leave = new AbortController();
+  const { signal } = leave;
+  const [pattern, load] = VIEWS.find(([one]) => one.test(place));
+  const parts = pattern.exec(place).slice(1).map((part) => part && decodeURIComponent(part));
+  if (!offline) {
+    fill(nav, [["#/design", "Design", store.design], ["#/runs", "Runs", true], ["#/documents", "Documents", store.actions]]
+      .filter(([, , shown]) => shown)
+      .map(([to, name]) => h("a", { href: to, "aria-current": place.startsWith(to) && "page" }, name)));
+  }
+  // a view draws into an element of its own: one that is left cannot write into the next
+  const element = h("div", { class: "view" });
+  fill(main, element);
+  try {
+    const view = await load();
+    await view.show(element, { parts, signal, store, failed: (error) => complain(element, error) });
+  } catch (error) {
+    if (!signal.aborted) complain(element, error);
+  }
+}
+
+function complain(element, error) {
+  element.querySelector(":scope > .problem")?.remove();
+  element.prepend(h("p", { class: "problem", role: "alert" }, error.message, " ", !offline && link("#/runs", "All runs")));
+}
+
+start().catch((error) => complain(main, error));

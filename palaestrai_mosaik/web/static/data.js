@@ -1,0 +1,82 @@
+// Resources: from the server that the page came from, or from the page itself where it is one file.
+
+const carried = window.palaestrai?.resources ?? null;
+
+/** Whether the page is one file without a server. */
+export const offline = carried !== null;
+
+const TYPES = { float64: Float64Array, float32: Float32Array, int32: Int32Array, uint8: Uint8Array };
+
+/** The text that names a request: path and query, sorted by name. `resources.py` does the same. */
+export function address(path, query = {}) {
+  const named = Object.keys(query).filter((name) => query[name] !== undefined && query[name] !== null).sort()
+    .map((name) => `${encode(name)}=${encode(query[name])}`).join("&");
+  return named ? `${path}?${named}` : path;
+}
+
+// as Python's quote(..., safe="") does
+function encode(value) {
+  return encodeURIComponent(String(value)).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+}
+
+/** A resource, with its arrays decoded. Throws an Error with the server's message. */
+export async function get(path, query = {}, signal = undefined) {
+  const name = address(path, query);
+  if (offline) {
+    if (!(name in carried)) throw new Error("This file does not have that view. Open the run with: palaestrai-mosaik serve");
+    return decode(carried[name]);
+  }
+  const parts = name.split("?");
+  const response = await fetch(`api/${parts[0].split("/").map(encodeURIComponent).join("/")}${parts[1] ? `?${parts[1]}` : ""}`,
+    { signal, credentials: "same-origin" });
+  return decode(await answer(response));
+}
+
+/** Ask the server to do something. Throws an Error with the server's message. */
+export async function post(path, body = {}) {
+  const response = await fetch(`api/${path.split("/").map(encodeURIComponent).join("/")}`, {
+    method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+  });
+  return answer(response);
+}
+
+async function answer(response) {
+  const type = response.headers.get("Content-Type") || "";
+  const body = type.includes("json") ? await response.json() : null;
+  if (!response.ok) throw new Error(body?.error ?? `The server answered ${response.status}.`);
+  return body;
+}
+
+/** Replace all encoded arrays in a value by typed arrays; those of two dimensions have a property `shape`. */
+export function decode(value) {
+  if (value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return value.map(decode);
+  if (typeof value.base64 === "string" && TYPES[value.dtype]) {
+    const bytes = Uint8Array.from(atob(value.base64), (c) => c.charCodeAt(0));
+    const array = new TYPES[value.dtype](bytes.buffer);
+    array.shape = value.shape;
+    return array;
+  }
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, decode(one)]));
+}
+
+/**
+ * Call `look` now and then every `seconds` while the page is visible, until `signal` is aborted.
+ * `look` returns false to end. What it throws is handed to `failed`, and it is tried again.
+ */
+export function watch(seconds, signal, look, failed) {
+  let timer = null;
+  async function once() {
+    if (signal.aborted) return;
+    let more = true;
+    try {
+      if (!document.hidden) more = await look();
+    } catch (error) {
+      if (signal.aborted) return;
+      failed(error);
+    }
+    if (more !== false && !offline && !signal.aborted) timer = setTimeout(once, seconds * 1000);
+  }
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  return once();
+}

@@ -1,0 +1,39 @@
+// A run: its head, and a tab for each way to look at it.
+
+import { get, offline, watch } from "web/data";
+import { fill, h } from "web/dom";
+import { date, duration, number } from "web/format";
+
+/** name in the address -> title, and the module with `show(element, {run, facts, signal, failed})` */
+const TABS = {
+  overview: ["Overview", () => import("web/views/overview")],
+  time: ["Time", () => import("web/views/time")],
+  grid: ["Grid", () => import("web/views/grid")],
+  record: ["Record", () => import("web/views/record")],
+};
+
+export async function show(element, context) {
+  const [run, tab = "overview"] = context.parts;
+  const { signal, failed } = context;
+  let facts = await get(`run/${run}`, {}, signal);
+  const head = h("div", {}), body = h("div", {});
+  const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
+  fill(element, head, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
+    h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === tab && "page" }, title))), body);
+
+  function title() {
+    fill(head, h("h1", {}, facts.document, " ", h("span", { class: `status ${facts.status}` }, facts.status)),
+      h("p", { class: "quiet" }, `${facts.run} · started ${date(facts.started)} · seed ${facts.seed} · `
+        + `${duration(facts.duration)} · ${number(facts.episodes)} episodes · ${number(facts.steps)} steps`));
+  }
+  title();
+  const view = await TABS[tab in TABS ? tab : "overview"][1]();
+  await view.show(body, { ...context, run, facts });
+  if (facts.status === "running" && !offline) {
+    watch(2, signal, async () => {
+      facts = await get(`run/${run}`, {}, signal);
+      title();
+      return facts.status === "running";
+    }, failed);
+  }
+}
