@@ -48,10 +48,11 @@ class Browser:
 
     def open(self, address: str) -> None:
         """Open an address, and wait until its document is read."""
+        # (an address that differs in its fragment alone would not be read anew)
+        self.driver.get("about:blank")
         self.errors()
-        self.driver.execute_script("window.former = true")
         self.driver.get(address)
-        self.wait("!window.former && document.readyState === 'complete'")
+        self.wait("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def js(self, code: str, *arguments: Any) -> Any:
         """Return the value of an expression in the page."""

@@ -40,7 +40,7 @@ def test_one_file_shows_a_run_without_a_network(browser: Browser, source: Source
 
 
 def test_an_unknown_resource_is_refused_with_the_nearest_name(source: Source) -> None:
-    with pytest.raises(ResourceError, match="no resource 'stor', did you mean 'store'"):
+    with pytest.raises(ResourceError, match=r"no resource 'stor' \(did you mean 'store'\?\)"):
         get(source, "stor")
 
 
