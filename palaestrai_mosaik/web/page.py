@@ -90,7 +90,7 @@ def served_page(base: str) -> tuple[str, str]:
     """Return the page of a server, and its Content-Security-Policy.
 
     Args:
-        base: the address of the folder ``static/``, which ends with ``/``.
+        base: the address of the folder ``static/``, begins with ``./`` or a scheme and ends with ``/``.
     """
     mapped = json.dumps({"imports": {name: base + file for name, file in modules().items()}})
     policy = (

@@ -67,7 +67,7 @@ class Access:
 
 def create_app(source: Source, access: Access) -> Starlette:
     """Return the application that shows what a store has."""
-    page, policy = served_page("static/")
+    page, policy = served_page("./static/")
 
     async def index(request: Request) -> Response:
         if access.admits(request.query_params.get("token")):
