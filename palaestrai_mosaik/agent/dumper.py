@@ -184,7 +184,7 @@ def dump_arrays(arrays: Mapping[str, ArrayLike], dumpers: Sequence[BrainDumper],
 
     Raises:
         ValueError: something is no array of numbers, booleans or text.
-        TypeError: ``dumpers`` are none.
+        TypeError: ``dumpers`` contains something that is no dumper.
     """
     if not isinstance(dumpers, Sequence):
         raise TypeError(
@@ -217,7 +217,7 @@ def load_arrays(dumpers: Sequence[BrainDumper], tag: str = "") -> dict[str, npt.
 
     Raises:
         BrainDumpError: there is no such dump, or it holds something else.
-        TypeError: ``dumpers`` are none.
+        TypeError: ``dumpers`` contains something that is no dumper.
     """
     if not isinstance(dumpers, Sequence):
         raise TypeError(

@@ -145,7 +145,7 @@ class _Results:
         self._overrides = overrides
         self.store = None if location is None else stack.enter_context(Store(location, create=True))
         #: what the answer in JSON has of each document
-        self.told: list[dict[str, Any]] = []
+        self.summaries: list[dict[str, Any]] = []
         self._option = "" if location == default_store() else store_option(location)
 
     def resume_command(self, document: RunDocument) -> str | None:
@@ -171,7 +171,7 @@ class _Results:
         """Keep what became of ``document`` for the answer in JSON."""
         took, setting_up = (None, None) if tally is None else tally.times()
         problems = error.problems if isinstance(error, DocumentError) else ()
-        self.told.append(
+        self.summaries.append(
             {
                 "file": document.source,
                 "document": document.uid,
@@ -230,7 +230,7 @@ def start(
             if codes[-1] == INTERRUPTED:
                 break
     if wants_json():
-        answer({"runs": results.told})
+        answer({"runs": results.summaries})
     if len(documents) > 1:
         finished = codes.count(FINISHED)
         say_unless_quiet(f"{finished} of {count(len(documents), 'run')} finished", error=True)

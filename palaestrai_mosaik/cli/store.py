@@ -65,17 +65,17 @@ def verify(
         raise PalaestraiMosaikError("name the runs to verify, or use --all")
     damaged = marked = rows = unread = 0
     absent: list[str] = []
-    told: list[dict[str, Any]] = []
+    checked: list[dict[str, Any]] = []
     with location.open() if mark else location.look() as opened:
         runs = instances_to_verify(opened) if everything else [opened.find_run(run) for run in runs]
         _check_files(opened, runs, of_database=location.folder is None)
         for found in _verified(opened, runs):
             rows += found.rows
             whole = not (found.damage or found.unread)
-            told.append(
+            checked.append(
                 {"run": found.run, "document": found.document, "status": found.status, "rows": found.rows}
             )
-            told[-1] |= {
+            checked[-1] |= {
                 "whole": whole,
                 "damage": found.damage,
                 "unread": found.unread,
@@ -92,7 +92,7 @@ def verify(
                 unread += bool(found.unread)
         folder = opened.directory / INSTANCES
     if wants_json():
-        answer({"runs": told, "rows": rows, "damaged": damaged, "marked_failed": int(marked)})
+        answer({"runs": checked, "rows": rows, "damaged": damaged, "marked_failed": int(marked)})
     read = len(runs) - len(absent) - unread
     found_damaged = status(f"{damaged:,} damaged", "damaged" if damaged else "")
     say_unless_quiet(compose(f"{count(read, 'run')} with {count(rows, 'row')} read, ", found_damaged))

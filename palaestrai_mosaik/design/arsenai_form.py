@@ -237,7 +237,7 @@ def _id_set(found: Findings, at: Located, uids: Sequence[str]) -> IdSet | None:
 
 
 def _id(found: Findings, at: Located, uid: str) -> str:
-    """Return a local id, given with or without its environment's uid; empty if it is none."""
+    """Return a local id, given with or without its environment's uid; empty if it is something else."""
     if isinstance(at.value, int) and not isinstance(at.value, bool):
         return str(at.value)
     if not isinstance(at.value, str) or at.value in ("", f"{uid}."):
@@ -420,7 +420,7 @@ class ScheduleReader:
         return None
 
     def _requested(self, text: str, which: tuple[Topic, str | None], at: Located) -> Slot | None:
-        """Return the slot of the earlier phase ``text``, ``None`` where there is none."""
+        """Return the slot of the earlier phase ``text``, ``None`` if it does not exist."""
         here = len(self._phases) - 1
         phase = self._source(text)
         if phase is None or phase >= here:
@@ -462,12 +462,12 @@ class ScheduleReader:
 
 
 def _listed(at: Located) -> list[Located]:
-    """Return the items of a list; what is none stands for itself alone."""
+    """Return the items of a list; anything else is a list of itself."""
     return items_of(at) if isinstance(at.value, list) else [at]
 
 
 def _arguments(text: str) -> dict[str, str] | None:
-    """Return the arguments of a request, ``None`` if they are none."""
+    """Return the arguments of a request, ``None`` if it has no arguments."""
     arguments: dict[str, str] = {}
     for piece in text.split(","):
         key, equals, value = (part.strip() for part in piece.partition("="))

@@ -82,7 +82,7 @@ def estimate(runs: int, jobs: int, seconds_per_run: float | None, experience: Ex
 def experience(folder: Path) -> Experience:
     """Return the time and space that earlier runs took, from the records in the design's folder.
 
-    Only some of many runs are sampled. Sizes come from ``results`` or, if there are none yet, from the
+    Only some of many runs are sampled. Sizes come from ``results`` or, before the first run, from the
     stores of single runs on a cluster. Those do not show the size of the database, because one run fits
     into the pages of an empty one.
     """
@@ -130,7 +130,7 @@ def _instances(store: Path) -> list[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return what is in ``folder``, nothing where there is none; what is being made is left out."""
+    """Return what is in ``folder``, nothing if it does not exist; what is being made is left out."""
     try:
         return [name for name in os.listdir(folder) if not name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):

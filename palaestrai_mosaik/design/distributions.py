@@ -67,7 +67,7 @@ def middles(axis: Axis) -> FloatArray:
 def position(factor: Factor, value: float) -> float:
     """Return the coordinate of ``value``, the inverse of `values`; of a whole number its share's middle.
 
-    Raises ``ValueError`` where ``value`` is none that the factor takes.
+    Raises ``ValueError`` where the factor does not take ``value``.
     """
     low, high = whole_bounds(factor) if factor.kind == "int" else bounds(factor)
     if not low <= value <= high:
@@ -84,7 +84,7 @@ def position(factor: Factor, value: float) -> float:
 
 
 def bounds(factor: Factor) -> tuple[float, float]:
-    """Return the smallest and the largest value (infinite where there is none)."""
+    """Return the smallest and the largest value (infinite without a bound)."""
     floor = 0.0 if factor.dist == "lognormal" else -math.inf
     return (
         floor if factor.low is None else max(factor.low, floor),

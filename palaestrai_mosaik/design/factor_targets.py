@@ -151,7 +151,7 @@ def check_conditions(found: Findings, factors: Sequence[Factor], places: Mapping
 
 
 def _ring(start: str, needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the way from ``start`` back to itself, empty if there is none."""
+    """Return the way from ``start`` back to itself, empty if no way leads back."""
     ways = [[start]]
     seen = set()
     while ways:

@@ -165,7 +165,7 @@ class DesignFolder:
     def open(cls, path: str | Path) -> DesignFolder:
         """Open the folder at ``path``.
 
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it is none, is of a newer
+        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where it is no such folder, is of a newer
         format, incomplete, or its parts do not belong together. The run documents are not
         read: see :meth:`verify`.
         """
@@ -247,7 +247,7 @@ class DesignFolder:
         """Return what differs from what was generated: files that are missing, edited or too many.
 
         A run document whose text was changed and whose meaning was not is no problem.
-        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is none any more.
+        Raises :class:`~palaestrai_mosaik.errors.DocumentError` where the folder is no longer one.
         """
         if read_manifest(self.path) != self.manifest:
             message = "the folder was generated anew since it was opened; open it again"
@@ -329,7 +329,7 @@ _PARTS: dict[str, Callable[[Any], bool]] = {
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest of the folder at ``path``.
 
-    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where there is none that can be read.
+    Raises :class:`~palaestrai_mosaik.errors.DocumentError` where no manifest can be read.
     """
     file = path / MANIFEST
     if (path / REPLACED).exists() or (path / REPLACING).exists():

@@ -117,7 +117,7 @@ class OutcomeSpec:
     ``of``: ``objective``, ``reward.NAME``, ``reading.ID``, ``setpoint.ID`` (an id, or a shell
     pattern whose matches are taken together), ``statistic.NAME`` or ``steps``. ``phase``: index
     or name, ``None``: the last. ``agent``: ``None`` where the phase has one agent only, or the
-    outcome is none of an agent's. ``step`` folds the steps of an episode, ``episode`` the
+    outcome does not belong to an agent. ``step`` folds the steps of an episode, ``episode`` the
     episodes and workers. ``outside``: a band; the value of a step is then how far it lies
     outside (0 inside). ``evaluation``: evaluation episodes instead of training ones.
     ``better``: which direction is good, ``None``: not said.
@@ -193,7 +193,7 @@ class DesignSpec:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The names of the groups, in order of their first axis; empty where there are none."""
+        """The names of the groups, in order of their first axis; empty without groups."""
         return tuple(dict.fromkeys(axis.group for axis in self.axes if axis.group is not None))
 
     def factor(self, name: str) -> Factor:

@@ -45,7 +45,7 @@ T = TypeVar("T", bound=Named)
 class Registry(Mapping[str, T]):
     """Objects of the class ``kind`` by name: ``own``, then the entry points of ``group``.
 
-    Entry points are read where a name is none of ``own``, or where all names are asked for; a name of
+    Entry points are read where a name is not in ``own``, or where all names are asked for; a name of
     ``own`` cannot be replaced. A lookup raises :class:`~palaestrai_mosaik.errors.NameResolutionError`,
     which names the distribution, where an entry point cannot be used.
     """

@@ -138,7 +138,7 @@ class WorldPlan(CoSimulationPlan):
     readings: Mapping[tuple[str, str], Callable[[Any], Any]] = field(kw_only=True)
     #: what an entity gets of a set-point
     setpoint: Callable[[Any], Any] = field(kw_only=True)
-    #: takes what returns the set-points in force, (n_setpoints,), NaN where there is none
+    #: takes what returns the set-points in force, (n_setpoints,), NaN where nobody has set one
     acting: Callable[[Callable[[], FloatVector]], None] = field(kw_only=True)
 
 

@@ -102,7 +102,7 @@ class PlanReader:
     def entries(
         self, value: Any, path: str, what: str, allowed: Sequence[str]
     ) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return (path, mapping) for every mapping in a list; report what is none."""
+        """Return (path, mapping) for every mapping in a list; report what is no mapping."""
         places = [(f"{path}.{i}", item) for i, item in enumerate(self.items(value, path))]
         read = [(place, item, self.mapping(item, place, what, allowed)) for place, item in places]
         return [(place, entry) for place, item, entry in read if isinstance(item, Mapping)]

@@ -64,7 +64,7 @@ class GymnasiumEnvironment(Environment):
         """Make the environment.
 
         Raises :class:`ContractError` for unknown ids and strange spaces, and :class:`NameResolutionError` for a function
-        that there is not.
+        that does not exist.
         """
         world = self._world = _make(self.id, self.kwargs)
         self._observed = list(parts_of("observation", world.observation_space))

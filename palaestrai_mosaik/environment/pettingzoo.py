@@ -74,7 +74,7 @@ class Game(ABC):
 
     @abstractmethod
     def move(self, actions: Mapping[Agent, Any]) -> None:
-        """Let agents act: all who play, or the one whose turn it is."""
+        """Let agents act: all who play, or only the agent that has its turn."""
 
     def _note(
         self, seen: Mapping[Agent, Any], gains: Mapping[Agent, Any], ends: Mapping[Agent, tuple[bool, bool]]
@@ -146,7 +146,7 @@ class TurnGame(Game):
 def make_game(id: str, kwargs: Mapping[str, Any], api: str | None) -> Game:
     """Return the game that ``id`` stands for (see ``PettingZooEnvironment``), made with ``kwargs``.
 
-    Raises :class:`NameResolutionError` if there is none, :class:`ContractError` if it cannot be made, is of
+    Raises :class:`NameResolutionError` if it does not exist, :class:`ContractError` if it cannot be made, is of
     the other API than ``api``, or does not say who may take part.
     """
     maker = _named(id, api) if ":" in id else _registered(id, api)

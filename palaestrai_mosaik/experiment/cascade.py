@@ -60,7 +60,7 @@ class CascadedPhase:
 
 
 #: topic -> names that need no definition, and what to add to the message
-_SHORT: Mapping[str, tuple[Sequence[str], str]] = {
+_NAMES_WITHOUT_DEFINITION: Mapping[str, tuple[Sequence[str], str]] = {
     "environments": (tuple(SHORT_NAMES["environment"]), ", and is no short name of an environment"),
     "simulation": (("vanilla", "taking_turns"), ", and is no simulation controller"),
 }
@@ -108,12 +108,12 @@ class Definitions:
             return Located({"environment": at.value}, at.place)
         if topic == "simulation" and at.value in CONTROLLERS:
             return Located({"name": at.value}, at.place)
-        known, nor = _SHORT.get(topic, ((), ""))
+        known, also = _NAMES_WITHOUT_DEFINITION.get(topic, ((), ""))
         near = did_you_mean(at.value, [*names, *known])
         allowed = f"; defined: {', '.join(map(str, names))}" if names else ""
         self._found.error(
             at.place,
-            f"{at.value!r} is not defined in definitions.{topic}{nor}{near}{allowed}",
+            f"{at.value!r} is not defined in definitions.{topic}{also}{near}{allowed}",
         )
         return None
 

@@ -244,7 +244,7 @@ class PalaestraiDumper(palaestrai.agent.BrainDumper):
 
         Raises :class:`BrainDumpError` if all that was asked for is missing, unless that is not
         ``required``, or the block fails without what is missing, or a dump is damaged. A brain may
-        look for a dump that need not be there, so one that is missing is none.
+        look for a dump that need not be there, so a missing dump is not an error.
         """
         self._failures, self._found = [], False
         try:

@@ -107,7 +107,7 @@ def _evaluate(node: ast.AST) -> Any:
 
 
 def read_start(start: Any, rng: np.random.Generator) -> str | None:
-    """Return the date of tick 0 as worlds want it (:data:`DATE_FORMAT`); ``None`` if there is none.
+    """Return the date of tick 0 as worlds want it (:data:`DATE_FORMAT`); ``None`` without a date.
 
     ``random`` stands for an hour of a day in 2020, ``2017_random`` in that year, ``2017-03_random``
     in that month. Raises :class:`ContractError`.

@@ -70,7 +70,7 @@ def key_file() -> Path:
 
 
 def sign(data: bytes) -> str:
-    """Return the signature of ``data``, hexadecimal; the key is made if there is none.
+    """Return the signature of ``data``, hexadecimal; a missing key is made.
 
     Raises :class:`CheckpointError` where it cannot be read or made.
     """
@@ -267,7 +267,7 @@ class Checkpoints:
 def whole_checkpoints(directory: Path, hash: str, versions: dict[str, str]) -> Iterator[Checkpoint]:
     """Yield the whole checkpoints of the instance in ``directory``, newest first.
 
-    Raises :class:`CheckpointError` where there is none, or where they are of another
+    Raises :class:`CheckpointError` where no checkpoint is found, or where they are of another
     document or other versions, with which the result would differ, or signed by somebody else.
     """
     folder = directory / FOLDER

@@ -63,7 +63,7 @@ def more_metrics(brain: Brain, metrics: Mapping[str, float]) -> Mapping[str, flo
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of those that are not NaN; NaN where there are none."""
+    """Return the mean of those that are not NaN; NaN if all are."""
     array = np.array(values, dtype=np.float64)
     known = array[~np.isnan(array)]
     return float(known.mean()) if len(known) else math.nan

@@ -134,7 +134,7 @@ def replay(
 def find_instance(source: ReplaySpec, document: str, store: Store | None) -> str:
     """Return the uid of the other execution that ``source`` means, in a run of ``document`` (its uid).
 
-    Raises :class:`StoreError` if there is none, or none that has finished.
+    Raises :class:`StoreError` if no run is found, or none of those found has finished.
     """
     if store is None:
         raise StoreError(_NO_STORE)

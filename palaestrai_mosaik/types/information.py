@@ -80,7 +80,7 @@ class ActuatorInformation:
 
     @property
     def value(self) -> Any:
-        """The set-point, ``None`` if there is none."""
+        """The set-point, ``None`` before one is set."""
         return self._value
 
     @value.setter

@@ -46,10 +46,10 @@ class Space(ABC):
             a ``Tuple``.
         dtype (numpy.dtype or None): type of a value's numbers; ``None`` for a ``Tuple``.
         size (int): numbers in the flat form of a value.
-        flat_low (float64 vector of shape ``(size,)``): lower bounds of the flat form, inclusive; ``-inf`` where
-            there is none.
-        flat_high (float64 vector of shape ``(size,)``): upper bounds of the flat form, inclusive; ``inf`` where
-            there is none.
+        flat_low (float64 vector of shape ``(size,)``): lower bounds of the flat form, inclusive; ``-inf``
+            where the space has no bound.
+        flat_high (float64 vector of shape ``(size,)``): upper bounds of the flat form, inclusive; ``inf``
+            where the space has no bound.
         flat_integral (bool vector of shape ``(size,)``): where the flat form must be a whole number.
         rng (numpy.random.Generator or None): what :meth:`sample` draws from if it is given nothing; see
             :meth:`bound`.
@@ -226,7 +226,7 @@ class ArraySpace(Space):
         )
 
     def _array(self, value: Any) -> npt.NDArray[Any] | None:
-        """Return ``value`` as an array of this space's shape, ``None`` if it is none."""
+        """Return ``value`` as an array of this space's shape, ``None`` if it cannot be one."""
         try:
             array = np.asarray(value)
         except (ValueError, TypeError, OverflowError):  # ragged lists, objects that refuse

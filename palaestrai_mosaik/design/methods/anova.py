@@ -43,7 +43,7 @@ Term = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _Table:
-    """Sums of squares with their degrees of freedom; an error with 0 of them is none."""
+    """Sums of squares with their degrees of freedom; an error with 0 of them is missing."""
 
     terms: dict[Term, tuple[float, int]]
     total: float

@@ -125,7 +125,7 @@ def _made(value: Any, **_: Any) -> Any:
 
 
 def _own(module: str, kind: str) -> Maker:
-    """Return what makes objects of a class that is none of pandapower's, where the module may be named."""
+    """Return what makes objects of a class that is not pandapower's, where the module may be named."""
     try:
         found = importing.load(f"{module}:{kind}", ours=False)
     except NameResolutionError as error:

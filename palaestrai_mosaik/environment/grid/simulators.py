@@ -113,7 +113,7 @@ class GridSimulator(mosaik_api_v3.Simulator):
 
 
 def _only(inputs: Mapping[str, Mapping[str, Any]], name: str, size: int) -> FloatVector:
-    """Return the vector that the one sender of ``name`` gave (zeros if there is none)."""
+    """Return the vector that the one sender of ``name`` gave (zeros if nobody gave one)."""
     senders = inputs.get(name)
     if not senders:
         return np.zeros(size)

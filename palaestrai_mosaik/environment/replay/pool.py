@@ -61,7 +61,7 @@ class SessionPool:
     def open(cls, directory: str | Path) -> SessionPool:
         """Return the pool in ``directory``, mapped into memory: only what is looked at is read.
 
-        Any number of processes may open it. Raises :class:`ContractError` if there is none, or
+        Any number of processes may open it. Raises :class:`ContractError` if the pool does not exist, or
         if it has not been written to its end.
         """
         return cls.of(*open_pool(Path(directory)))
@@ -76,7 +76,7 @@ class SessionPool:
 
     @property
     def sessions(self) -> Sessions:
-        """The sessions as they are now. Raises :class:`ContractError` where there are none."""
+        """The sessions as they are now. Raises :class:`ContractError` if the pool is empty."""
         if self._sessions is None:
             raise ContractError("the pool has no sessions: load some")
         return self._sessions

@@ -149,7 +149,7 @@ class Signature:
 
         ``observations`` is the length of one flat float64 vector, ``actions`` a number of
         scalars, ``memories`` a number of arrays of any shape, or each is a list of :class:`Field` or of
-        their keys. ``default_action_dtype`` is that of actions that declare none. Raises
+        their keys. ``default_action_dtype`` is that of actions that do not declare one. Raises
         :class:`ContractError` for any other declaration.
         """
         default = _dtype("default_action_dtype", default_action_dtype)
@@ -257,7 +257,7 @@ def _count(kind: str, value: int, least: int) -> int:
 
 
 def entries(kind: str, given: Any) -> list[Any]:
-    """Return a list that a user gave. Raises :class:`ContractError` if it is none."""
+    """Return a list that a user gave. Raises :class:`ContractError` if it is something else."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise ContractError(f"{kind}: a list is expected, found {given!r}")
     return list(given)

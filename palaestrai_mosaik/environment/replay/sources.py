@@ -131,7 +131,7 @@ def read_source(
 
     ``{pool: directory}`` (:meth:`SessionPool.save`), ``{npz: file}`` (:func:`read_npz`), ``{parquet:
     file, folder or pattern, ...}`` (:func:`read_parquet`), or ``{store: ..., run: ..., ...}``, for
-    which ``read_store`` is asked. A pool stays as it is. Raises :class:`ContractError` if it is none of them.
+    which ``read_store`` is asked. A pool stays as it is. Raises :class:`ContractError` if it is something else.
     """
     if isinstance(source, SessionPool):
         return source
@@ -175,7 +175,7 @@ def has_files(source: Source | SessionPool) -> bool:
 
 
 def check_keys(source: Source, keys: Sequence[str]) -> None:
-    """Raise :class:`ContractError` if ``source`` has a key that is none of ``keys``."""
+    """Raise :class:`ContractError` if ``source`` has a key that is not in ``keys``."""
     for key in source:
         if key not in keys:
             raise ContractError(

@@ -178,7 +178,7 @@ class PalaestraiDatabase:
 
     @contextmanager
     def _errors_as_sentence(self, what: str) -> Iterator[None]:
-        """Tell errors of the database as one line, without passwords; also where a date or number is none."""
+        """Tell errors of the database as one line, without passwords; also where something is no date or number."""
         try:
             yield
         except (SQLAlchemyError, ImportError, ValueError, TypeError, OverflowError) as error:

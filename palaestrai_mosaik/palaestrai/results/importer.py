@@ -88,7 +88,7 @@ def import_results(
     are read, and of how many. ``keep_brain`` keeps dumps of brains as files. An instance that cannot be
     read does not keep the next one from being imported.
 
-    Raises :class:`StoreError` where the database cannot be opened, is none of palaestrAI or of another
+    Raises :class:`StoreError` where the database cannot be opened, is not one of palaestrAI, or of another
     release, or has no such run.
     """
     with PalaestraiDatabase(location) as database:

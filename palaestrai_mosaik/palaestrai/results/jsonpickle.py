@@ -67,13 +67,13 @@ def mapping(text: str | None, what: str) -> dict[str, Any]:
 
 
 def plain(text: str | None) -> Any:
-    """Return other data of palaestrAI as plain data: objects are their state. ``None`` where there is none."""
+    """Return other data of palaestrAI as plain data: objects are their state. ``None`` if there is nothing."""
     data = _parsed(text)
     return None if data is None else _plain(_Objects().restored(data))
 
 
 def as_float(value: Any, what: str = "a number") -> float:
-    """Return a number as a float. Raises :class:`StoreError` for what is none, or larger than a float."""
+    """Return a number as a float. Raises :class:`StoreError` for what is no number, or larger than a float."""
     if not isinstance(value, int | float):
         raise _unreadable(value, f"expected is {what}")
     try:
@@ -83,7 +83,7 @@ def as_float(value: Any, what: str = "a number") -> float:
 
 
 def as_int(value: Any, what: str) -> int:
-    """Return a whole number of 64 bits. Raises :class:`StoreError` for what is none."""
+    """Return a whole number of 64 bits. Raises :class:`StoreError` for anything else."""
     if not isinstance(value, int | float) or not -_INT64 <= value < _INT64 or value != int(value):
         raise _unreadable(value, f"expected is {what}, a whole number")
     return int(value)

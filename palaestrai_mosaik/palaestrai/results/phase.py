@@ -163,7 +163,7 @@ def workers_of(rows: Iterable[Any], evaluates: Mapping[int, bool]) -> dict[int, 
 
 
 def tick_of(simtimes: str | None) -> int | None:
-    """Return the time of the environment that is the furthest; ``None`` where there is none."""
+    """Return the time of the environment that is the furthest; ``None`` without environments."""
     times = []
     for uid, one in mapping(simtimes, "the times of the environments").items():
         if not isinstance(one, dict):
@@ -174,7 +174,7 @@ def tick_of(simtimes: str | None) -> int | None:
 
 
 def as_date(date: Any) -> datetime:
-    """Return a date of a row with a zone; where it has none, UTC. Raises :class:`StoreError` for what is none."""
+    """Return a date of a row with a zone; in UTC where it has no zone. Raises :class:`StoreError` for what is no date."""
     # (a day at both ends is for zones)
     if not isinstance(date, datetime) or not _EARLIEST <= date.replace(tzinfo=None) <= _LATEST:
         raise StoreError(f"cannot read {date!r}: expected is a date")
