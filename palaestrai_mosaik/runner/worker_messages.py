@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,16 @@ UpdateKey = tuple[str, str]
 
 @dataclass(frozen=True)
 class Start:
-    """The first message of a phase. ``modules``: see :func:`~palaestrai_mosaik.importing.only_modules`."""
+    """The first message of a phase. ``modules``: see :func:`~palaestrai_mosaik.importing.only_modules`.
+
+    ``log``: where the run's log is, and the modules for :class:`~palaestrai_mosaik.runner.run_log.RunLog`.
+    """
 
     plan: WorkerPlan
     learning: tuple[str, ...]
     recorded: bool
     modules: tuple[str, ...] | None = None
+    log: tuple[Path, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)

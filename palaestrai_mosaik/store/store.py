@@ -132,6 +132,7 @@ class Store:
     episodes = _answered_by("_runs", RunQueries.episodes)
     errors = _answered_by("_runs", RunQueries.errors)
     warnings = _answered_by("_runs", RunQueries.warnings)
+    log = _answered_by("_runs", RunQueries.log)
     document = _answered_by("_runs", RunQueries.document)
     document_text = _answered_by("_runs", RunQueries.document_text)
     evaluate_every = _answered_by("_runs", RunQueries.evaluate_every)

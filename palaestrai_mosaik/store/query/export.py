@@ -10,6 +10,7 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
+from ..log import LOG
 from ..models import to_json
 from ..parts import open_part, read_parts, whole_parts, write_text
 from .brains import BrainQueries
@@ -71,7 +72,7 @@ class Export:
         """Write all of a run as files.
 
         Every table becomes a file, and so does every stream of steps; the parts of a stream are joined. Topologies
-        are in ``topologies.json``, if there are any.
+        are in ``topologies.json``, the log in ``log.txt``, if there are any.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
@@ -134,6 +135,10 @@ class Export:
         ):
             write_text(directory / name, text)
             yield directory / name
+        log = self._runs.log(uid)
+        if log:
+            write_text(directory / LOG, log)
+            yield directory / LOG
         for title, descriptions in self._descriptions.described(uid).items():
             if descriptions:
                 write_text(directory / f"{title}.json", to_json(descriptions) + "\n")
