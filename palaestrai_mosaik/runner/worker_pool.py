@@ -490,6 +490,8 @@ class ProcessWorkerPool:
         statistic: Callable[..., None] = recorder.statistic
         for *figure, evaluation in batch.statistics:
             statistic(*figure, evaluation=evaluation)
+        if batch.world is not None:
+            recorder.world(batch.world)
 
 
 def _stream(recorder: PhaseRecorder, key: StreamKey) -> Any:

@@ -143,6 +143,7 @@ class Store:
     channels = _answered_by("_members", Members.channels)
     bodies = _answered_by("_members", Members.bodies)
     topology = _answered_by("_descriptions", DescriptionQueries.topology)
+    world = _answered_by("_descriptions", DescriptionQueries.world)
 
     steps = _answered_by("_trajectories", Trajectories.steps)
     environment_states = _answered_by("_trajectories", Trajectories.environment_states)

@@ -45,15 +45,49 @@ class DescriptionQueries(Queries):
             return session.scalar(newest.limit(1))
 
     @reads
-    def described(self, run: str) -> dict[str, list[dict[str, Any]]]:
-        """Return all topologies of a run as plain data, by phase and environment, with the title of their list."""
+    def world(self, run: str, phase: int | str | None = None) -> dict[str, Any] | None:
+        """Return the world that a phase built for its first episode, or ``None`` where it is unknown.
+
+        It has ``title``, ``simulators`` (each with ``simulator``, its id, ``what`` and ``entities``: ``entity``,
+        ``model``, ``count``) and ``connections`` (``source`` and ``target``, each with ``simulator`` and
+        ``entity``; ``data``, ``time_shifted``, ``values``), as ``palaestrai-mosaik graph --json`` gives them. A
+        large world is ``summarised``: an entity can then stand for ``count`` of them, and a connection for all
+        between two entities. ``left_out`` has the numbers of simulators and connections that are left out even so.
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: the newest one whose world is known.
+
+        Raises:
+            StoreError: there is no such run or phase.
+        """
+        asked = select(Description.content).join(Phase, Phase.world_id == Description.id)
         with self.database.reading() as session:
             instance, _ = self._lookup.find(session, run)
-            asked = select(Phase.number, Environment.uid, Description.content).where(
-                Phase.instance_id == instance
-            )
-            asked = asked.join(Environment, Environment.phase_id == Phase.id)
-            asked = asked.join(Description, Description.id == Environment.topology_id)
-            rows = session.execute(asked.order_by(Phase.number, Environment.id)).all()
-        names = ("phase", "environment", "topology")
-        return {"topologies": [dict(zip(names, row, strict=True)) for row in rows]}
+            ids = self._lookup.phase_ids(session, instance, run, phase)
+            newest = asked.where(Phase.id.in_(ids)).order_by(Phase.number.desc())
+            found: dict[str, Any] | None = session.scalar(newest.limit(1))
+            return found
+
+    @reads
+    def described(self, run: str) -> dict[str, list[dict[str, Any]]]:
+        """Return all topologies and worlds of a run as plain data, in lists by title, with their phases."""
+        with self.database.reading() as session:
+            instance, _ = self._lookup.find(session, run)
+            of_run = Phase.instance_id == instance
+            topologies = select(Phase.number, Environment.uid, Description.content).where(of_run)
+            topologies = topologies.join(Environment, Environment.phase_id == Phase.id)
+            topologies = topologies.join(Description, Description.id == Environment.topology_id)
+            worlds = select(Phase.number, Description.content).where(of_run)
+            worlds = worlds.join(Description, Description.id == Phase.world_id)
+            found = {
+                "topologies": (("phase", "environment", "topology"), topologies),
+                "worlds": (("phase", "world"), worlds),
+            }
+            return {
+                title: [
+                    dict(zip(names, row, strict=True))
+                    for row in session.execute(asked.order_by(Phase.number, Description.id))
+                ]
+                for title, (names, asked) in found.items()
+            }

@@ -72,7 +72,7 @@ class Export:
         """Write all of a run as files.
 
         Every table becomes a file, and so does every stream of steps; the parts of a stream are joined. Topologies
-        are in ``topologies.json``, the log in ``log.txt``, if there are any.
+        are in ``topologies.json``, worlds in ``worlds.json``, the log in ``log.txt``, if there are any.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
