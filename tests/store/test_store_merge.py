@@ -29,6 +29,7 @@ from palaestrai_mosaik.store.parts import write_text
 
 TABLES = Base.metadata.tables
 SHARED = {"experiments", "run_documents", "descriptions"}
+WORLD = {"title": "a world", "simulators": [], "connections": []}
 #: what rows are called that others refer to
 NAMES = {
     "phase_id": ("phases", "number"),
@@ -48,6 +49,7 @@ def recorded(tmp_path_factory, helpers):
         opened.keep_brain(first, 0, "a", b"weights\0", snapshot="best", tag="tag")
         run = helpers("begin")(opened, experiment_uid="an experiment")
         phase = helpers("begin_phase")(run)
+        phase.world(WORLD)
         results = {"objective": helpers("moments")(float("nan")), "rewards": {}}
         ended = {"steps": 1, "ticks": 1, "ended_by": "x", "flow": "RESET", "duration": 0.5}
         phase.agent("a", True).append(0, 0, 0, 0, [0, 0], [0], [0], 0.0, True, False, 0.0)
@@ -165,9 +167,10 @@ def test_what_instances_share_is_there_once(store, own, helpers):
         counts = {
             name: session.scalar(sa.select(sa.func.count()).select_from(TABLES[name])) for name in SHARED
         }
-    assert counts == {"experiments": 1, "run_documents": 1, "descriptions": 1}
+    assert counts == {"experiments": 1, "run_documents": 1, "descriptions": 2}
     for uid in uids_of(store):
         assert store.topology(uid, "myenv") == own.topology(uids_of(own)[0], "myenv") is not None
+    assert [store.world(uid) for uid in uids_of(own)] == [None, WORLD]
     assert len(store.runs()) == 3
 
 
