@@ -16,6 +16,7 @@ from .common import (
     add_allow_modules,
     add_completion,
     add_json,
+    add_serving,
     call,
     index_ranges,
     lazy,
@@ -291,6 +292,14 @@ def _add_analysis_commands(command: Command) -> None:
     _add_folder(report)
     add_json(report)
     report.add_argument("-o", "--output", metavar="DIRECTORY", help="default: FOLDER/report")
+
+    serve = command(
+        "serve",
+        lazy("serve", "serve_design", one_thread=True),
+        "show a design and its runs on a page in the browser, while they go on and after",
+    )
+    _add_folder(serve)
+    add_serving(serve)
 
 
 def _add_folder(sub: argparse.ArgumentParser) -> None:

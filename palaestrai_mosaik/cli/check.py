@@ -72,28 +72,20 @@ def _check(path: str, environments: bool, overrides: Overrides) -> dict[str, Any
         if error.partial is None:
             return _report(path, error.problems, [])
         document, known, warnings = error.partial, error.problems, []
-    from palaestrai_mosaik.runner.agent_check import check_agents
+    from palaestrai_mosaik.runner.agent_check import check_document
     from palaestrai_mosaik.runner.factory import BASES, class_of
-    from palaestrai_mosaik.runner.preflight import Inspection
 
     if environments:
-        inspection = Inspection(document, known=known)
-        try:
-            check_agents(inspection)
-        finally:
-            inspection.close()
-        problems, warnings = inspection.problems, warnings + inspection.warnings
+        problems, more = check_document(document, known)
+        warnings += more
     else:
         whole = document.document if isinstance(document, PartialDocument) else document
-        problems = list(check_classes(whole, BASES, class_of))
+        found = {*known, *check_classes(whole, BASES, class_of)}
+        problems = sorted(found, key=lambda problem: (problem.line or 0, problem.message))
     for warning in warnings:
         warn(warning)
-    if known or problems:
-        return _report(
-            path,
-            sorted({*known, *problems}, key=lambda problem: (problem.line or 0, problem.message)),
-            warnings,
-        )
+    if problems:
+        return _report(path, problems, warnings)
     unchecked = "" if environments else " (environments not checked)"
     say_unless_quiet(compose(f"{path}: ", status("sound"), unchecked))
     assert isinstance(document, RunDocument)

@@ -299,6 +299,26 @@ def add_allow_modules(sub: argparse.ArgumentParser) -> None:
     )
 
 
+def add_serving(sub: argparse.ArgumentParser) -> None:
+    """Add the options of commands that serve the page."""
+    sub.add_argument(
+        "--port",
+        type=int,
+        default=8765,
+        metavar="N",
+        help="default: 8765, or the next one that is free; 0: any",
+    )
+    sub.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="the address to listen on (default: 127.0.0.1, which only this machine reaches)",
+    )
+    sub.add_argument("--read-only", action="store_true", help="only show: start, cancel and check nothing")
+    sub.add_argument("--open", dest="open_page", action="store_true", help="open the page in your browser")
+    add_allow_modules(sub)
+
+
 def _modules(text: str) -> tuple[str, ...]:
     """Read modules' names, separated by commas; no text: none."""
     try:

@@ -23,6 +23,7 @@ from .common import (
     add_allow_modules,
     add_completion,
     add_json,
+    add_serving,
     call,
     index,
     lazy,
@@ -57,6 +58,8 @@ Exit codes: 0 success, 1 a run failed, 2 wrong usage or an invalid document,
 
 
 def _start(*, no_store: bool, resume: bool, **options: Any) -> int:
+    if no_store:
+        _refuse("--no-store", files=options["files"])
     if resume and no_store:
         raise PalaestraiMosaikError("--resume needs the store that --no-store does without")
     options["store"] = None if no_store else store_of(options["store"])
@@ -83,6 +86,13 @@ def _export(*, body: Any, directory: str | None, output: str | None, **options: 
     if (directory is None) == (output is None):
         raise PalaestraiMosaikError("name the folder to export to, once: DIRECTORY or --output DIRECTORY")
     return _of_store("show", "export")(body=_one_or_several(body), directory=directory or output, **options)
+
+
+def _serve(*, store: str | None, files: str | None, **options: Any) -> int:
+    from palaestrai_mosaik.store.location import StoreLocation
+
+    location = StoreLocation(store_of(store), files)
+    return lazy("serve", "serve", one_thread=True)(location=location, **options)
 
 
 def _plot(*, learning: bool, agent: str | None, environment: str | None, body: Any, **options: Any) -> int:
@@ -147,6 +157,7 @@ def parser() -> argparse.ArgumentParser:
     top, command = top_parser("palaestrai-mosaik", _DESCRIPTION, _EPILOG)
     _add_document_commands(command)
     _add_result_commands(command)
+    _add_page_command(command)
     return top
 
 
@@ -215,6 +226,9 @@ def _add_run_options(sub: argparse.ArgumentParser, *, resumed: bool) -> None:
     where.add_argument("--store", metavar="LOCATION", help=STORE_HELP)
     if not resumed:
         where.add_argument("--no-store", action="store_true", help="record nothing")
+    sub.add_argument(
+        "--files", metavar="FOLDER", help="where the files of a database go (default: palaestrai-results)"
+    )
     sub.add_argument(
         "--checkpoint-every",
         type=seconds,
@@ -372,6 +386,19 @@ def _add_result_commands(command: Command) -> None:
         help="only runs of the document with this uid",
     )
     _add_store(imported)
+
+
+def _add_page_command(command: Command) -> None:
+    served = command(
+        "serve", _serve, "show the runs of a store on a page in the browser, while they go on and after"
+    )
+    served.add_argument(
+        "store", nargs="?", metavar="STORE", help=f"{STORE_HELP} (default: as for other commands)"
+    )
+    served.add_argument(
+        "--files", metavar="FOLDER", help="where the files of a database are (default: palaestrai-results)"
+    )
+    add_serving(served)
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:

@@ -166,15 +166,20 @@ class _Printable(logging.Formatter):
         return escape_control_characters(super().format(record))
 
 
+def log_on_standard_error() -> AbstractContextManager[None]:
+    """Print warnings and errors of the package's log as long as the block goes on, of a command that serves others."""
+    return nullcontext() if verbose() else _logging(0)
+
+
 @contextmanager
 def _logging(level: int) -> Iterator[None]:
-    """Print the log of this package: with ``level`` 1 what it does, with 2 all that it says."""
+    """Print the log of this package: with ``level`` 0 warnings, with 1 what it does, with 2 all that it says."""
     logger, handler = logging.getLogger(_PACKAGE), _Handler(sys.stderr)
     handler.setFormatter(
         _Printable("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
     )
     before = logger.level
-    logger.setLevel(logging.DEBUG if level > 1 else logging.INFO)
+    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(level, 2)])
     logger.addHandler(handler)
     try:
         yield

@@ -141,12 +141,16 @@ class _Tally(Progress):
 class _Results:
     """The store of this command, or none; and how to name a run of it."""
 
-    def __init__(self, location: str | None, stack: ExitStack, overrides: Overrides):
+    def __init__(self, location: str | None, files: str | None, stack: ExitStack, overrides: Overrides):
         self._overrides = overrides
-        self.store = None if location is None else stack.enter_context(Store(location, create=True))
+        self.store = (
+            None if location is None else stack.enter_context(Store(location, directory=files, create=True))
+        )
         #: what the answer in JSON has of each document
         self.summaries: list[dict[str, Any]] = []
         self._option = "" if location == default_store() else store_option(location)
+        if files is not None:
+            self._option += f" --files {shlex.quote(files)}"
 
     def resume_command(self, document: RunDocument) -> str | None:
         """Return the command that resumes the newest run of ``document``, if it can be resumed."""
@@ -200,6 +204,7 @@ def start(
     checkpoint_every: float,
     scalars: Sequence[str] = (),
     settings: Sequence[str] = (),
+    files: str | None = None,
 ) -> int:
     """Execute the run documents at these paths; return the exit code.
 
@@ -207,7 +212,8 @@ def start(
     ones from running; Ctrl-C does. ``store`` is ``None`` to record nothing. With
     ``resume``, the newest run of a document is resumed if it did not finish, and nothing is
     done if it did. Checkpoints are written every ``checkpoint_every`` seconds. ``scalars`` names sinks
-    of scalars, such as ``tensorboard:runs``. ``settings`` (``PATH=VALUE``) change all documents.
+    of scalars, such as ``tensorboard:runs``. ``settings`` (``PATH=VALUE``) change all documents. ``files`` is the folder of
+    the files of a store that is a database.
     """
     check_sinks(scalars)
     overrides = parse(settings)
@@ -217,7 +223,7 @@ def start(
             warn(warning)
     codes = []
     with ExitStack() as stack:
-        results = _Results(store, stack, overrides)
+        results = _Results(store, files, stack, overrides)
         for document in loaded:
             instance = None
             if resume and results.store is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,18 @@ from .model import Place, join
 from .yaml_text import MAX_DEPTH, Loader, decode
 
 
-def columns_of(problems: Sequence[Problem]) -> list[int | None]:
+def columns_of(problems: Sequence[Problem], texts: Mapping[str, str] | None = None) -> list[int | None]:
     """Return the column (from 1) of each problem in its file; ``None`` where it has no line, or cannot be read.
 
-    It is that of the key or the entry at the problem's path, or of what stands around it on that line.
+    It is that of the key or the entry at the problem's path, or of what stands around it on that line. ``texts`` are those
+    of documents that are not in files, by the names that problems have for them.
     """
+    given = texts or {}
     lines: dict[str, set[int]] = defaultdict(set)
     for problem in problems:
         if problem.file and problem.line is not None:
             lines[problem.file].add(problem.line)
-    found = {file: _starts(file, wanted) for file, wanted in lines.items()}
+    found = {file: _starts(file, given.get(file), wanted) for file, wanted in lines.items()}
     return [
         None
         if problem.line is None
@@ -41,11 +43,12 @@ def _nearest(path: str, starts: Iterable[tuple[str, int]]) -> int | None:
     return known[max(around, key=len)] if around else min(known.values(), default=None)
 
 
-def _starts(file: str, lines: set[int]) -> dict[int, list[tuple[str, int]]]:
+def _starts(file: str, text: str | None, lines: set[int]) -> dict[int, list[tuple[str, int]]]:
     """Return the paths that begin on these lines of a file, with their columns."""
     found: dict[int, list[tuple[str, int]]] = defaultdict(list)
     try:
-        text = decode(files.read_given(Path(file)), file)
+        if text is None:
+            text = decode(files.read_given(Path(file)), file)
     except (OSError, DocumentError):
         return found
     for number, written in enumerate(text.split("\n"), 1):

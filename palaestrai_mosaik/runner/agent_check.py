@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from palaestrai_mosaik.experiment import AgentSpec, BodySpec, ClassSpec, PhaseSpec
+from palaestrai_mosaik.errors import Problem
+from palaestrai_mosaik.experiment import (
+    AgentSpec,
+    BodySpec,
+    ClassSpec,
+    PartialDocument,
+    PhaseSpec,
+    RunDocument,
+)
 from palaestrai_mosaik.experiment.model import Place
 from palaestrai_mosaik.simulation.body_placement import place_bodies
 from palaestrai_mosaik.types import Mode
@@ -17,6 +25,24 @@ from .factory import WorkerPlan, make, make_bodies
 from .learners import make_learner
 from .preflight import Inspection
 from .replay import ReplayContext
+
+
+def check_document(
+    document: RunDocument | PartialDocument, known: Sequence[Problem] = ()
+) -> tuple[list[Problem], list[Problem]]:
+    """Return the problems of a document, in the order of its lines, and warnings: what ``check`` reports.
+
+    Args:
+        document: the document, or what could be read of it. Its environments and agents are set up.
+        known: the problems that reading it has found, which are among those that are returned.
+    """
+    inspection = Inspection(document, known=known)
+    try:
+        check_agents(inspection)
+    finally:
+        inspection.close()
+    problems = {*known, *inspection.problems}
+    return sorted(problems, key=lambda problem: (problem.line or 0, problem.message)), inspection.warnings
 
 
 def check_agents(inspection: Inspection) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -130,6 +131,10 @@ class ConnectionLostError(StoreError):
     """The server cut a transaction off: it was undone, or committed without an answer."""
 
 
+class MissingStoreError(StoreError):
+    """There is no store here yet: no file, or a database without tables."""
+
+
 class _ChangedError(ConnectionLostError):
     """A file that was read without locks was written to meanwhile; the next transaction reads what is there now."""
 
@@ -179,13 +184,15 @@ class Database:
             check_sqlite(Path(str(file)))
         create = create and not read_only
         if is_file and not Path(str(file)).exists() and not create:
-            raise StoreError(f"there is no store at {file}")
+            raise MissingStoreError(f"there is no store at {file}")
         self._read_only = False
         self._make_wal = bool(is_file) and journal == "wal" and _is_new(Path(str(file)))
         #: a file that is read as it is, without locks, and its state then
         self._as_it_was: tuple[Path, _FileState] | None = None
         #: the statements that make the tables of an older revision today's, for each connection
         self._as_today: tuple[str, ...] = ()
+        #: held while a file that was written to meanwhile is opened again: several threads may read it
+        self._reopening = threading.Lock()
         #: how an SQLite file is opened, the first one that can be: see :meth:`_open_modes`
         self._mode: _OpenMode = "write"
         modes: list[_OpenMode] = self._open_modes(Path(str(file)), read_only) if is_file else ["write"]
@@ -347,21 +354,25 @@ class Database:
             options["isolation_level"] = "REPEATABLE READ"
             options["postgresql_readonly"] = self._read_only
         what = "cannot read"
+        # (another thread may open the file again in between)
+        before = self._as_it_was
         try:
             with self._connected(what, **options) as connection, Session(connection) as session:
                 yield session
         except SQLAlchemyError as error:
-            self._refuse_if_changed()
+            self._refuse_if_changed(before)
             raise self._problem(what, error) from self._cause(error)
-        self._refuse_if_changed()
+        self._refuse_if_changed(before)
 
-    def _refuse_if_changed(self) -> None:
-        """Raise where a file that is read as it is has been written to meanwhile; the next transaction sees that."""
-        if self._as_it_was is None or _state(self._as_it_was[0]) == self._as_it_was[1]:
+    def _refuse_if_changed(self, before: tuple[Path, _FileState] | None) -> None:
+        """Raise where a file that is read as it is has been written to since ``before``; the next transaction sees that."""
+        if before is None or _state(before[0]) == before[1]:
             return
-        self.engine.dispose()
-        self._mode = "as it is" if _state(self._as_it_was[0]).log is None else "read"
-        self.engine = self._make_engine()
+        with self._reopening:
+            if self._as_it_was is before:
+                self.engine.dispose()
+                self._mode = "as it is" if _state(before[0]).log is None else "read"
+                self.engine = self._make_engine()
         raise _ChangedError(f"the database {self.name} is written to by another process: read it again")
 
     def _connected(self, what: str, **options: Any) -> Connection:
@@ -459,7 +470,7 @@ class Database:
         self.engine = self._make_engine()
 
     def _no_store(self) -> StoreError:
-        return StoreError(f"{self.name} is not a store: it has no results")
+        return MissingStoreError(f"{self.name} is not a store: it has no results")
 
     def _create(self, connection: Connection) -> None:
         foreign = sorted(set(sa.inspect(connection).get_table_names()) & set(Base.metadata.tables))

@@ -9,6 +9,7 @@ noted once, at the start.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -47,6 +48,31 @@ def still_runs(pid: int, started: float, tolerance: float) -> bool:
         return False
     except (psutil.AccessDenied, PermissionError):  # it exists, but its owner is hidden
         return True
+
+
+def terminate(pid: int, started: float, tolerance: float) -> bool:
+    """Ask the process ``pid`` of this host that began at ``started`` to end (SIGTERM); return whether it runs.
+
+    No other process is signalled, also if it gets the number meanwhile (where the system has handles of processes:
+    Linux since 5.3). Raises ``PermissionError`` for a process of another user.
+    """
+    try:
+        handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except ProcessLookupError:
+        return False
+    try:
+        if not still_runs(pid, started, tolerance):
+            return False
+        if handle is None:
+            os.kill(pid, signal.SIGTERM)
+        else:
+            signal.pidfd_send_signal(handle, signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    finally:
+        if handle is not None:
+            os.close(handle)
+    return True
 
 
 def _since_boot(pid: int) -> float:

@@ -97,7 +97,9 @@ class Store:
             self.database = Database(location, create=create, journal=journal, read_only=read_only)
         else:
             if directory is not None:
-                raise StoreError("directory= goes with a database URL; a store in a directory has all in it")
+                raise StoreError(
+                    "directory= (--files) goes with a database URL; a store in a directory has all in it"
+                )
             self.directory = Path(location).absolute()
             files.add_root(self.directory)
             if self.directory.exists() and not self.directory.is_dir():

@@ -7,32 +7,20 @@ it, and a page in one file carries what it returned. Import ``get`` from :mod:`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
 
-from palaestrai_mosaik.design.folder import DesignFolder
 from palaestrai_mosaik.errors import PalaestraiMosaikError, did_you_mean
-from palaestrai_mosaik.store import Store
+
+from .source import Source
+
+__all__ = ["Maker", "Query", "ResourceError", "Source", "address", "find", "get", "resource"]
 
 T = TypeVar("T")
 
 
 class ResourceError(PalaestraiMosaikError):
     """A request that cannot be answered: an unknown path, or a value of its query that is not allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What is shown.
-
-    Attributes:
-        store: the store of the runs, opened to be read.
-        folder: the folder of the design whose runs they are, if one is shown.
-    """
-
-    store: Store
-    folder: DesignFolder | None = None
 
 
 class Query(Mapping[str, str]):
@@ -116,15 +104,24 @@ def get(source: Source, path: str, query: Mapping[str, str] | None = None) -> ob
         ResourceError: there is no resource with this path, or the query has a value that is not allowed.
         StoreError: there is no such run, phase, agent, environment or column.
     """
+    maker, given = find("resource", path, _MAKERS)
+    return maker(source, *given, Query(query))
+
+
+def find(what: str, path: str, known: Mapping[tuple[str, ...], Maker]) -> tuple[Maker, list[str]]:
+    """Return the function that is ``known`` for ``path``, and the parts of the path that are in braces.
+
+    Raises:
+        ResourceError: there is none; ``what`` it was to be is named.
+    """
     parts = path.split("/")
-    for pattern, maker in _MAKERS.items():
+    for pattern, maker in known.items():
         if len(pattern) == len(parts) and all(
             name.startswith("{") or name == part for name, part in zip(pattern, parts, strict=True)
         ):
-            given = [part for name, part in zip(pattern, parts, strict=True) if name.startswith("{")]
-            return maker(source, *given, Query(query))
-    known = ["/".join(pattern) for pattern in _MAKERS]
-    raise ResourceError(f"no resource {path!r}{did_you_mean(path, known)}")
+            return maker, [part for name, part in zip(pattern, parts, strict=True) if name.startswith("{")]
+    near = did_you_mean(path, ["/".join(pattern) for pattern in known])
+    raise ResourceError(f"no {what} {path!r}{near}")
 
 
 def address(path: str, query: Mapping[str, str] | None = None) -> str:

@@ -1,40 +1,63 @@
-"""The server of the page: resources of a store over HTTP. Needs the extra ``web``."""
+"""The server of the page: resources of a store over HTTP, and actions. Needs the extra ``web``."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-import hmac
+import json
 import logging
-import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from hashlib import sha256
+from typing import Any, TypeVar
 
 from palaestrai_mosaik.errors import PalaestraiMosaikError
 from palaestrai_mosaik.installation import install_extra
 
+from .access import Access
+from .actions import perform
 from .data import get
 from .encoding import to_json
 from .page import served_page, static, static_files
-from .resources import Source
+from .resources import ResourceError, Source
 
 try:
     from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
+    from starlette.datastructures import MutableHeaders
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import RedirectResponse, Response
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise ImportError(f"the page needs {error.name}: {install_extra('web')}") from error
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: answers that are longer are compressed
 _COMPRESSED_FROM = 2_000
+#: bytes of a request's body, and seconds until all of it must have arrived
+MAX_BODY = 8 * 2**20
+BODY_TIMEOUT = 30.0
+#: resources that are made at the same time: the others wait, and leave the cores to the runs
+_READERS = 2
+#: actions that are executed at the same time; they wait for processes
+_ACTORS = 8
+#: how much lower the priority of reading is than that of the runs (``nice``)
+_NICE = 10
+#: leads to the page, which then is where the request comes from
+_ONWARDS = '<!DOCTYPE html><title>palaestrai-mosaik</title><meta http-equiv="refresh" content="0;url=./">'
+_METHODS = ("GET", "HEAD", "POST")
 _TYPES = {".js": "text/javascript", ".css": "text/css"}
 #: what every answer says to the browser, beside the page's own policy
 _HEADERS = {
     "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -43,89 +66,209 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class Access:
-    """Who may use the server.
-
-    Attributes:
-        hosts: values of the header ``Host`` that are answered, such as ``127.0.0.1:8765``.
-        token: the first address has it; the browser then keeps it as a cookie.
-    """
-
-    hosts: frozenset[str]
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie: servers at several ports of one host do not replace each other's."""
-        return "palaestrai-mosaik-" + next(iter(sorted(self.hosts))).rpartition(":")[2]
-
-    def admits(self, token: str | None) -> bool:
-        """Whether a token is the one of this server."""
-        return token is not None and hmac.compare_digest(token.encode(), self.token.encode())
-
-
 def create_app(source: Source, access: Access) -> Starlette:
-    """Return the application that shows what a store has."""
-    page, policy = served_page("./static/")
+    """Return the application that shows what a store has, and does what the page may do."""
+    digest = _digest_of_files()
+    page, policy = served_page(f"./static/{digest}/")
+    readers = ThreadPoolExecutor(_READERS, "read", _lower_priority)
+    actors = ThreadPoolExecutor(_ACTORS, "act")
 
     async def index(request: Request) -> Response:
-        if access.admits(request.query_params.get("token")):
+        if "token" in request.query_params:
             answer: Response = RedirectResponse("/", status_code=303)
+            if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+                # the link is on another page: in a redirect, the browser would not send the cookie
+                answer = Response(_ONWARDS, media_type="text/html")
             answer.set_cookie(access.cookie, access.token, httponly=True, samesite="strict", path="/")
             return answer
         return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in static_files():
+        if request.path_params["digest"] != digest or name not in static_files():
             return _refused(404, f"no file {name!r}")
-        suffix = "." + name.rpartition(".")[2]
-        return _compressed(request, static(name), _TYPES.get(suffix, "text/plain"))
+        packed = _accepts_gzip(request) and len(static(name)) > _COMPRESSED_FROM
+        content = await _in(readers, partial(_packed, name)) if packed else static(name)
+        # the address has the digest of all files: what it names never changes
+        headers = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+        kind = _TYPES.get("." + name.rpartition(".")[2], "text/plain")
+        return Response(content, headers=headers | _encoding(packed), media_type=kind)
 
-    async def answer_resource(request: Request) -> Response:
+    async def resource(request: Request) -> Response:
         path, query = request.path_params["path"], dict(request.query_params)
-        content = await run_in_threadpool(lambda: to_json(get(source, path, query)))
-        return _compressed(request, content, "application/json")
+        packed = _accepts_gzip(request)
+        return await _in(readers, lambda: _answer(request, to_json(get(source, path, query)), packed))
+
+    async def action(request: Request) -> Response:
+        path = request.path_params["path"]
+        if source.workplace is None:
+            return _refused(403, "this page only shows (--read-only): it starts, cancels and checks nothing")
+        body = await _body(request)
+        done = await _in(actors, lambda: to_json(perform(source, path, body)))
+        return Response(done, media_type="application/json")
 
     routes = [
-        Route("/", index),
-        Route("/static/{name:path}", file),
-        Route("/api/{path:path}", answer_resource),
+        Route("/", _safe(index), methods=["GET"]),
+        Route("/static/{digest}/{name:path}", _safe(file), methods=["GET"]),
+        Route("/api/{path:path}", _safe(resource), methods=["GET"]),
+        Route("/api/{path:path}", _safe(action), methods=["POST"]),
     ]
-    return Starlette(routes=[_guarded(route, access) for route in routes])
+    handlers: dict[Any, Any] = {HTTPException: _of_exception}
+    app = Starlette(
+        routes=routes, middleware=[Middleware(_Guard, access=access)], exception_handlers=handlers
+    )
+    app.router.redirect_slashes = False
+
+    def close() -> None:
+        for pool in (readers, actors):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    app.state.close = close
+    return app
 
 
-def _guarded(route: Route, access: Access) -> Route:
-    """Return the route, which refuses requests from elsewhere and says what was wrong."""
-    endpoint: Callable[[Request], Awaitable[Response]] = route.endpoint
+class _Guard:
+    """Refuses requests from elsewhere before anything looks at them, and says to the browser what it may do."""
 
-    async def guarded(request: Request) -> Response:
-        if request.headers.get("host") not in access.hosts:
-            return _refused(421, "this server does not answer to that host name")
-        known = access.admits(request.cookies.get(access.cookie))
-        if not known and not (route.path == "/" and access.admits(request.query_params.get("token"))):
-            return _refused(401, "open the address that the command printed: it has the token")
+    def __init__(self, app: ASGIApp, access: Access):
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
         try:
-            response = await endpoint(request)
+            app = self._refusal(Request(scope)) or self._app
+        except Exception:
+            logger.exception("a request cannot be read")
+            app = _refused(400, "the request cannot be read")
+        await app(scope, receive, send_with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        path, method = request.scope["path"], request.method
+        if not self._access.answers(request.headers.get("host")):
+            return _refused(421, "this server does not answer to that host name")
+        if method not in _METHODS:
+            methods = ", ".join(_METHODS)
+            return _refused(405, f"the method must be one of {methods}", {"Allow": methods})
+        first = path == "/" and method == "GET" and self._access.admits(request.query_params.get("token"))
+        if not first and not self._access.admits(request.cookies.get(self._access.cookie)):
+            return _refused(401, "open the address that the command printed: it has the token")
+        if path != "/" and request.headers.get("sec-fetch-site", "same-origin") not in (
+            "same-origin",
+            "none",
+        ):
+            return _refused(403, "another site has asked for this")
+        return self._refused_action(request) if method == "POST" else None
+
+    def _refused_action(self, request: Request) -> Response | None:
+        headers = request.headers
+        if not self._access.is_own(headers.get("origin"), headers.get("host")):
+            return _refused(403, "actions come from the page itself (header Origin)")
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return _refused(415, "the body must be application/json")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > MAX_BODY:
+            return _refused(413, f"the body may have {MAX_BODY:,} bytes")
+        return None
+
+
+def _safe(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Return ``endpoint`` with answers where it raises: they say what was wrong, and nothing of the code."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except HTTPException as error:
+            return _of_exception(request, error)
         except PalaestraiMosaikError as error:
-            response = _refused(404, str(error))
+            # (what is asked for is not there, or an action is not possible now)
+            missing = isinstance(error, ResourceError) or request.method != "POST"
+            return _refused(404 if missing else 409, str(error))
+        except ClientDisconnect:
+            return Response(status_code=400)
         except Exception as error:
-            logger.exception("%s", request.url.path)
-            response = _refused(500, f"{type(error).__name__}: {error}")
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
+            logger.exception("%s %r", request.method, request.url.path)
+            return _refused(500, f"the server has failed ({type(error).__name__}); its log says why")
 
-    return Route(route.path, guarded, methods=sorted(route.methods or ["GET"]))
+    return answered
 
 
-def _refused(status: int, message: str) -> Response:
-    return Response(to_json({"error": message}), status, _HEADERS, "application/json")
+def _of_exception(request: Request, error: HTTPException) -> Response:
+    return _refused(error.status_code, error.detail, dict(error.headers or {}))
 
 
-def _compressed(request: Request, content: bytes, kind: str) -> Response:
-    headers: Mapping[str, Any] = {}
-    if len(content) > _COMPRESSED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
-        content, headers = gzip.compress(content, 1), {"Content-Encoding": "gzip"}
-    return Response(content, headers=dict(headers), media_type=kind)
+def _refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_json({"error": message}), status, headers, "application/json")
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Return what the body says: an object of JSON."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > MAX_BODY:
+                    raise HTTPException(413, f"the body may have {MAX_BODY:,} bytes", {"Connection": "close"})
+    except TimeoutError:
+        raise HTTPException(408, "the body did not arrive in time", {"Connection": "close"}) from None
+    try:
+        found = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise HTTPException(400, "the body must be a JSON object")
+    return found
+
+
+async def _in(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+def _lower_priority() -> None:
+    """Let the thread that calls take the cores that runs leave (elsewhere than on Linux, priorities are of processes)."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICE))
+
+
+def _answer(request: Request, content: bytes, packed: bool) -> Response:
+    """Return a resource, or that it is what the browser has."""
+    tag = f'W/"{sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    packed = packed and len(content) > _COMPRESSED_FROM
+    if packed:
+        content = gzip.compress(content, 1)
+    return Response(content, headers=headers | _encoding(packed), media_type="application/json")
+
+
+def _accepts_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+def _encoding(packed: bool) -> dict[str, str]:
+    return {"Content-Encoding": "gzip"} if packed else {}
+
+
+@cache
+def _packed(name: str) -> bytes:
+    return gzip.compress(static(name), 6, mtime=0)
+
+
+@cache
+def _digest_of_files() -> str:
+    """Return a digest of all files in ``static/``."""
+    whole = sha256()
+    for name in static_files():
+        whole.update(f"{name}\0{len(static(name))}\0".encode() + static(name))
+    return whole.hexdigest()[:16]

@@ -45,6 +45,7 @@ NEED = {
     "simulators.pv": "[grid]",
     "simulators.storage": "[grid]",
     "web.server": "starlette",
+    "web.serving": "starlette",
 }
 
 HIDE = """

@@ -98,6 +98,8 @@ JUDGED: dict[str, dict[str, str]] = {
     "rl/driver.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "runner/agent_check.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "runner/runner.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "cli/serve.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
+    "web/source.py": {"tempfile.TemporaryDirectory": "a folder of this user alone, of a random name"},
     "simulation/world_graph.py": {".savefig": "into a file that files.writing gives"},
     "simulators/power_flow.py": {".to_json": "gives text"},
     "store/query/export.py": {

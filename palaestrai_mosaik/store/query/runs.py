@@ -49,7 +49,7 @@ Contents = Callable[[Collection[str]], Mapping[str, str]]
 
 
 #: seconds, see :func:`.process.still_runs`
-_START_TOLERANCE = 5.0
+START_TOLERANCE = 5.0
 
 _RUN_COLUMNS = (
     *("run", "document", "experiment", "status", "seed", "version", "started", "ended", "duration"),
@@ -449,4 +449,4 @@ def status_of(instance: Instance | Execution) -> str:
     """Return the status, ``lost`` if the process that is to run it is gone from this host."""
     if instance.status != "running" or instance.host != socket.gethostname():
         return instance.status
-    return "running" if still_runs(instance.pid, instance.pid_started, _START_TOLERANCE) else "lost"
+    return "running" if still_runs(instance.pid, instance.pid_started, START_TOLERANCE) else "lost"

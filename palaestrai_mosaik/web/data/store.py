@@ -16,4 +16,5 @@ def store(source: Source, query: Query) -> dict[str, Any]:
         "location": str(source.store.directory),
         "version": __version__,
         "design": None if source.folder is None else source.folder.spec.uid,
+        "actions": source.workplace is not None,
     }

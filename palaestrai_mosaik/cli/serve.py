@@ -1,0 +1,136 @@
+"""``palaestrai-mosaik serve`` and ``arsenai serve``: show runs and designs on a page."""
+
+from __future__ import annotations
+
+import html
+import logging
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+from palaestrai_mosaik import files
+from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
+from palaestrai_mosaik.errors import FINISHED, PalaestraiMosaikError, did_you_mean
+from palaestrai_mosaik.store.database import MissingStoreError
+from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.web.access import is_loopback
+from palaestrai_mosaik.web.source import Source
+from palaestrai_mosaik.web.workplace import Workplace
+
+from .common import find_folder
+from .output import log_on_standard_error, quiet, say, say_unless_quiet, warn
+
+
+def serve(
+    location: StoreLocation,
+    *,
+    folder: DesignFolder | None = None,
+    host: str,
+    port: int,
+    read_only: bool,
+    open_page: bool,
+    allow_modules: Sequence[str] | None = None,
+) -> int:
+    """Serve the page of a store, or of a design ``folder``, until Ctrl-C or SIGTERM; return the exit code.
+
+    Args:
+        location: the store; only with ``folder`` it need not exist yet.
+        folder: the design that the page shows.
+        host: the address to listen on.
+        port: the port; the next free one where it is taken, any with 0.
+        read_only: the page starts, cancels and checks nothing.
+        open_page: open it in the user's browser.
+        allow_modules: the modules that documents in the page may name; ``None``: all.
+    """
+    try:
+        from palaestrai_mosaik.web.serving import listen
+        from palaestrai_mosaik.web.serving import serve as serve_page
+    except ImportError as error:
+        raise PalaestraiMosaikError(str(error)) from None
+    if folder is None:
+        _refuse_missing(location)
+    listening = listen(host, port)
+    if port not in (0, listening.port):
+        say_unless_quiet(f"port {port} is taken; using {listening.port}", error=True)
+    if not is_loopback(host):
+        _warn_of_others(host, read_only)
+    workplace = None if read_only else Workplace(location, allow_modules)
+    shown = location.shown if folder is None else f"{folder.path} (results in {location.shown})"
+
+    def ready() -> None:
+        if quiet():
+            say(listening.address)
+        else:
+            say(f"{shown}: {listening.address}  (Ctrl-C ends the page; runs go on)")
+        sys.stdout.flush()
+        if open_page:
+            threading.Thread(target=_open, args=(listening.address, temporary), daemon=True).start()
+
+    with tempfile.TemporaryDirectory(prefix="palaestrai-mosaik-") as temporary, log_on_standard_error():
+        actions = logging.getLogger("palaestrai_mosaik.web.actions")
+        actions.setLevel(logging.WARNING if quiet() else logging.INFO)
+        serve_page(Source(location, folder, workplace), listening, ready)
+    say_unless_quiet("the page has ended", error=True)
+    return FINISHED
+
+
+def serve_design(folder: str | None, store: str | None, **options: object) -> int:
+    """Serve the page of a design folder; see :func:`serve`."""
+    opened = find_folder(folder)
+    return serve(StoreLocation.of(opened.path / RESULTS, store), folder=opened, **options)  # type: ignore[arg-type]
+
+
+def _refuse_missing(location: StoreLocation) -> None:
+    """Raise where there is no store, with the nearest name."""
+    try:
+        location.look().close()
+    except MissingStoreError as error:
+        if location.folder is None:
+            raise
+        place = location.folder
+        stores = {str(place.parent / one) for one in _stores_in(place.parent)}
+        near = did_you_mean(str(place), stores)
+        others = (
+            f"; in {place.parent.absolute()} there are: {', '.join(sorted(stores)[:8])}"
+            if stores and not near
+            else ""
+        )
+        raise PalaestraiMosaikError(
+            f"{error}{near}{others}. A run makes it: palaestrai-mosaik start RUN.yml --store {place}"
+        ) from None
+
+
+def _stores_in(folder: Path) -> list[str]:
+    try:
+        return sorted(one.name for one in folder.iterdir() if (one / "store.db").is_file())
+    except OSError:
+        return []
+
+
+def _warn_of_others(host: str, read_only: bool) -> None:
+    may = (
+        "read all results"
+        if read_only
+        else "read all results, and start, cancel and check runs with your rights"
+    )
+    warn(
+        f"other machines reach the page on {host}: whoever has the address with the token can {may}. The connection is "
+        "not encrypted, so others in the network may read the token. Safer: keep the default, and use ssh -L "
+        "(docs/live-page.md)"
+    )
+
+
+def _open(address: str, folder: str) -> None:
+    """Open the page in a browser: by a file that leads there, since all users can read a command line with the token."""
+    page = Path(folder, "open.html")
+    there = html.escape(address)
+    files.write_bytes(
+        page,
+        f'<!DOCTYPE html><title>palaestrai-mosaik</title><meta http-equiv="refresh" content="0;url={there}">'.encode(),
+        private=True,
+    )
+    if not webbrowser.open(page.as_uri()):
+        warn("no browser was found; open the address yourself")

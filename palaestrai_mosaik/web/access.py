@@ -1,0 +1,91 @@
+"""Who may use the server: a token, names of the host, and where a request comes from."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+#: the names by which a browser on the same machine reaches a server that listens there
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may use the server.
+
+    Attributes:
+        hosts: values of the header ``Host`` that are answered: ``127.0.0.1:8765``, or a name without a port for all ports,
+            since ``ssh -L`` may bring another one. A page of another name that was made to lead here (DNS rebinding)
+            is not answered.
+        token: the first address has it; the browser then keeps it as a cookie.
+        any_address: whether each IP address is answered as host, too: a server that listens on all of a machine's does
+            not know which of them a browser uses. No name can be rebound to what is no name.
+    """
+
+    hosts: frozenset[str]
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    any_address: bool = False
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie: servers at several ports of one host do not replace each other's."""
+        ports = sorted(port for host in self.hosts if (port := _split(host)[1]))
+        return "-".join(["palaestrai-mosaik", *ports[:1]])
+
+    def admits(self, token: str | None) -> bool:
+        """Whether a token is the one of this server."""
+        return token is not None and hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
+
+    def answers(self, host: str | None) -> bool:
+        """Whether requests to ``host`` (of the header) are answered."""
+        if host is None:
+            return False
+        host = host.lower()
+        name = _split(host)[0]
+        return host in self.hosts or name in self.hosts or (self.any_address and _is_address(name))
+
+    def is_own(self, origin: str | None, host: str | None) -> bool:
+        """Whether ``origin`` (of the header) is the page that ``host`` has sent."""
+        return origin is not None and host is not None and origin.lower() == f"http://{host.lower()}"
+
+
+def names_of(host: str, port: int, machine: tuple[str, ...]) -> frozenset[str]:
+    """Return what the header ``Host`` may be where a server listens on ``host``.
+
+    Args:
+        host: the address or name that it listens on.
+        port: its port.
+        machine: the names of this machine, for a server that others reach.
+    """
+    shown = f"[{host}]" if ":" in host else host.lower()
+    return frozenset(
+        {f"{shown}:{port}", shown, *LOOPBACK, *(() if is_loopback(host) else map(str.lower, machine))}
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on ``host``."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _split(host: str) -> tuple[str, str]:
+    """Return the name and the port of a header ``Host``."""
+    if host.startswith("["):
+        name, _, port = host.partition("]")
+        return f"{name}]", port.removeprefix(":")
+    name, _, port = host.partition(":")
+    return name, port
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return urlsplit(f"//{name}").hostname is not None

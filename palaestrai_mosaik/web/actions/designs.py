@@ -1,0 +1,84 @@
+"""Executing the runs of a design that have failed, and cancelling, from the page."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections import Counter
+from typing import Any
+
+from palaestrai_mosaik.design.folder import DesignFolder
+from palaestrai_mosaik.execution.cluster.submission import Submissions
+from palaestrai_mosaik.execution.cluster.submit import cancel_folder
+from palaestrai_mosaik.text import count
+
+from ..resources import Query, Source, resource
+from ..workplace import Started, Workplace
+from .documents import allowed
+from .registry import Body, Refused, action, workplace_of
+
+
+@resource("design/actions")
+def actions(source: Source, query: Query) -> dict[str, Any]:
+    """Return what can be done with the design: ``cancel`` (tasks of a cluster, or what the page executes), ``resume``."""
+    workplace, folder = workplace_of(source), _folder(source)
+    at_work = _at_work(workplace, folder)
+    return {
+        "resume": not at_work,
+        "cancel": bool(at_work) or _has_tasks(folder),
+        "key": at_work[0].key if at_work else None,
+    }
+
+
+@action("design/resume")
+def resume(source: Source, body: Body) -> dict[str, Any]:
+    """Execute the missing, failed and interrupted runs of the design, as ``arsenai resume`` does."""
+    workplace, folder = workplace_of(source), _folder(source)
+    at_work = _at_work(workplace, folder)
+    if at_work:
+        raise Refused(f"process {at_work[0].process.pid} executes the runs of this design already")
+    path = str(folder.path.absolute())
+    one = workplace.start(
+        f"arsenai resume {folder.path.name}",
+        ["arsenai", "resume", path, *allowed(workplace)],
+        folder=folder.path.absolute(),
+    )
+    return {"done": f"process {one.process.pid} executes what is missing or has failed", "key": one.key}
+
+
+@action("design/cancel")
+def cancel(source: Source, body: Body) -> dict[str, Any]:
+    """End the tasks that a cluster has of the design, and the runs that the page executes."""
+    workplace, folder = workplace_of(source), _folder(source)
+    said = []
+    for one in _at_work(workplace, folder):
+        one.process.send_signal(signal.SIGTERM)
+        said.append(f"process {one.process.pid} was asked to end")
+    if _has_tasks(folder):
+        cancelled = cancel_folder(folder.path)
+        ended = Counter(running=cancelled.running, queued=cancelled.queued)
+        if cancelled.jobs:
+            said.append(f"cancelled {count(ended['running'], 'running task')}, {ended['queued']:,} queued")
+    if not said:
+        name = shlex.quote(str(folder.path))
+        raise Refused(
+            "nothing to cancel: no cluster has tasks of this design, and this page executes none of its runs. "
+            f"End another 'arsenai run {name}' where it was started"
+        )
+    return {"done": "; ".join(said)}
+
+
+def _folder(source: Source) -> DesignFolder:
+    if source.folder is None:
+        raise Refused("this page shows no design")
+    return source.folder
+
+
+def _at_work(workplace: Workplace, folder: DesignFolder) -> list[Started]:
+    """Return what the page has started for the design, and still runs."""
+    path = folder.path.absolute()
+    return [one for one in workplace.started() if one.folder == path and one.code is None]
+
+
+def _has_tasks(folder: DesignFolder) -> bool:
+    return any(one.executor == "slurm" for one in Submissions(folder.path).all())

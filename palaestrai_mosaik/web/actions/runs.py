@@ -1,0 +1,89 @@
+"""Cancelling and resuming a run from the page."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError
+from palaestrai_mosaik.experiment import loads
+from palaestrai_mosaik.runner import earlier_run
+from palaestrai_mosaik.store.cancellation import cancel_run
+
+from ..resources import Query, Source, resource
+from .documents import allowed
+from .registry import Body, Refused, action, workplace_of
+
+_RESUMED = ("interrupted", "lost", "failed")
+
+
+@resource("run/{run}/actions")
+def actions(source: Source, run: str, query: Query) -> dict[str, Any]:
+    """Return what can be done with a run: ``cancel`` and ``resume``, and why not."""
+    facts = _facts(source, run)
+    here = facts["host"] == socket.gethostname()
+    cancel = facts["status"] == "running" and here
+    resume, why = False, ""
+    if facts["status"] in _RESUMED:
+        try:
+            _to_resume(source, facts)
+            resume = True
+        except PalaestraiMosaikError as error:
+            why = str(error)
+    elif facts["status"] == "running" and not here:
+        why = f"it is executed on host {facts['host']!r}: cancel it there"
+    return {"run": facts["run"], "cancel": cancel, "resume": resume, "why": why}
+
+
+@action("run/{run}/cancel")
+def cancel(source: Source, run: str, body: Body) -> dict[str, Any]:
+    """Ask the process of a run to end, as Ctrl-C does."""
+    workplace_of(source)
+    uid = source.store.find_run(run)
+    pid = cancel_run(source.store, uid)
+    return {
+        "done": f"process {pid} was asked to end: run {uid} ends after this step, and keeps what was recorded"
+    }
+
+
+@action("run/{run}/resume")
+def resume(source: Source, run: str, body: Body) -> dict[str, Any]:
+    """Resume a run from its last checkpoint."""
+    workplace = workplace_of(source)
+    facts = _facts(source, run)
+    if facts["status"] not in _RESUMED:
+        raise Refused(f"run {facts['run']} is {facts['status']}; {', '.join(_RESUMED)} runs can be resumed")
+    path = workplace.write(facts["document"], _to_resume(source, facts))
+    arguments = ["start", str(path), "--resume", *allowed(workplace)]
+    one = workplace.start(f"resume {facts['document']}", arguments, run=facts["run"])
+    return {"done": f"run {facts['run']} is resumed by process {one.process.pid}", "key": one.key}
+
+
+def _facts(source: Source, run: str) -> dict[str, Any]:
+    uid = source.store.find_run(run)
+    runs = source.store.runs()
+    facts = runs[runs["run"] == uid].iloc[0]
+    return {name: facts[name] for name in ("run", "document", "status", "host")}
+
+
+def _to_resume(source: Source, facts: dict[str, Any]) -> str:
+    """Return the text of the document with which a run is resumed.
+
+    Raises:
+        Refused: it cannot be resumed.
+    """
+    uid, store = facts["run"], source.store
+    stored = store.document_of(uid)
+    try:
+        document = loads(stored.text, f"{facts['document']}.yml")
+    except DocumentError as error:
+        raise Refused(f"run {uid} cannot be resumed: its document is not sound here: {error}") from None
+    if document.hash != stored.hash:
+        raise Refused(f"run {uid} cannot be resumed: this release reads its document in another way")
+    found = earlier_run(document, store)
+    if found is None or found.instance != uid:
+        newer = "another run" if found is None else f"run {found.instance} ({found.status})"
+        raise Refused(f"run {uid} cannot be resumed: {newer} of the same document is newer")
+    if not found.has_checkpoint:
+        raise Refused(f"run {uid} cannot be resumed: it has no checkpoint")
+    return stored.text
