@@ -1,5 +1,6 @@
 // A run: its head, and a tab for each way to look at it.
 
+import { runActions } from "web/actions";
 import { get, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
@@ -18,7 +19,8 @@ export async function show(element, context) {
   let facts = await get(`run/${run}`, {}, signal);
   const head = h("div", {}), body = h("div", {});
   const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
-  fill(element, head, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
+  const actions = runActions(context, facts);
+  fill(element, head, actions.element, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
     h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === tab && "page" }, title))), body);
 
   function title() {
@@ -33,6 +35,7 @@ export async function show(element, context) {
     watch(2, signal, async () => {
       facts = await get(`run/${run}`, {}, signal);
       title();
+      actions.update(facts);
       return facts.status === "running";
     }, failed);
   }
