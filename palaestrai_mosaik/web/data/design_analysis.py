@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from palaestrai_mosaik.analysis.comparison import Comparison, compare_design
 from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
-from palaestrai_mosaik.analysis.report.indices import marks, method_of, players, ranked
+from palaestrai_mosaik.analysis.report.indices import IRRELEVANT, marks, method_of, players, ranked
 from palaestrai_mosaik.analysis.results import Results
 from palaestrai_mosaik.analysis.sensitivity import SensitivityResult, sensitivity
 from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, StoreError
@@ -84,12 +84,14 @@ class DesignAnalysis:
 
 def _method(results: Results, one: SensitivityResult) -> dict[str, Any]:
     display = method_of(one.method, one.frame)
+    leading = marks(one.frame, display.leading)
+    irrelevant = leading[IRRELEVANT].value if IRRELEVANT in leading else None
     own = one.frame[one.frame["factor"].isin(players(results.spec))]
     return {
         **{"outcome": one.outcome, "method": one.method, "title": display.title, "says": display.says},
         "bars": list(display.bars),
         "leading": display.leading,
-        "share": display.share,
+        "irrelevant": irrelevant,
         "ranked": ranked(marks(own, display.leading)),
         **{"used": one.used, "lost": one.lost, "executed": one.executed},
         "refused": one.refused or None,

@@ -99,7 +99,7 @@ function listFailures(section, model) {
     { title: "State", value: (run) => h("span", { class: "status failed" }, model.statusOf(model.cellsOf[run][0])) },
     { title: "Error", value: (run) => h("span", { class: "design-error" }, model.errors.get(run).error) },
     { title: "Log", value: (run) => h("code", {}, model.errors.get(run).log) },
-    { title: "Factors", value: (run) => model.values(model.cellsOf[run][0]).join(", ") },
+    { title: "Factors", value: (run) => h("span", { class: "design-error" }, model.values(model.cellsOf[run][0]).join(", ")) },
   ], all.slice(0, LISTED), `${number(all.length)} runs failed${all.length > LISTED ? `, the first ${LISTED} of which are` : ":"}`)]);
 }
 

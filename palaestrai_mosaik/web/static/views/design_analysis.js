@@ -108,8 +108,7 @@ function bars(one, rows, title) {
   const names = one.ranked, indices = one.bars.filter((index) => single.some((row) => row.index === index));
   const at = (index, name) => single.find((row) => row.index === index && row.factor === name);
   return figure({
-    title,
-    description: `Bars of ${indices.join(" and ")} with intervals: ${names.map((name) => `${name} ${number(at(one.leading, name)?.value, 3)}`).join(", ")}`,
+    description: `${title}. Bars of ${indices.join(" and ")} with intervals: ${names.map((name) => `${name} ${number(at(one.leading, name)?.value, 3)}`).join(", ")}`,
     height: 70 + 34 * Math.max(1, names.length) * Math.max(1, indices.length * 0.7),
     options: ({ axis }) => ({
       grid: { left: 12, right: 24, top: 36, bottom: 12, containLabel: true },
@@ -120,7 +119,8 @@ function bars(one, rows, title) {
       yAxis: { ...axis, type: "category", inverse: true, data: names, splitLine: { show: false },
         axisLabel: { ...axis.axisLabel, hideOverlap: false, width: 140, overflow: "truncate" } },
       series: indices.flatMap((index, i) => [
-        { type: "bar", name: index, barMaxWidth: 22, itemStyle: { color: COLOURS[i], opacity: 0.8 }, data: names.map((name) => at(index, name)?.value ?? NaN) },
+        { type: "bar", name: index, barMaxWidth: 22, itemStyle: { color: COLOURS[i], opacity: 0.8 }, data: names.map((name) => at(index, name)?.value ?? NaN),
+          markLine: index === one.leading && one.irrelevant !== null ? noInfluence(one.irrelevant) : undefined },
         intervals(index, names.map((name, k) => [k, at(index, name)?.low ?? NaN, at(index, name)?.high ?? NaN]), i, indices.length),
       ]),
     }),
@@ -129,6 +129,12 @@ function bars(one, rows, title) {
       rows: rows.map((row) => [row.index, row.factor, row.factor2, row.value, row.low, row.high]),
     }),
   });
+}
+
+/** The line of a method that says what a factor without influence reaches. */
+function noInfluence(value) {
+  return { silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dashed" },
+    label: { formatter: "without influence", color: colour("text"), position: "insideEndTop" }, data: [{ xAxis: value }] };
 }
 
 /** A series of horizontal intervals over the bars of the i-th of `count` indices: [place, low, high]. */
@@ -159,7 +165,8 @@ function indexTable(one, rows, title) {
     { title: "Factor", value: (row) => row.factor }, ...(pairs ? [{ title: "With", value: (row) => row.factor2 }] : []),
     ...indices.flatMap((index) => [
       { title: index, number: true, value: (row) => (row[`=${index}`] ? number(row[`=${index}`].value) : "") },
-      { title: "Interval", value: (row) => (row[`=${index}`] ? between(row[`=${index}`].low, row[`=${index}`].high) : "") },
+      ...(rows.some((row) => row.index === index && known(row.low))
+        ? [{ title: "Interval", value: (row) => (row[`=${index}`] ? between(row[`=${index}`].low, row[`=${index}`].high) : "") }] : []),
     ]),
   ], [...places.values()], title);
 }
@@ -168,8 +175,7 @@ function indexTable(one, rows, title) {
 function points(one, levels, share) {
   const names = levels.map((row) => row.level), what = [["mean", "Mean"], ["iqm", "Interquartile mean"]];
   return figure({
-    title: one.title,
-    description: `Means of ${one.outcome} with intervals: ${levels.map((row) => `${row.level} ${number(row.mean, 3)}`).join(", ")}`,
+    description: `${one.title}. Means of ${one.outcome} with intervals: ${levels.map((row) => `${row.level} ${number(row.mean, 3)}`).join(", ")}`,
     height: 90 + 38 * Math.max(1, names.length),
     options: ({ axis }) => ({
       grid: { left: 12, right: 24, top: 36, bottom: 34, containLabel: true },

@@ -76,14 +76,14 @@ export function createModel(facts) {
 
 /** A value of an axis as text: its level, or a number. */
 export function text(axis, value, digits = 5) {
-  if (axis.levels) return value < 0 ? "inactive" : axis.levels[Math.round(value)];
+  if (axis.levels) return value < 0 ? "inactive" : axis.levels[value];
   if (Number.isNaN(value)) return axis.kind === "factor" ? "inactive" : "none";
   return number(value, digits);
 }
 
-/** The smallest and the largest value of an axis among some cells; of levels, the ends of their places. */
+/** The smallest and the largest value of an axis among some cells; of levels, whole numbers around their places. */
 export function extent(axis, cells) {
-  if (axis.levels) return [axis.inactive ? -1.5 : -0.5, axis.levels.length - 0.5];
+  if (axis.levels) return [axis.inactive ? -2 : -1, axis.levels.length];
   let low = Infinity, high = -Infinity;
   for (const cell of cells) {
     const value = axis.value(cell);

@@ -26,13 +26,20 @@ export function parallel(model, selection, outcome) {
         ...axes.map((one) => `${one.name} = ${text(one, one.value(item.data.cell))}`)].join("\n")) },
       parallel: { left: 40, right: 50, top: 44, bottom: 64, parallelAxisDefault: { areaSelectStyle: { width: 18, opacity: 0.3, color: colour("link"),
         borderColor: colour("link") } } },
-      parallelAxis: axes.map((one, i) => ({ ...chartAxis(one, cells, axis), dim: i, id: one.key, name: one.name, realtime: false,
-        nameTruncate: { maxWidth: 90 }, nameTextStyle: { color: colour("text") }, splitLine: { show: false } })),
+      parallelAxis: axes.map((one, i) => parallelAxis(chartAxis(one, cells, axis), one, i)),
       visualMap: { type: "continuous", dimension: coloured, min: low, max: high, inRange: { color: SCALE }, calculable: false, orient: "horizontal",
         left: "center", bottom: 6, itemWidth: 14, itemHeight: 160, text: [number(high, 4), `${outcome().name}  ${number(low, 4)}`],
         textStyle: { color: colour("quiet") } },
       series: [{ type: "parallel", id: "runs", smooth: 0.05, data: data(), inactiveOpacity: 0.04, activeOpacity: few ? 0.95 : 0.7, progressive: 2000,
         lineStyle: { width: few ? 1.6 : 1, opacity: few ? 0.9 : 0.5 } }],
+    };
+  }
+  // (lines cross the labels of an axis: they get a border of the background)
+  function parallelAxis(common, one, i) {
+    return {
+      ...common, dim: i, id: one.key, name: one.name, realtime: false, nameTruncate: { maxWidth: 90 }, nameTextStyle: { color: colour("text") },
+      splitLine: { show: false }, axisLine: { lineStyle: { color: colour("text"), width: 1.5 } },
+      axisLabel: { ...common.axisLabel, color: colour("text"), textBorderColor: colour("raised"), textBorderWidth: 3 },
     };
   }
   function numbers() {

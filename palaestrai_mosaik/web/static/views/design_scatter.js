@@ -11,11 +11,13 @@ const jitter = (cell) => (((cell * GOLDEN) % 1) - 0.5) * WIDTH;
 
 /** The axis of a chart for an axis of the model: numbers, logarithms, or places of levels with their names. */
 export function chartAxis(axis, cells, base) {
-  const [low, high] = extent(axis, cells);
-  const label = (value) => (axis.levels ? (Number.isInteger(value) ? text(axis, value) : "") : number(value, 3));
+  // outcomes get round ends, factors those that they have
+  const [low, high] = axis.kind === "outcome" ? [] : extent(axis, cells);
+  const named = (value) => (value > low && value < high ? text(axis, value) : "");
+  const label = (value) => (axis.levels ? named(value) : number(value, 3));
   return {
-    ...base, type: axis.log ? "log" : "value", min: low, max: high, interval: axis.levels ? 1 : undefined,
-    axisLabel: { ...base.axisLabel, formatter: label, showMinLabel: axis.levels ? false : undefined, overflow: "truncate", width: 90 },
+    ...base, type: axis.log ? "log" : "value", min: low, max: high, scale: true, interval: axis.levels ? 1 : undefined,
+    axisLabel: { ...base.axisLabel, formatter: label, overflow: "truncate", width: 90 },
   };
 }
 
@@ -38,7 +40,9 @@ export function scatter(model, selection, factor, outcome) {
     return {
       grid: { left: 12, right: 24, top: 36, bottom: 34, containLabel: true },
       legend: { show: false },
-      brush: { xAxisIndex: 0, yAxisIndex: 0, brushMode: "single", throttleType: "debounce", throttleDelay: 100, toolbox: [],
+      // (the button above the chart begins a selection)
+      toolbox: { show: false },
+      brush: { xAxisIndex: 0, yAxisIndex: 0, brushMode: "single", throttleType: "debounce", throttleDelay: 100,
         inBrush: {}, outOfBrush: {}, brushStyle: { borderColor: colour("link"), color: "rgba(60,120,200,.15)", borderWidth: 1 } },
       tooltip: { trigger: "item", formatter: (item) => [model.name(item.data.cell), ...model.values(item.data.cell),
         `${outcome().name} = ${number(outcome().value(item.data.cell), 6)}`].join("\n") },
