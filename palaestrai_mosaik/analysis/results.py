@@ -54,10 +54,19 @@ class Results:
         progress: ProgressCallback | None = None,
     ):
         self.folder = folder if isinstance(folder, DesignFolder) else DesignFolder.open(folder)
+        self._given = store
         self._store = (
             store if isinstance(store, Store) else StoreLocation.of(self.folder.path / RESULTS, store)
         )
         self._progress = progress
+        #: outcomes that were read, by the uid of the instance; what has finished does not change any more
+        self._known: dict[OutcomeSpec, dict[str, float]] = {}
+
+    def refreshed(self) -> Results:
+        """Return the results as they are now. Outcomes that were read already are not read again."""
+        fresh = Results(self.folder, self._given, self._progress)
+        fresh._known = self._known
+        return fresh
 
     @property
     def spec(self) -> DesignSpec:
@@ -194,10 +203,30 @@ class Results:
         counted = PartsProgress(self._progress, len(runs) * len(specs))
         with self.open_store() as store:
             for outcome in specs:
-                values = take(store, runs, outcome, counted)
+                known = self._known.setdefault(outcome, {})
+                known |= _take_missing(store, runs, outcome, known, counted)
                 counted.end(len(runs))
-                frame[outcome.name] = finished.map(values).astype(float)
+                frame[outcome.name] = finished.map(known).astype(float)
         return frame
+
+
+def _take_missing(
+    store: Store,
+    runs: Sequence[str],
+    outcome: OutcomeSpec,
+    known: Mapping[str, float],
+    counted: PartsProgress,
+) -> dict[str, float]:
+    """Return the outcome of each of the ``runs`` that is not ``known``, NaN where it has none."""
+    missing = [run for run in runs if run not in known]
+    try:
+        values = take(store, missing, outcome, counted)
+    except StoreError:
+        if len(missing) == len(runs):
+            raise
+        # an outcome that none of these runs has is an error only where no run has it
+        values = take(store, runs, outcome, counted)
+    return {run: values.get(run, float("nan")) for run in missing}
 
 
 def labels(factors: Sequence[Factor], values: Sequence[Mapping[str, Any]]) -> list[str | None]:

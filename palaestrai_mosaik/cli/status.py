@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import statistics
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +11,11 @@ from palaestrai_mosaik.design.folder import RESULTS, DesignFolder
 from palaestrai_mosaik.errors import FINISHED
 from palaestrai_mosaik.execution import (
     RunStatus,
-    Settings,
     States,
     StoreLocation,
-    available_cores,
     load_run_states,
     row_values,
+    time_left,
 )
 from palaestrai_mosaik.execution.cluster.scheduler import TaskState
 from palaestrai_mosaik.execution.cluster.submission import Submissions
@@ -74,15 +72,7 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
     failed = [state for state in states.runs if state.status in _FAILED]
     running = [state for state in states.runs if state.status is RunStatus.RUNNING]
     values = row_values(folder, {state.planned.uid for state in failed})
-    seconds = [
-        state.record.seconds
-        for state in states.runs
-        if state.status is RunStatus.FINISHED and state.record is not None
-    ]
-    median = statistics.median(seconds) if seconds else None
-    section = folder.spec.resolved.get("execution")
-    processes = len(running) or Settings.of(section).jobs or available_cores()
-    left = len(states.runs) - counts[RunStatus.FINISHED] - len(failed)
+    left = time_left(folder, states)
     return {
         "design": folder.spec.uid,
         "folder": str(folder.path),
@@ -111,9 +101,9 @@ def _as_json(folder: DesignFolder, states: States) -> dict[str, Any]:
         ],
         "submissions": _submissions(folder, states),
         "problems": list(states.problems),
-        "seconds_per_run": median,
-        "seconds_left": None if median is None else median * left / processes,
-        "processes": processes,
+        "seconds_per_run": left.seconds_per_run,
+        "seconds_left": left.seconds,
+        "processes": left.processes,
     }
 
 

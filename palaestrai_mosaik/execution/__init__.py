@@ -14,6 +14,7 @@ from .progress import FolderProgress, make_progress
 from .runs import SubmitSummary, Summary, row_values, run_folder, select_runs, submit_missing
 from .settings import EXECUTORS, Settings
 from .status import RunState, RunStatus, States, job_records, load_run_states, run_states
+from .time_left import TimeLeft, time_left
 
 __all__ = [
     "EXECUTORS",
@@ -30,6 +31,7 @@ __all__ = [
     "StoreLocation",
     "SubmitSummary",
     "Summary",
+    "TimeLeft",
     "available_cores",
     "job_records",
     "load_run_states",
@@ -39,4 +41,5 @@ __all__ = [
     "run_states",
     "select_runs",
     "submit_missing",
+    "time_left",
 ]

@@ -39,9 +39,10 @@ export function base() {
 /**
  * A figure: a heading, a chart, and its numbers as a table that opens.
  * `options(base)` returns the options of ECharts; `numbers()` the table, as {columns: [...titles], rows: [[...]]}.
- * Returns {element, update(), chart(), close()}.
+ * `drawn(chart, first)` is called after the chart was drawn anew; `first`: for the first time, to listen to its events.
+ * Returns {element, update(), refresh(), chart(), close()}; refresh() keeps what the reader has zoomed or brushed.
  */
-export function figure({ title, description, height = 320, options, numbers }) {
+export function figure({ title, description, height = 320, options, numbers, drawn }) {
   const canvas = h("div", { class: "chart", role: "img", "aria-label": description || title, style: { height: `${height}px` } });
   const details = numbers && h("details", { class: "numbers" }, h("summary", {}, "Numbers"), h("div", {}));
   const element = h("figure", {}, title && h("figcaption", {}, title), canvas, details);
@@ -49,9 +50,14 @@ export function figure({ title, description, height = 320, options, numbers }) {
 
   function draw() {
     if (!canvas.clientWidth) return;
+    const first = !chart;
     if (!chart) chart = echarts.init(canvas, null, { renderer: "canvas" });
+    apply({ notMerge: true });
+    drawn?.(chart, first);
+  }
+  function apply(how) {
     const { axis, ...common } = base();
-    chart.setOption({ ...common, ...options({ axis, ...common }) }, { notMerge: true });
+    chart.setOption({ ...common, ...options({ axis, ...common }) }, how);
     if (details?.open) list();
   }
   function list() {
@@ -68,6 +74,7 @@ export function figure({ title, description, height = 320, options, numbers }) {
   return {
     element,
     update: draw,
+    refresh: () => (chart ? apply({ notMerge: false }) : draw()),
     chart: () => chart,
     close() {
       resized.disconnect();

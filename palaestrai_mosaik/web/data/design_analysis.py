@@ -1,0 +1,140 @@
+"""Sensitivity indices and comparisons of a design: computed when they are asked for, and kept until more runs have finished."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from palaestrai_mosaik.analysis.comparison import Comparison, compare_design
+from palaestrai_mosaik.analysis.missing_runs import count_missing_runs
+from palaestrai_mosaik.analysis.report.indices import IRRELEVANT, marks, method_of, players, ranked
+from palaestrai_mosaik.analysis.results import Results
+from palaestrai_mosaik.analysis.sensitivity import SensitivityResult, sensitivity
+from palaestrai_mosaik.errors import DocumentError, PalaestraiMosaikError, StoreError
+
+from ..resources import Query, ResourceError, Source, resource
+from .design_watch import DesignWatch, watch
+
+if TYPE_CHECKING:
+    from palaestrai_mosaik.progress import ProgressCallback
+
+
+class DesignAnalysis:
+    """Analyses the results of a design, one computation at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: tuple[int, dict[str, Any]] | None = None
+        #: what is computed, how many resamples are drawn, and of how many
+        self.progress: tuple[str, int, int] | None = None
+
+    def get(self, seen: DesignWatch) -> dict[str, Any]:
+        """Return the analysis of the runs that have finished.
+
+        Raises:
+            ResourceError: there is nothing to analyse, or the design asks for what does not fit it.
+        """
+        with self._lock:
+            finished, results = seen.results()
+            if self._kept is None or self._kept[0] != finished:
+                try:
+                    self._kept = finished, {"finished": finished, **self._analyse(results)}
+                except (StoreError, DocumentError) as error:
+                    raise ResourceError(str(error)) from error
+                finally:
+                    self.progress = None
+            return self._kept[1]
+
+    def _analyse(self, results: Results) -> dict[str, Any]:
+        names = [outcome.name for outcome in results.outcome_specs]
+        lost = count_missing_runs(results.outcomes(), names)
+        found = sensitivity(results, progress=self._told("indices"))
+        comparisons, notes = self._compare(results)
+        if not found:
+            name = results.spec.sampler.name
+            notes.append(
+                f"no sensitivity indices: the design names no method, and none fits {name} by default"
+            )
+        return {
+            "runs": {name: lost[name] for name in ("runs", "executed", "failed", "missing")},
+            "not_finite": [[name, lost[name]] for name in names if lost[name]],
+            "not_collected": results.not_collected,
+            "methods": [_method(results, one) for one in found],
+            "comparisons": [_comparison(one) for one in comparisons],
+            "notes": notes,
+        }
+
+    def _compare(self, results: Results) -> tuple[list[Comparison], list[str]]:
+        """Return the comparisons; where there are none, why."""
+        try:
+            return compare_design(results, progress=self._told("comparisons")), []
+        except PalaestraiMosaikError as error:
+            # (what has a type of its own is wrong elsewhere)
+            if type(error) is not PalaestraiMosaikError:
+                raise
+            return [], [f"no comparison: {error}"]
+
+    def _told(self, what: str) -> ProgressCallback:
+        def tell(done: int, total: int) -> None:
+            self.progress = what, done, total
+
+        return tell
+
+
+def _method(results: Results, one: SensitivityResult) -> dict[str, Any]:
+    display = method_of(one.method, one.frame)
+    leading = marks(one.frame, display.leading)
+    irrelevant = leading[IRRELEVANT].value if IRRELEVANT in leading else None
+    own = one.frame[one.frame["factor"].isin(players(results.spec))]
+    return {
+        **{"outcome": one.outcome, "method": one.method, "title": display.title, "says": display.says},
+        "bars": list(display.bars),
+        "leading": display.leading,
+        "irrelevant": irrelevant,
+        "ranked": ranked(marks(own, display.leading)),
+        **{"used": one.used, "lost": one.lost, "executed": one.executed},
+        "refused": one.refused or None,
+        "notes": list(one.notes),
+        "frame": one.frame,
+    }
+
+
+def _comparison(one: Comparison) -> dict[str, Any]:
+    return {
+        **{"title": one.title, "outcome": one.outcome, "by": list(one.by), "better": one.options.better},
+        **{
+            "confidence": one.options.confidence,
+            "constant": one.constant,
+            "equal_settings": one.equal_settings,
+        },
+        **{"levels": one.levels, "pairs": one.pairs},
+        **{"warnings": list(one.warnings), "notes": list(one.notes)},
+    }
+
+
+_ANALYSES: WeakKeyDictionary[DesignWatch, DesignAnalysis] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def _analysis(source: Source) -> tuple[DesignWatch, DesignAnalysis]:
+    seen = watch(source)
+    with _LOCK:
+        return seen, _ANALYSES.setdefault(seen, DesignAnalysis())
+
+
+@resource("design/analysis")
+def analysis(source: Source, query: Query) -> dict[str, Any]:
+    """Return indices and comparisons, as ``arsenai analyse`` and ``arsenai compare`` compute them.
+
+    It takes as long as they take, once for the same finished runs.
+    """
+    seen, kept = _analysis(source)
+    return kept.get(seen)
+
+
+@resource("design/analysis/progress")
+def progress(source: Source, query: Query) -> dict[str, Any]:
+    """Return how far the analysis is: what is computed (``None``: nothing), ``done`` and ``total`` resamples."""
+    what, done, total = _analysis(source)[1].progress or (None, 0, 0)
+    return {"what": what, "done": done, "total": total}

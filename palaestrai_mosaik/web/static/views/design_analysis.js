@@ -1,0 +1,241 @@
+// Sensitivity indices and comparisons of a design, which the server computes when they are asked for.
+
+import { get, offline } from "web/data";
+import { fill, h, table } from "web/dom";
+import { COLOURS, colour, figure } from "web/chart";
+import { number } from "web/format";
+
+/** Returns {element, update(), close()}; `update` tells whether more runs have finished since. */
+export function analysis(model, signal) {
+  const button = h("button", { type: "button", onclick: compute }, "Analyse");
+  const said = h("p", { class: "quiet", "aria-live": "polite" });
+  const result = h("div", { class: "design-analysis" });
+  const element = h("div", {}, !offline && h("div", { class: "controls" }, button), said, result);
+  let figures = [], of = null, busy = false;
+
+  async function compute() {
+    if (busy) return;
+    busy = button.disabled = true;
+    result.setAttribute("aria-busy", "true");
+    const timer = offline ? null : setInterval(tell, 500);
+    try {
+      const found = await get("design/analysis", {}, signal);
+      of = found.finished;
+      said.textContent = "";
+      show(found);
+    } catch (error) {
+      if (signal.aborted) return;
+      said.textContent = "";
+      fill(result, h("p", { class: "problem", role: "alert" }, error.message));
+    } finally {
+      clearInterval(timer);
+      busy = button.disabled = false;
+      result.removeAttribute("aria-busy");
+    }
+    update();
+  }
+  async function tell() {
+    try {
+      const { what, done, total } = await get("design/analysis/progress", {}, signal);
+      if (busy) said.textContent = what ? `${what}: ${number(done)} of ${number(total)} resamples` : "reading the outcomes";
+    } catch {
+      // what went wrong is what the analysis itself says
+    }
+  }
+  function show(found) {
+    close();
+    const { runs } = found;
+    const lost = [["failed", runs.failed], ["not finished yet", runs.missing], ...found.not_finite.map(([name, n]) => [`without a finite ${name}`, n])]
+      .filter(([, n]) => n).map(([what, n]) => `${number(n)} ${what}`);
+    const executed = runs.executed < runs.runs - runs.missing ? ` (${number(runs.executed)} executed)` : "";
+    fill(result, h("p", {}, `${number(runs.runs)} runs${executed}${lost.length ? `, of which ${lost.join(", ")}` : ""}.`),
+      cautions([...(found.not_collected ? [found.not_collected] : []), ...found.notes]),
+      found.methods.map(method), found.comparisons.map(comparison));
+    for (const one of figures) one.update();
+  }
+  function keep(one) {
+    figures.push(one);
+    return one.element;
+  }
+  function method(one) {
+    const rows = recordsOf(one.frame);
+    const title = `${one.outcome}: ${one.title}`;
+    const head = [h("h3", {}, title), h("p", { class: "quiet" }, one.says, ` ${number(one.used)} runs used`,
+      one.executed < one.used && ` (${number(one.executed)} executed)`, one.lost > 0 && `, ${number(one.lost)} lost`, ".")];
+    const about = one.lost > 0 ? [`${number(one.lost)} runs are lost: what is left may not stand for all`] : [];
+    if (one.refused) return h("section", {}, head, cautions([`not computed: ${one.refused}`, ...one.notes]));
+    return h("section", {}, head, cautions([...about, ...one.notes]), keep(bars(one, rows, title)), indexTable(one, rows, title));
+  }
+  function comparison(one) {
+    const levels = recordsOf(one.levels), pairs = recordsOf(one.pairs);
+    const share = `${number(one.confidence * 100)} %`;
+    return h("section", {}, h("h3", {}, one.title, one.better ? ` (${one.better} is better)` : ""), cautions(one.warnings),
+      one.constant !== null ? h("p", {}, `All runs gave ${number(one.constant)}: there is nothing to compare.`)
+        : [keep(points(one, levels, share)), table(levelColumns(one), levels, `Levels; intervals with confidence ${share}`),
+          table(PAIRS, pairs, `Pairs of levels; intervals with confidence ${share}`)],
+      h("details", {}, h("summary", {}, "How it was compared"), h("ul", {}, one.notes.map((note) => h("li", {}, note)))));
+  }
+  function close() {
+    for (const one of figures) one.close();
+    figures = [];
+  }
+  function update() {
+    if (busy) return;
+    if (of === null) said.textContent = "Indices and comparisons are computed here; with many runs it takes some seconds.";
+    else said.textContent = of === model.finished ? "" : "More runs have ended since: analyse them anew.";
+  }
+  update();
+  if (offline) compute();
+  return { element, update, close };
+}
+
+function cautions(texts) {
+  return texts.length > 0 && h("ul", { class: "design-cautions" }, texts.map((one) => h("li", {}, one)));
+}
+
+/** The rows of a frame, which comes by columns. */
+function recordsOf(frame) {
+  const names = Object.keys(frame), size = names.length ? frame[names[0]].length : 0;
+  return Array.from({ length: size }, (_, i) => Object.fromEntries(names.map((name) => [name, frame[name][i]])));
+}
+
+const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
+const between = (low, high) => (known(low) && known(high) ? `[${number(low)}, ${number(high)}]` : "");
+
+/** The indices of each factor with their intervals, the most important factor at the top. */
+function bars(one, rows, title) {
+  const single = rows.filter((row) => row.factor2 === "");
+  const names = one.ranked, indices = one.bars.filter((index) => single.some((row) => row.index === index));
+  const at = (index, name) => single.find((row) => row.index === index && row.factor === name);
+  return figure({
+    description: `${title}. Bars of ${indices.join(" and ")} with intervals: ${names.map((name) => `${name} ${number(at(one.leading, name)?.value, 3)}`).join(", ")}`,
+    height: 70 + 34 * Math.max(1, names.length) * Math.max(1, indices.length * 0.7),
+    options: ({ axis }) => ({
+      grid: { left: 12, right: 24, top: 36, bottom: 12, containLabel: true },
+      legend: { top: 0, textStyle: { color: colour("text") }, data: indices },
+      tooltip: { trigger: "item", formatter: (item) => `${item.seriesName} of ${names[item.dataIndex]}: ${number(at(item.seriesName, names[item.dataIndex])?.value)} `
+        + between(at(item.seriesName, names[item.dataIndex])?.low, at(item.seriesName, names[item.dataIndex])?.high) },
+      xAxis: { ...axis, type: "value", axisLabel: { ...axis.axisLabel, formatter: (value) => number(value, 3) } },
+      yAxis: { ...axis, type: "category", inverse: true, data: names, splitLine: { show: false },
+        axisLabel: { ...axis.axisLabel, hideOverlap: false, width: 140, overflow: "truncate" } },
+      series: indices.flatMap((index, i) => [
+        { type: "bar", name: index, barMaxWidth: 22, itemStyle: { color: COLOURS[i], opacity: 0.8 }, data: names.map((name) => at(index, name)?.value ?? NaN),
+          markLine: index === one.leading && one.irrelevant !== null ? noInfluence(one.irrelevant) : undefined },
+        intervals(index, names.map((name, k) => [k, at(index, name)?.low ?? NaN, at(index, name)?.high ?? NaN]), i, indices.length),
+      ]),
+    }),
+    numbers: () => ({
+      columns: ["Index", "Factor", "With", "Value", "Low", "High"],
+      rows: rows.map((row) => [row.index, row.factor, row.factor2, row.value, row.low, row.high]),
+    }),
+  });
+}
+
+/** The line of a method that says what a factor without influence reaches. */
+function noInfluence(value) {
+  return { silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dashed" },
+    label: { formatter: "without influence", color: colour("text"), position: "insideEndTop" }, data: [{ xAxis: value }] };
+}
+
+/** A series of horizontal intervals over the bars of the i-th of `count` indices: [place, low, high]. */
+function intervals(name, data, i, count) {
+  return {
+    type: "custom", name, silent: true, z: 5, data, encode: { x: [1, 2], y: 0 }, tooltip: { show: false },
+    renderItem(params, api) {
+      const low = api.value(1), high = api.value(2);
+      if (Number.isNaN(low) || Number.isNaN(high)) return null;
+      const [x1, middle] = api.coord([low, api.value(0)]), [x2] = api.coord([high, api.value(0)]);
+      const layout = api.barLayout({ barMaxWidth: 22, count })[i];
+      const y = middle + (layout ? layout.offsetCenter : 0);
+      const line = (shape) => ({ type: "line", shape, style: { stroke: colour("text"), lineWidth: 1.4 } });
+      return { type: "group", children: [line({ x1, y1: y, x2, y2: y }), line({ x1, y1: y - 4, x2: x1, y2: y + 4 }), line({ x1: x2, y1: y - 4, x2, y2: y + 4 })] };
+    },
+  };
+}
+
+function indexTable(one, rows, title) {
+  const indices = [...new Set(rows.map((row) => row.index))], places = new Map();
+  for (const row of rows) {
+    const place = JSON.stringify([row.factor, row.factor2]);
+    if (!places.has(place)) places.set(place, { factor: row.factor, factor2: row.factor2 });
+    places.get(place)[`=${row.index}`] = row;
+  }
+  const pairs = rows.some((row) => row.factor2 !== "");
+  return table([
+    { title: "Factor", value: (row) => row.factor }, ...(pairs ? [{ title: "With", value: (row) => row.factor2 }] : []),
+    ...indices.flatMap((index) => [
+      { title: index, number: true, value: (row) => (row[`=${index}`] ? number(row[`=${index}`].value) : "") },
+      ...(rows.some((row) => row.index === index && known(row.low))
+        ? [{ title: "Interval", value: (row) => (row[`=${index}`] ? between(row[`=${index}`].low, row[`=${index}`].high) : "") }] : []),
+    ]),
+  ], [...places.values()], title);
+}
+
+/** The mean and the interquartile mean of each level with their intervals. */
+function points(one, levels, share) {
+  const names = levels.map((row) => row.level), what = [["mean", "Mean"], ["iqm", "Interquartile mean"]];
+  return figure({
+    description: `${one.title}. Means of ${one.outcome} with intervals: ${levels.map((row) => `${row.level} ${number(row.mean, 3)}`).join(", ")}`,
+    height: 90 + 38 * Math.max(1, names.length),
+    options: ({ axis }) => ({
+      grid: { left: 12, right: 24, top: 36, bottom: 34, containLabel: true },
+      legend: { top: 0, textStyle: { color: colour("text") }, data: what.map(([, name]) => name) },
+      tooltip: { trigger: "item", formatter: (item) => {
+        const [column, name] = what.find(([, title]) => title === item.seriesName), row = levels[item.dataIndex];
+        return `${row.level}\n${name} ${number(row[column])} ${between(row[`${column}_low`], row[`${column}_high`])} (${share})`;
+      } },
+      xAxis: { ...axis, type: "value", scale: true, name: one.outcome, nameLocation: "middle", nameGap: 26,
+        axisLabel: { ...axis.axisLabel, formatter: (value) => number(value, 4) } },
+      yAxis: { ...axis, type: "category", inverse: true, data: names, axisLabel: { ...axis.axisLabel, hideOverlap: false, width: 140, overflow: "truncate" } },
+      series: what.flatMap(([column, name], i) => [
+        { type: "custom", name, itemStyle: { color: COLOURS[i] }, encode: { x: [1, 2, 3], y: 0 },
+          data: levels.map((row, k) => [k, row[column], row[`${column}_low`], row[`${column}_high`]].map((value) => value ?? NaN)),
+          renderItem: (params, api) => pointWithInterval(api, i, COLOURS[i]) },
+      ]),
+    }),
+    numbers: () => ({
+      columns: ["Level", "Runs", "Lost", ...what.flatMap(([, name]) => [name, "Low", "High"])],
+      rows: levels.map((row) => [row.level, row.n, row.lost, ...what.flatMap(([column]) => [row[column], row[`${column}_low`], row[`${column}_high`]])]),
+    }),
+  });
+}
+
+function pointWithInterval(api, i, stroke) {
+  const [place, value, low, high] = [0, 1, 2, 3].map((k) => api.value(k));
+  if (Number.isNaN(value)) return null;
+  const [x, middle] = api.coord([value, place]), y = middle + (i ? 6 : -6);
+  const children = [i ? { type: "rect", shape: { x: x - 4, y: y - 4, width: 8, height: 8 }, style: { fill: stroke } }
+    : { type: "circle", shape: { cx: x, cy: y, r: 5 }, style: { fill: stroke } }];
+  if (!Number.isNaN(low) && !Number.isNaN(high)) {
+    const [x1] = api.coord([low, place]), [x2] = api.coord([high, place]);
+    children.push({ type: "line", shape: { x1, y1: y, x2, y2: y }, style: { stroke, lineWidth: 2 } });
+  }
+  return { type: "group", children };
+}
+
+function levelColumns(one) {
+  const cell = (column) => [
+    { title: column === "iqm" ? "IQM" : column, number: true, value: (row) => number(row[column]) },
+    { title: "Interval", value: (row) => between(row[`${column}_low`], row[`${column}_high`]) },
+  ];
+  return [
+    { title: "Level", value: (row) => row.level }, { title: "Runs", number: true, value: (row) => number(row.n) },
+    { title: "Lost", number: true, value: (row) => number(row.lost) },
+    ...(one.equal_settings ? [] : [{ title: "Settings", number: true, value: (row) => number(row.settings) }]),
+    ...["mean", "iqm", "median"].flatMap(cell), { title: "Std", number: true, value: (row) => number(row.std) },
+  ];
+}
+
+const PAIRS = [
+  { title: "Pair", value: (row) => `${row.a} – ${row.b}` },
+  { title: "n", number: true, value: (row) => (row.n === row.n_b ? number(row.n) : `${number(row.n)} and ${number(row.n_b)}`) },
+  { title: "Lost", number: true, value: (row) => number(row.lost) },
+  { title: "Difference", number: true, value: (row) => number(row.difference) },
+  { title: "Interval", value: (row) => between(row.difference_low, row.difference_high) },
+  { title: "Improvement", number: true, value: (row) => number(row.improvement) },
+  { title: "Interval", value: (row) => between(row.improvement_low, row.improvement_high) },
+  { title: "Effect", number: true, value: (row) => `${number(row.rank_effect)}${row.rank_effect_name ? ` (${row.rank_effect_name})` : ""}` },
+  { title: "p", number: true, value: (row) => number(row.p, 3) },
+  { title: "p (Holm)", number: true, value: (row) => number(row.p_holm, 3) },
+  { title: "Better", value: (row) => row.favours || "" },
+];

@@ -1,0 +1,97 @@
+// A design as the page keeps it: its axes (factors and outcomes), its runs and their states.
+
+import { number } from "web/format";
+
+/** status -> [sign, class of its colour]; the sign tells states apart without colours */
+export const SIGNS = {
+  waiting: ["", "waiting"], queued: ["…", "queued"], running: ["▸", "running"], finished: ["✓", "finished"], failed: ["✕", "failed"],
+  interrupted: ["‖", "stopped"], "timed out": ["T", "failed"], "out of memory": ["M", "failed"], "node failed": ["N", "stopped"],
+  cancelled: ["C", "stopped"], lost: ["?", "stopped"],
+};
+/** what `arsenai resume` counts as failed */
+export const FAILED = ["failed", "timed out", "out of memory"];
+
+const whole = (value) => (value === null || value === undefined ? NaN : value);
+
+/**
+ * Make the model from the resource `design`.
+ * A *cell* is a repetition of a row, numbered row by row; several cells may share a run, if their documents are identical.
+ */
+export function createModel(facts) {
+  const { repetitions, runs, statuses } = facts;
+  const cells = Array.from(facts.cells), size = runs.uid.length;
+  const cellsOf = Array.from({ length: size }, () => []);
+  cells.forEach((run, cell) => cellsOf[run].push(cell));
+  const factors = facts.factors.map((factor, i) => {
+    const column = Float64Array.from(factor.values, whole);
+    // (a level that is inactive is -1, as it is drawn)
+    const value = (cell) => column[Math.floor(cell / repetitions)];
+    return { ...factor, key: `f${i}`, kind: "factor", value, inactive: column.some((one) => (factor.levels ? one < 0 : Number.isNaN(one))) };
+  });
+  const model = {
+    facts, cells, cellsOf, factors, outcomes: [], version: 0, finished: null, problem: null, summary: null,
+    status: new Uint8Array(size), instance: new Array(size).fill(null), errors: new Map(),
+
+    /** Take what the resource `design/states` says; returns the numbers of the runs that have changed. */
+    apply(states) {
+      const { run, status, instance, errors } = states.changed;
+      Array.from(run).forEach((one, i) => {
+        model.status[one] = status[i];
+        model.instance[one] = instance[i];
+        model.errors.delete(one);
+      });
+      for (const [one, error, log] of errors) model.errors.set(one, { error, log });
+      model.version = states.version;
+      model.summary = states;
+      return Array.from(run);
+    },
+
+    /** Take what the resource `design/outcomes` says. */
+    take(read) {
+      if (read.unchanged) return;
+      model.finished = read.finished;
+      model.problem = read.problem;
+      model.outcomes = read.outcomes.map((outcome, i) => {
+        const column = Float64Array.from(outcome.values, whole);
+        return { ...outcome, key: `o${i}`, kind: "outcome", levels: null, log: false, value: (cell) => column[cell] };
+      });
+    },
+
+    axes: () => [...factors, ...model.outcomes],
+    row: (cell) => Math.floor(cell / repetitions),
+    repetition: (cell) => cell % repetitions,
+    statusOf: (cell) => statuses[model.status[cells[cell]]],
+    instanceOf: (cell) => model.instance[cells[cell]],
+    uidOf: (cell) => runs.uid[cells[cell]],
+    /** Whether the cell's run is executed for another row, whose document is the same. */
+    isDuplicate: (cell) => cellsOf[cells[cell]][0] !== cell,
+    /** The cells whose runs have finished and are in the store. */
+    executed: () => cells.flatMap((run, cell) => (statuses[model.status[run]] === "finished" && model.instance[run] !== null ? [cell] : [])),
+
+    name: (cell) => `row ${model.row(cell)}${repetitions > 1 ? `, repetition ${model.repetition(cell)}` : ""}`,
+    values: (cell) => factors.map((factor) => `${factor.name} = ${text(factor, factor.value(cell))}`),
+  };
+  return model;
+}
+
+/** A value of an axis as text: its level, or a number. */
+export function text(axis, value, digits = 5) {
+  if (axis.levels) return value < 0 ? "inactive" : axis.levels[value];
+  if (Number.isNaN(value)) return axis.kind === "factor" ? "inactive" : "none";
+  return number(value, digits);
+}
+
+/** The smallest and the largest value of an axis among some cells; of levels, whole numbers around their places. */
+export function extent(axis, cells) {
+  if (axis.levels) return [axis.inactive ? -2 : -1, axis.levels.length];
+  let low = Infinity, high = -Infinity;
+  for (const cell of cells) {
+    const value = axis.value(cell);
+    if (!Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  if (low > high) return axis.log ? [1, 10] : [0, 1];
+  if (low === high) return axis.log ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
+  return [low, high];
+}

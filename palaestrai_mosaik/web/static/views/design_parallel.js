@@ -1,0 +1,84 @@
+// Parallel coordinates: a line for each run that has finished, over its factors and outcomes.
+
+import { offline } from "web/data";
+import { colour, figure } from "web/chart";
+import { number } from "web/format";
+import { extent, text } from "web/views/design_model";
+import { chartAxis } from "web/views/design_scatter";
+
+/** from low to high; these differ in lightness, too */
+const SCALE = ["#3b2f7d", "#2f6f9f", "#2a9d8f", "#8cc152", "#f2c14e"];
+const HEIGHT = 380, LEAST = 74;
+
+/** Returns a figure (chart.js) whose axes select runs; lines are coloured by the outcome that `outcome()` returns. */
+export function parallel(model, selection, outcome) {
+  let own = false;
+  const data = () => model.executed().map((cell) => ({ value: model.axes().map((axis) => axis.value(cell)), cell }));
+
+  function options({ axis, tooltip }) {
+    const axes = model.axes(), cells = model.executed();
+    const coloured = axes.indexOf(outcome());
+    const [low, high] = extent(outcome(), cells);
+    const few = cells.length <= 60;
+    return {
+      legend: { show: false },
+      tooltip: { ...tooltip, trigger: "item", formatter: (item) => (item.data?.cell === undefined ? "" : [model.name(item.data.cell),
+        ...axes.map((one) => `${one.name} = ${text(one, one.value(item.data.cell))}`)].join("\n")) },
+      parallel: { left: 40, right: 50, top: 44, bottom: 64, parallelAxisDefault: { areaSelectStyle: { width: 18, opacity: 0.3, color: colour("link"),
+        borderColor: colour("link") } } },
+      parallelAxis: axes.map((one, i) => parallelAxis(chartAxis(one, cells, axis), one, i)),
+      visualMap: { type: "continuous", dimension: coloured, min: low, max: high, inRange: { color: SCALE }, calculable: false, orient: "horizontal",
+        left: "center", bottom: 6, itemWidth: 14, itemHeight: 160, text: [number(high, 4), `${outcome().name}  ${number(low, 4)}`],
+        textStyle: { color: colour("quiet") } },
+      series: [{ type: "parallel", id: "runs", smooth: 0.05, data: data(), inactiveOpacity: 0.04, activeOpacity: few ? 0.95 : 0.7, progressive: 2000,
+        lineStyle: { width: few ? 1.6 : 1, opacity: few ? 0.9 : 0.5 } }],
+    };
+  }
+  // (lines cross the labels of an axis: they get a border of the background)
+  function parallelAxis(common, one, i) {
+    return {
+      ...common, dim: i, id: one.key, name: one.name, realtime: false, nameTruncate: { maxWidth: 90 }, nameTextStyle: { color: colour("text") },
+      splitLine: { show: false }, axisLine: { lineStyle: { color: colour("text"), width: 1.5 } },
+      axisLabel: { ...common.axisLabel, color: colour("text"), textBorderColor: colour("raised"), textBorderWidth: 3 },
+    };
+  }
+  function numbers() {
+    const axes = model.axes();
+    return {
+      columns: ["Row", ...(model.facts.repetitions > 1 ? ["Repetition"] : []), "Run", ...axes.map((one) => one.name)],
+      rows: model.executed().map((cell) => [model.row(cell), ...(model.facts.repetitions > 1 ? [model.repetition(cell)] : []), model.uidOf(cell),
+        ...axes.map((one) => (one.levels || (one.kind === "factor" && Number.isNaN(one.value(cell))) ? text(one, one.value(cell)) : one.value(cell)))]),
+    };
+  }
+  function follow() {
+    const chart = shown.chart();
+    if (!chart) return;
+    own = true;
+    for (const axis of model.axes()) {
+      const intervals = selection.get(axis.key), ends = extent(axis, model.executed());
+      const within = intervals.map(([low, high]) => [Math.max(low, ends[0]), Math.min(high, ends[1])]);
+      // the ends of a level are drawn around it
+      const around = axis.levels ? within.map(([low, high]) => (low === high ? [low - 0.3, high + 0.3] : [low, high])) : within;
+      chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: axis.key, intervals: around });
+    }
+    own = false;
+  }
+  function drawn(chart, first) {
+    if (first) {
+      chart.on("axisareaselected", (event) => !own && selection.set(event.parallelAxisId, event.intervals));
+      chart.on("click", (item) => {
+        const instance = item.data?.cell === undefined ? null : model.instanceOf(item.data.cell);
+        if (instance !== null && !offline) location.hash = `#/run/${encodeURIComponent(instance)}`;
+      });
+    }
+    follow();
+  }
+  const shown = figure({
+    title: "All factors and outcomes",
+    description: `Parallel coordinates: a line for each run that has finished, coloured by ${outcome().name}; drag along an axis to select runs`,
+    height: HEIGHT, options, numbers, drawn,
+  });
+  shown.element.classList.add("design-parallel");
+  shown.element.querySelector(".chart").style.setProperty("min-width", `${90 + LEAST * model.axes().length}px`);
+  return { ...shown, follow };
+}
