@@ -2,6 +2,7 @@
 
 from ..resources import get
 from . import run as run
+from . import runs as runs
 from . import store as store
 
 __all__ = ["get"]
