@@ -25,7 +25,7 @@ from palaestrai_mosaik.store.process import process_started
 
 #: when the first run began; each of the others begins a minute later, and takes half of one
 START = datetime(2026, 1, 1, tzinfo=UTC)
-PHASES, EPISODES, STEPS = ("train", "test"), 5, 100
+PHASES, STEPS = ("train", "test"), 100
 AGENTS = ("defender", "attacker")
 #: of every so many runs one has failed, after its first phase
 FAILED_EVERY = 10
@@ -41,14 +41,14 @@ def objective_of(number: int, phase: int, episode: int) -> float:
     return ((number * 7919) % 1000) / 10 + phase + episode / 10
 
 
-def insert_runs(folder: Path, count: int) -> None:
-    """Insert runs of two phases with five episodes each, and two agents with an objective and a reward.
+def insert_runs(folder: Path, count: int, episodes: int = 5) -> None:
+    """Insert runs of two phases with some episodes each, and two agents with an objective and a reward.
 
     Run ``n`` is one of the document ``run-n``. Every tenth one has failed after its first phase; all others have
     finished.
     """
     document = {
-        "schedule": [{name: {"phase_config": {"episodes": EPISODES, "workers": 1}}} for name in PHASES]
+        "schedule": [{name: {"phase_config": {"episodes": episodes, "workers": 1}}} for name in PHASES]
     }
     tables: dict[type[Any], list[dict[str, Any]]] = {
         table: [] for table in (Experiment, RunDocument, Instance, Phase, Agent, Episode, Outcome, Failure)
@@ -88,14 +88,14 @@ def insert_runs(folder: Path, count: int) -> None:
             tables[Phase].append(
                 {
                     **{"id": phase, "instance_id": n + 1, "number": number, "name": name, "mode": name},
-                    **{"workers": 1, "episodes": EPISODES, "controller": "vanilla", "reason": "MaxEpisodes"},
+                    **{"workers": 1, "episodes": episodes, "controller": "vanilla", "reason": "MaxEpisodes"},
                     **{"started": began + timedelta(seconds=15 * number)},
                     **{"ended": began + timedelta(seconds=15 * number + 15)},
                 }
             )
             for agent, label in enumerate(AGENTS):
                 tables[Agent].append({"id": 2 * phase + agent, "phase_id": phase, "name": label})
-            for episode in range(EPISODES):
+            for episode in range(episodes):
                 key = {"phase_id": phase, "worker": 0, "episode": episode, "evaluation": False}
                 ended = {"ended": began + timedelta(seconds=15 * number + 3 * episode + 3), "duration": 3.0}
                 done = {"steps": STEPS, "ticks": STEPS, "ended_by": "environment", "flow": "RESET", **ended}
