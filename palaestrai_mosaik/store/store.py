@@ -33,6 +33,8 @@ from .query.export import Export
 from .query.lookup import Lookup
 from .query.many_runs import ManyRunsQueries
 from .query.members import Members
+from .query.pace import PaceQueries
+from .query.run_rows import RunRowQueries
 from .query.runs import RunQueries
 from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
@@ -119,6 +121,8 @@ class Store:
         self._trajectories = Trajectories(self.lookup, self._runs, self._members)
         self._body_episodes = BodyEpisodes(self.lookup, self._runs, self._members)
         self._many_runs = ManyRunsQueries(self.lookup)
+        self._run_rows = RunRowQueries(self.lookup)
+        self._paces = PaceQueries(self.lookup, self._run_rows)
         self._brains = BrainQueries(self.lookup)
         self._descriptions = DescriptionQueries(self.lookup)
         self._export = Export(self.lookup, self._runs, self._members, self._brains, self._descriptions)
@@ -161,6 +165,13 @@ class Store:
     reward_names_across = _answered_by("_many_runs", ManyRunsQueries.reward_names_across)
     phases_across = _answered_by("_many_runs", ManyRunsQueries.phases_across)
     streams_across = _answered_by("_many_runs", ManyRunsQueries.streams_across)
+
+    run_rows = _answered_by("_run_rows", RunRowQueries.run_rows)
+    changed_runs = _answered_by("_run_rows", RunRowQueries.changed_runs)
+    count_runs = _answered_by("_run_rows", RunRowQueries.count_runs)
+    run_ids = _answered_by("_run_rows", RunRowQueries.run_ids)
+    objective_curves = _answered_by("_run_rows", RunRowQueries.objective_curves)
+    paces = _answered_by("_paces", PaceQueries.paces)
 
     keep_brain = _answered_by("_brains", BrainQueries.keep_brain)
     brain = _answered_by("_brains", BrainQueries.brain)
