@@ -15,6 +15,7 @@ from palaestrai_mosaik.errors import StoreError
 from .database import reads
 from .models import Agent, Body, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
+from .shared import TOPOLOGY, SharedDescription, description_ids
 from .streams import TRAJECTORIES, AgentStream, AnyStream, EnvironmentStream, StreamSet
 
 if TYPE_CHECKING:
@@ -213,7 +214,13 @@ class PhaseRecorder:
     def _begin(self, row: Mapping[str, Any]) -> None:
         """Record that the phase begins, whose row this is, and with what."""
 
+        topologies = [
+            None if record.topology is None else SharedDescription.of(TOPOLOGY, record.topology.to_data())
+            for record in self._environment_records
+        ]
+
         def write(session: Session) -> int:
+            ids = description_ids(session, [one for one in topologies if one is not None])
             phase = Phase(**row)
             session.add(phase)
             session.flush()
@@ -221,9 +228,10 @@ class PhaseRecorder:
                 Environment(
                     phase_id=phase.id,
                     start=record.start.isoformat() if record.start else None,
+                    topology_id=None if topology is None else ids[topology.hash],
                     **_fields(record, "uid", "name", "params", "world_model", "step_size", "incarnations"),
                 )
-                for record in self._environment_records
+                for record, topology in zip(self._environment_records, topologies, strict=True)
             ]
             agents = [
                 Agent(phase_id=phase.id, **_fields(record, "name", "brain", "muscle", "objective"))
