@@ -26,7 +26,9 @@ async function start() {
 
 async function route() {
   const home = window.palaestrai?.home ?? (store.design ? "#/design" : "#/runs");
-  const place = VIEWS.some(([pattern]) => pattern.test(location.hash)) ? location.hash : home;
+  // (what follows a "?" are choices within the view)
+  const wanted = location.hash.split("?")[0];
+  const [place, search] = (VIEWS.some(([pattern]) => pattern.test(wanted)) ? location.hash : home).split("?");
   leave?.abort();
   leave = new AbortController();
   const { signal } = leave;
@@ -42,7 +44,7 @@ async function route() {
   fill(main, element);
   try {
     const view = await load();
-    await view.show(element, { parts, signal, store, failed: (error) => complain(element, error) });
+    await view.show(element, { parts, query: new URLSearchParams(search), signal, store, failed: (error) => complain(element, error) });
   } catch (error) {
     if (!signal.aborted) complain(element, error);
   }
