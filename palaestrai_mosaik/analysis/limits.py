@@ -22,7 +22,8 @@ Pair = tuple[float | None, float | None]
 #: ``True``: the usual ones; ``False``: none; one pair for all patterns of sensors, or one for each
 Limits = bool | Sequence[Pair]
 
-_VOLTAGE, _LOADING = (0.95, 1.05), 100.0
+#: the band in which voltages (p.u.) should be, and the loading (%) that is the limit of a line
+VOLTAGE_BAND, FULL_LOADING = (0.95, 1.05), 100.0
 _READING = "reading."
 # ``grid.bus-3.vm_pu``, ``grid.vm_pu[3]``, ``grid.line-0.loading``
 _QUANTITY = re.compile(r"(?:^|[._-])(vm_pu|loading(?:_percent)?)(?:\[[\d, ]*\]|-\d+)?$")
@@ -74,12 +75,12 @@ def _check(pair: object) -> None:
     )
 
 
-def bounds_of(store: Store, run: str, phase: int) -> dict[str, Pair]:
-    """Return the bounds of the spaces of sensors, by the name of the sensor."""
+def bounds_of(store: Store, run: str, phase: int, kind: str = "sensor") -> dict[str, Pair]:
+    """Return the bounds of the spaces of sensors, or of channels of another ``kind`` (``actuator``), by name."""
     found: dict[str, Pair] = {}
     channels = store.channels(run, phase)
     known: dict[str, Pair] = {}
-    for uid, text in channels.loc[channels["kind"] == "sensor", ["uid", "space"]].itertuples(index=False):
+    for uid, text in channels.loc[channels["kind"] == kind, ["uid", "space"]].itertuples(index=False):
         if text not in known:
             known[text] = _bounds(text)
         found[str(uid)] = known[text]
@@ -110,8 +111,8 @@ def limits_of(
         return tuple(replace(one, reach=_FAR) for one in found) if several else tuple(found)
     readings = [name.removeprefix(_READING) for name in names if name.startswith(_READING)]
     quantities = {match[1][:7] for name in readings if (match := _QUANTITY.search(name))}
-    limits = [Limit(value) for value in _VOLTAGE] if "vm_pu" in quantities else []
-    limits += [Limit(_LOADING, reach=_FAR)] if "loading" in quantities else []
+    limits = [Limit(value) for value in VOLTAGE_BAND] if "vm_pu" in quantities else []
+    limits += [Limit(FULL_LOADING, reach=_FAR)] if "loading" in quantities else []
     if limits or len(readings) < len(names):
         return tuple(limits)
     shared = {bounds.get(re.sub(r"\[[\d, ]*\]$", "", name), (None, None)) for name in readings}

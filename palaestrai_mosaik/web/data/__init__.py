@@ -3,6 +3,7 @@
 from ..resources import get
 from . import design as design
 from . import design_analysis as design_analysis
+from . import grid as grid
 from . import run as run
 from . import runs as runs
 from . import store as store

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..resources import Query, Source, resource
+from .grid import has_topology
 
 
 @resource("run/{run}")
@@ -22,5 +23,5 @@ def run(source: Source, run: str, query: Query) -> dict[str, Any]:
             for name in ("run", "document", "experiment", "status", "seed", "started", "ended")
         },
         **{name: facts[name] for name in ("duration", "episodes", "steps", "error", "hash", "packages")},
-        "views": ["overview", "time", "grid", "record"],
+        "views": ["overview", "time", *(["grid"] if has_topology(source.store, uid) else []), "record"],
     }

@@ -21,12 +21,23 @@ async function start() {
   store = await get("store");
   document.title = store.design ?? store.title ?? "palaestrai-mosaik";
   window.addEventListener("hashchange", route);
+  if (offline) document.addEventListener("click", follow);
   await route();
+}
+
+// in a frame without an address, such as a notebook's, the browser would look for "#/..." in the page around it
+function follow(event) {
+  const to = event.target.closest?.("a[href^='#']")?.getAttribute("href");
+  if (!to || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  location.hash = to;
 }
 
 async function route() {
   const home = window.palaestrai?.home ?? (store.design ? "#/design" : "#/runs");
-  const place = VIEWS.some(([pattern]) => pattern.test(location.hash)) ? location.hash : home;
+  // (what follows a "?" are choices within the view)
+  const wanted = location.hash.split("?")[0];
+  const [place, search] = (VIEWS.some(([pattern]) => pattern.test(wanted)) ? location.hash : home).split("?");
   leave?.abort();
   leave = new AbortController();
   const { signal } = leave;
@@ -42,7 +53,7 @@ async function route() {
   fill(main, element);
   try {
     const view = await load();
-    await view.show(element, { parts, signal, store, failed: (error) => complain(element, error) });
+    await view.show(element, { parts, query: new URLSearchParams(search), signal, store, failed: (error) => complain(element, error) });
   } catch (error) {
     if (!signal.aborted) complain(element, error);
   }

@@ -57,7 +57,30 @@ export function decode(value) {
     array.shape = value.shape;
     return array;
   }
+  if (Array.isArray(value.planes) && Array.isArray(value.of)) return expand(value);
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, decode(one)]));
+}
+
+/** The numbers of a matrix that compact.py packed, row after row. */
+function expand({ rows, quantum, of, planes, missing }) {
+  const bytes = planes.map(decode), gone = missing && decode(missing);
+  const columns = quantum.map((unit, column) => {
+    const values = new Float64Array(rows);
+    let sum = 0;
+    for (let row = 0; row < rows; row += 1) {
+      const place = column * rows + row;
+      let coded = 0;
+      for (let i = bytes.length - 1; i >= 0; i -= 1) coded = coded * 256 + bytes[i][place];
+      sum += coded % 2 ? -(coded + 1) / 2 : coded / 2;
+      values[row] = gone?.[place] ? NaN : sum * unit;
+    }
+    return values;
+  });
+  const matrix = new Float64Array(rows * of.length);
+  of.forEach((one, column) => {
+    for (let row = 0; row < rows; row += 1) matrix[row * of.length + column] = columns[one][row];
+  });
+  return matrix;
 }
 
 /**

@@ -1,0 +1,48 @@
+"""Matrices of slowly changing numbers in few bytes, for pages in one file; ``static/data.js`` reads them.
+
+Each column is rounded to a quantum, a millionth of its largest value, and only the changes from row to row are kept,
+their low bytes apart from their high ones: gzip then finds little left. Equal columns are kept once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from palaestrai_mosaik.types.arrays import FloatMatrix
+
+#: quanta that the largest value of a column has
+_QUANTA = 1_000_000
+_BYTE = 8
+
+
+def compact(values: FloatMatrix) -> dict[str, Any]:
+    """Return what ``decode`` of ``data.js`` turns into the matrix again, row after row.
+
+    Args:
+        values: shape ``(rows, columns)``. What is not finite becomes NaN.
+
+    Returns:
+        ``rows``, ``quantum`` (of each different column), ``of`` (which of these each column is), ``planes`` (bytes of the
+        changes, zigzag-coded, from the lowest on), and ``missing`` (1 where there is no value; ``None``: nowhere).
+    """
+    rows, count = values.shape
+    columns = np.where(np.isfinite(values), values, np.nan).T
+    unique, of = np.unique(columns, axis=0, return_inverse=True, equal_nan=True) if count else (columns, [])
+    missing = np.isnan(unique)
+    whole = np.where(missing, 0.0, unique)
+    quantum = np.abs(whole).max(axis=1, initial=0.0) / _QUANTA
+    quantum[quantum == 0.0] = 1.0
+    rounded = np.rint(whole / quantum[:, None]).astype(np.int64)
+    changes = np.diff(rounded, axis=1, prepend=0)
+    coded = np.where(changes < 0, -2 * changes - 1, 2 * changes).astype(np.uint32)
+    largest = int(coded.max(initial=0)).bit_length()
+    planes = [(coded >> shift).astype(np.uint8).ravel() for shift in range(0, max(largest, 1), _BYTE)]
+    return {
+        "rows": rows,
+        "quantum": quantum.tolist(),
+        "of": np.asarray(of, dtype=np.int64).ravel().tolist(),
+        "planes": planes,
+        "missing": missing.astype(np.uint8).ravel() if missing.any() else None,
+    }

@@ -1,0 +1,355 @@
+"""What the page shows of topologies in motion: where nodes are drawn, and what they read state by state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.analysis.limits import FULL_LOADING, VOLTAGE_BAND, bounds_of
+from palaestrai_mosaik.analysis.series import clock_of, unit_of
+from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.types import Topology
+from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector, IntVector
+
+from ..layout import positions
+from ..resources import Query, ResourceError, Source, resource
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: an episode with more values is thinned: a browser would take too long
+MOST_VALUES = 6_000_000
+#: below this voltage, a bus has none
+_DEAD = 1e-6
+
+
+@resource("run/{run}/grid")
+def grid(source: Source, run: str, query: Query) -> dict[str, Any]:
+    """Return which environments can be shown, and in which phases and episodes.
+
+    ``environments`` has those with a topology: ``environment``, ``incarnations``, and ``topologies``, which gives for
+    each phase that has the environment the first phase with the same topology. ``phases`` has ``phase``,
+    ``name``, ``mode``, and ``episodes`` (``worker``, ``episode``, ``evaluation``, in the order of recording).
+    ``running``: more may come.
+    """
+    store, uid = source.store, source.store.find_run(run)
+    shown, phases = store.environments(uid), store.phases(uid)
+    environments = []
+    for name in shown["environment"].unique():
+        own = shown[shown["environment"] == name]
+        known: dict[Topology, int] = {}
+        found: dict[int, int] = {}
+        for phase in map(int, own["phase"]):
+            topology = _topology(store, uid, str(name), phase)
+            if topology is not None and topology.nodes:
+                found[phase] = known.setdefault(topology, phase)
+        if found:
+            one = {
+                "environment": name,
+                "incarnations": int(own["incarnations"].max()),
+                "topologies": found,
+            }
+            environments.append(one)
+    used = {phase for one in environments for phase in one["topologies"]}
+    runs = store.runs()
+    return {
+        "running": bool((runs.loc[runs["run"] == uid, "status"] == "running").all()),
+        "environments": environments,
+        "phases": [
+            {
+                "phase": int(number),
+                "name": name,
+                "mode": mode,
+                "episodes": _episodes(store, uid, int(number)) if number in used else [],
+            }
+            for number, name, mode in zip(phases["phase"], phases["name"], phases["mode"], strict=True)
+        ],
+    }
+
+
+def has_topology(store: Store, uid: str) -> bool:
+    """Whether an environment of the run has a topology."""
+    names = store.environments(uid)["environment"].unique()
+    return any(_topology(store, uid, str(name), None) is not None for name in names)
+
+
+def _episodes(store: Store, uid: str, phase: int) -> list[dict[str, Any]]:
+    """Return the episodes of a phase that have begun, evaluations last."""
+    found: dict[tuple[bool, int, int], None] = {}
+    running = bool(store.phases(uid).set_index("phase")["ended"].isna().loc[phase])
+    for evaluation in (False, True):
+        ended = store.episodes(uid, phase, evaluation=evaluation)
+        found |= dict.fromkeys((evaluation, *pair) for pair in _pairs(ended))
+        # (what is running has rows, and no end)
+        if running:
+            rows = store.environment_states(uid, phase, columns=[], evaluation=evaluation)
+            found |= dict.fromkeys((evaluation, *pair) for pair in _pairs(rows))
+    return [
+        {"worker": worker, "episode": episode, "evaluation": evaluation}
+        for evaluation, worker, episode in found
+    ]
+
+
+def _pairs(rows: pd.DataFrame) -> Iterator[tuple[int, int]]:
+    """Yield workers and episodes, each pair once."""
+    pairs = rows[["worker", "episode"]].drop_duplicates()
+    yield from zip(map(int, pairs["worker"]), map(int, pairs["episode"]), strict=True)
+
+
+@lru_cache(maxsize=64)
+def _remembered(store: Store, uid: str, environment: str, phase: int | None) -> Topology | None:
+    found = store.topology(uid, environment, phase)
+    if found is None:
+        # (not remembered: a run that has just begun may still record it)
+        raise LookupError
+    return found
+
+
+def _topology(store: Store, uid: str, environment: str, phase: int | None) -> Topology | None:
+    try:
+        return _remembered(store, uid, environment, phase)
+    except LookupError:
+        return None
+
+
+def _environment(store: Store, uid: str, query: Query) -> str:
+    if "environment" not in query:
+        known = ", ".join(store.environments(uid)["environment"].unique())
+        raise ResourceError(f"environment: name one of {known}")
+    return query["environment"]
+
+
+def _known_topology(store: Store, uid: str, environment: str, phase: int | None) -> Topology:
+    found = _topology(store, uid, environment, phase)
+    if found is None:
+        raise StoreError(f"the environment {environment!r} of run {uid!r} has no topology")
+    return found
+
+
+@resource("run/{run}/topology")
+def topology(source: Source, run: str, query: Query) -> dict[str, Any]:
+    """Return the topology of an ``environment`` in a ``phase`` with places to draw it.
+
+    ``nodes``, ``edges`` and ``devices`` are lists of mappings, as :class:`~palaestrai_mosaik.types.Topology` has them;
+    ``x`` and ``y`` of nodes are those of the drawing, as :func:`~palaestrai_mosaik.web.layout.positions` returns them.
+    """
+    store, uid = source.store, source.store.find_run(run)
+    found = _known_topology(store, uid, _environment(store, uid, query), query.integer("phase"))
+    data = found.to_data()
+    for node, (x, y) in zip(data["nodes"], positions(found).tolist(), strict=True):
+        node["x"], node["y"] = x, y
+    return data
+
+
+@resource("run/{run}/motion")
+def motion(source: Source, run: str, query: Query, most: int = MOST_VALUES) -> dict[str, Any]:
+    """Return what the parts of a topology read, and what agents set, in each state of an episode.
+
+    The query has ``environment``, ``phase``, ``worker``, ``episode``, ``evaluation`` and ``incarnation`` (0). The set-points of a
+    state are those that led to it: the last ones that agents chose before its time. An episode with more values than
+    ``most`` is thinned.
+
+    Returns:
+        ``step`` and ``time`` (ticks) of each state, ``clock`` (the date of tick 0 and the seconds of a tick, or
+        ``None``), ``states`` (how many there are; ``step`` has fewer of them where they are thinned), ``readings``
+        and ``setpoints`` (``uids``, ``units``, ``low`` and ``high`` bounds or ``None``, and ``values``: row after
+        row, one for each state; ``setpoints`` also have ``agent``, the position of its owner in ``agents``), ``band`` and
+        ``full`` (limits of voltages and loadings), and ``worst`` (``index`` of the state, ``node``, ``value``,
+        ``outside`` of the band; ``None`` without voltages).
+    """
+    store, uid = source.store, source.store.find_run(run)
+    environment, phase = _environment(store, uid, query), query.integer("phase", 0)
+    assert phase is not None
+    drawn = _known_topology(store, uid, environment, phase)
+    incarnation = query.integer("incarnation", 0)
+    batched = _incarnations(store, uid, phase, environment) > 1
+    chosen: dict[str, Any] = {
+        "worker": query.integer("worker", 0),
+        "episode": query.integer("episode", 0),
+        "evaluation": query.flag("evaluation"),
+    }
+    recorded = _recorded(store, uid, phase, environment)
+    wanted = [name for name in _sensors(drawn) if name in recorded]
+    columns = [f"reading.{name}" for name in wanted]
+    states = store.environment_states(
+        *(uid, phase, environment),
+        columns=columns,
+        incarnation=incarnation if batched else None,
+        **chosen,
+    )
+    time = states["time"].to_numpy(np.int64)
+    # (what has just begun has no rows yet)
+    readings = states.reindex(columns=columns).to_numpy(np.float64)
+    agents, owners, setpoints = _setpoints(
+        *(store, uid, phase, environment, drawn), incarnation if batched else None, chosen, time
+    )
+    worst = _worst(drawn, wanted, readings)
+    kept = _thinned(len(time), readings.shape[1] + setpoints.shape[1], worst, most)
+    if worst is not None:
+        worst["index"] = int(np.searchsorted(kept, worst["index"]))
+    names = list(owners)
+    bounds = bounds_of(store, uid, phase)
+    limits = bounds_of(store, uid, phase, "actuator")
+    clock = clock_of(store, uid, phase)
+    return {
+        "phase": phase,
+        **chosen,
+        "states": len(time),
+        "step": states["step"].to_numpy(np.int64)[kept],
+        "time": time[kept],
+        "clock": None if clock is None else {"start": f"{clock.start}", "seconds": clock.seconds_per_tick},
+        "agents": agents,
+        "readings": _block(wanted, readings[kept], bounds),
+        "setpoints": {
+            **_block(names, setpoints[kept], limits),
+            "agent": [owners[name] for name in names],
+        },
+        "band": list(VOLTAGE_BAND),
+        "full": FULL_LOADING,
+        "worst": worst,
+    }
+
+
+def _block(uids: Sequence[str], values: FloatMatrix, bounds: Any) -> dict[str, Any]:
+    # (a channel of several numbers has bounds for all of them)
+    pairs = [bounds.get(re.sub(r"\[\d+\]$", "", name), (None, None)) for name in uids]
+    return {
+        "uids": list(uids),
+        "units": [unit_of(name) or "" for name in uids],
+        "low": [low for low, _ in pairs],
+        "high": [high for _, high in pairs],
+        "values": np.ascontiguousarray(values).ravel(),
+    }
+
+
+def _sensors(drawn: Topology) -> dict[str, None]:
+    """Return the uids of all sensors of a topology, in its order, each once."""
+    found: dict[str | None, None] = dict.fromkeys(node.sensor for node in drawn.nodes)
+    found |= dict.fromkeys(edge.sensor for edge in drawn.edges)
+    found |= dict.fromkeys(sensor for device in drawn.devices for sensor in device.sensors)
+    return {name: None for name in found if name is not None}
+
+
+def _actuators(drawn: Topology) -> set[str]:
+    found = {actuator for device in drawn.devices for actuator in device.actuators}
+    return found | {edge.actuator for edge in drawn.edges if edge.actuator is not None}
+
+
+def _recorded(store: Store, uid: str, phase: int, environment: str) -> set[str]:
+    """Return the uids of the columns of an environment's readings."""
+    channels = store.channels(uid, phase)
+    own = channels[(channels["environment"] == environment) & (channels["kind"] == "sensor")]
+    return set(_columns(own))
+
+
+def _columns(channels: pd.DataFrame) -> Iterator[str]:
+    for name, size in zip(map(str, channels["uid"]), map(int, channels["size"]), strict=True):
+        yield from [name] if size == 1 else [f"{name}[{i}]" for i in range(size)]
+
+
+def _incarnations(store: Store, uid: str, phase: int, environment: str) -> int:
+    found = store.environments(uid, phase)
+    return int(found.loc[found["environment"] == environment, "incarnations"].iloc[0])
+
+
+def _setpoints(  # noqa: PLR0913  (which episode, and where)
+    store: Store,
+    uid: str,
+    phase: int,
+    environment: str,
+    drawn: Topology,
+    incarnation: int | None,
+    chosen: dict[str, Any],
+    time: IntVector,
+) -> tuple[list[str], dict[str, int], FloatMatrix]:
+    """Return all agents, the owner of each actuator that one has, and the set-points that led to each state."""
+    known = _actuators(drawn)
+    agents = [str(name) for name in store.agents(uid, phase)["agent"]]
+    owners: dict[str, int] = {}
+    columns: list[FloatVector] = []
+    for place, agent in enumerate(agents):
+        bodies = store.bodies(uid, phase, agent)
+        own, numbers = _actuators_in(bodies, environment, incarnation)
+        own = [name for name in own if name in known and name not in owners]
+        if not own:
+            continue
+        names = [f"setpoint.{name}" for name in own]
+        frame = store.steps(
+            *(uid, phase, agent),
+            columns=names,
+            body=numbers if incarnation is not None else None,
+            **chosen,
+        ).reindex(columns=["time", *names])
+        for name, column in zip(own, names, strict=True):
+            owners[name] = place
+            columns.append(_held(frame["time"].to_numpy(), frame[column].to_numpy(np.float64), time))
+    return agents, owners, np.column_stack(columns) if columns else np.zeros((len(time), 0))
+
+
+def _actuators_in(
+    bodies: pd.DataFrame, environment: str, incarnation: int | None
+) -> tuple[list[str], list[int]]:
+    """Return the actuators that an agent's bodies have in an environment, and the numbers of these bodies."""
+    names: dict[str, None] = {}
+    numbers: list[int] = []
+    row: Any
+    for row in bodies.itertuples(index=False):
+        if row.environment not in (None, environment):
+            continue
+        if incarnation is not None and row.incarnations:
+            inside = list(row.incarnations)
+            if incarnation not in inside:
+                continue
+            place = inside.index(incarnation) if row.count > 1 else 0
+            numbers.append(int(row.first) + place)
+        else:
+            numbers += range(int(row.first), int(row.first) + int(row.count))
+        names |= dict.fromkeys(row.actuators)
+    return list(names), numbers
+
+
+def _held(when: npt.NDArray[Any], values: FloatVector, time: IntVector) -> FloatVector:
+    """Return for each time the value that was set last before it; NaN before the first one."""
+    has = np.isfinite(values)
+    when, values = when[has], values[has]
+    place = np.searchsorted(when, time, side="left") - 1
+    held = np.full(len(time), np.nan)
+    held[place >= 0] = values[place[place >= 0]]
+    return held
+
+
+def _worst(drawn: Topology, uids: Sequence[str], readings: FloatMatrix) -> dict[str, Any] | None:
+    """Return the state with the voltage that is farthest outside of the band; inside of it, farthest from 1."""
+    place = {name: i for i, name in enumerate(uids)}
+    voltages = [(i, place[node.sensor]) for i, node in enumerate(drawn.nodes) if node.sensor in place]
+    voltages = [(i, column) for i, column in voltages if unit_of(uids[column]) == "p.u."]
+    if not voltages or not len(readings):
+        return None
+    values = readings[:, [column for _, column in voltages]]
+    values = np.where(np.abs(values) > _DEAD, values, np.nan)
+    low, high = VOLTAGE_BAND
+    outside = np.maximum(low - values, values - high)
+    score = outside if np.nanmax(outside, initial=-np.inf) > 0 else np.abs(values - 1)
+    if np.isnan(score).all():
+        return None
+    index, column = np.unravel_index(int(np.nanargmax(score)), score.shape)
+    value = float(values[index, column])
+    node = drawn.nodes[voltages[int(column)][0]].id
+    return {"index": int(index), "node": node, "value": value, "outside": bool(value < low or value > high)}
+
+
+def _thinned(
+    states: int, columns: int, worst: dict[str, Any] | None, most: int
+) -> npt.NDArray[np.int64]:
+    """Return the positions of the states that are sent: all, or every n-th, the last and the worst one."""
+    every = max(1, -(-states * columns // most))
+    kept = set(range(0, states, every))
+    if every > 1:
+        kept |= {states - 1} | ({worst["index"]} if worst is not None else set())
+    return np.array(sorted(kept), dtype=np.int64)

@@ -1,0 +1,199 @@
+"""Where a topology is drawn: at its own coordinates, else where a layout puts its nodes.
+
+The same topology always has the same layout. A small one without coordinates is drawn by the algorithm of Kamada and
+Kawai; a larger one as a tree around its centre, which springs then relax.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.types import Topology
+from palaestrai_mosaik.types.arrays import FloatMatrix
+
+#: the longer side of a drawing; both coordinates begin at 0
+SIZE = 1000.0
+#: the algorithm of Kamada and Kawai takes seconds for more nodes
+_SMALL = 60
+#: rounds in which springs relax a layout, and neighbours that push each other away
+_ROUNDS, _NEAREST = 80, 8
+#: nodes at one place are put on a circle around it, with this share of the usual distance of neighbours as radius
+_APART = 0.35
+
+
+@lru_cache(maxsize=32)
+def positions(topology: Topology) -> FloatMatrix:
+    """Return where the nodes of a topology are drawn.
+
+    Args:
+        topology: nodes and edges. Coordinates count if at least half of the nodes have some, at different places;
+            nodes without are drawn near their neighbours.
+
+    Returns:
+        x (to the right) and y (downwards) of each node, shape ``(nodes, 2)``, between 0 and :data:`SIZE`.
+    """
+    count = len(topology.nodes)
+    if not count:
+        return np.zeros((0, 2))
+    places = np.array([(_number(node.x), _number(node.y)) for node in topology.nodes])
+    known = np.isfinite(places).all(axis=1)
+    graph = _graph(topology)
+    if known.sum() * 2 >= count and len(np.unique(places[known], axis=0)) > 1:
+        places[:, 1] *= -1  # (north is up, and y of a drawing goes down)
+        places = _spread(_completed(places, known, graph))
+    else:
+        places = _layout(graph)
+    places = _fitted(places)
+    places.flags.writeable = False
+    return places
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _graph(topology: Topology) -> nx.Graph:
+    place = {node.id: i for i, node in enumerate(topology.nodes)}
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(place)))
+    graph.add_edges_from((place[edge.source], place[edge.target]) for edge in topology.edges)
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    return graph
+
+
+def _completed(places: FloatMatrix, known: npt.NDArray[np.bool_], graph: nx.Graph) -> FloatMatrix:
+    """Give nodes without coordinates those of their neighbours, on and on; the others the middle."""
+    places, known = places.copy(), known.copy()
+    waiting = [int(i) for i in np.flatnonzero(~known)]
+    while waiting:
+        near = {i: [j for j in graph[i] if known[j]] for i in waiting}
+        found = [i for i in waiting if near[i]]
+        if not found:
+            places[waiting] = places[known].mean(axis=0)
+            break
+        for i in found:
+            places[i] = places[near[i]].mean(axis=0)
+        known[found] = True
+        waiting = [i for i in waiting if not known[i]]
+    return places
+
+
+def _spread(places: FloatMatrix) -> FloatMatrix:
+    """Draw nodes that share a place, as the buses of a substation do, on a circle around it."""
+    from scipy.spatial import cKDTree
+
+    unique, members = np.unique(places, axis=0, return_inverse=True)
+    if len(unique) == len(places):
+        return places
+    distances, _ = cKDTree(unique).query(unique, k=2)
+    radius = _APART * float(np.median(distances[:, 1]))
+    places = places.copy()
+    for place in np.flatnonzero(np.bincount(members) > 1):
+        own = np.flatnonzero(members == place)
+        angles = np.arange(len(own)) * 2 * np.pi / len(own)
+        places[own] += radius * np.column_stack((np.cos(angles), np.sin(angles)))
+    return places
+
+
+def _layout(graph: nx.Graph) -> FloatMatrix:
+    """Return a layout of each connected part; the parts stand side by side, the largest one first."""
+    result = np.zeros((len(graph), 2))
+    left, height = 0.0, 0.0
+    for part in sorted(nx.connected_components(graph), key=lambda nodes: (-len(nodes), min(nodes))):
+        nodes = sorted(part)
+        own = _layout_of_part(nx.relabel_nodes(graph.subgraph(nodes), {n: i for i, n in enumerate(nodes)}))
+        own = own - own.min(axis=0) if len(own) else own
+        height = max(height, float(own[:, 1].max()))
+        result[nodes] = own + np.array([left, 0.0])
+        left += float(own[:, 0].max()) + max(1.0, 0.1 * height)
+    return result
+
+
+def _layout_of_part(graph: nx.Graph) -> FloatMatrix:
+    """Return a layout of a connected graph of the nodes 0, 1, 2, ... in which neighbours are about 1 apart."""
+    tree = _tree_layout(graph)
+    if len(graph) < 3:
+        return tree
+    # (the order of nodes and edges is part of the result)
+    ordered = nx.Graph()
+    ordered.add_nodes_from(sorted(graph))
+    ordered.add_edges_from(sorted(tuple(sorted(edge)) for edge in graph.edges))
+    if len(graph) <= _SMALL:
+        drawn: dict[int, Any] = nx.kamada_kawai_layout(ordered, pos=dict(enumerate(tree)))
+        places = np.array([drawn[i] for i in range(len(drawn))])
+    else:
+        places = _relaxed(tree, np.array(ordered.edges))
+    ends = np.array(ordered.edges)
+    lengths = np.linalg.norm(places[ends[:, 0]] - places[ends[:, 1]], axis=1)
+    return np.asarray(places / max(float(np.median(lengths)), 1e-9))
+
+
+def _tree_layout(graph: nx.Graph) -> FloatMatrix:
+    """Return nodes on circles around the centre: the depth in the tree is the radius, leaves share the angle."""
+    root = _centre(graph)
+    children: dict[int, list[int]] = {root: []}
+    order = [root]
+    for node in order:
+        for other in sorted(graph[node]):
+            if other not in children:
+                children[other] = []
+                children[node].append(other)
+                order.append(other)
+    leaves = dict.fromkeys(order, 1)
+    for node in reversed(order):
+        leaves[node] = max(1, sum(leaves[child] for child in children[node]))
+    start, depth = {root: 0.0}, {root: 0}
+    places = np.zeros((len(order), 2))
+    turn = 2 * np.pi / leaves[root]
+    for node in order:
+        angle = (start[node] + leaves[node] / 2) * turn
+        places[node] = depth[node] * np.cos(angle), depth[node] * np.sin(angle)
+        first = start[node]
+        for child in children[node]:
+            start[child], depth[child] = first, depth[node] + 1
+            first += leaves[child]
+    return places
+
+
+def _centre(graph: nx.Graph) -> int:
+    """Return a node in the middle: halfway between two nodes that are far apart."""
+    far = _last(nx.single_source_shortest_path(graph, min(graph)))
+    path = nx.single_source_shortest_path(graph, far)
+    return int(path[_last(path)][len(path[_last(path)]) // 2])
+
+
+def _last(paths: dict[int, list[int]]) -> int:
+    return min(paths, key=lambda node: (-len(paths[node]), node))
+
+
+def _relaxed(places: FloatMatrix, ends: npt.NDArray[np.int64]) -> FloatMatrix:
+    """Let edges pull their ends together, and near nodes push each other away, round after round."""
+    from scipy.spatial import cKDTree
+
+    places = places.copy()
+    count = len(places)
+    nearest = min(_NEAREST + 1, count)
+    for turn in range(_ROUNDS):
+        along = places[ends[:, 1]] - places[ends[:, 0]]
+        force = np.zeros_like(places)
+        np.add.at(force, ends[:, 0], 0.25 * along)
+        np.add.at(force, ends[:, 1], -0.25 * along)
+        distances, others = cKDTree(places).query(places, k=nearest)
+        away = places[:, None, :] - places[others[:, 1:]]
+        weight = 1.0 / np.maximum(distances[:, 1:], 0.05) ** 2
+        force += 0.15 * (away * weight[:, :, None]).sum(axis=1)
+        length = np.linalg.norm(force, axis=1, keepdims=True)
+        most = 1.0 * (1 - turn / _ROUNDS) + 0.02
+        places += force * np.minimum(1.0, most / np.maximum(length, 1e-9))
+    return places
+
+
+def _fitted(places: FloatMatrix) -> FloatMatrix:
+    places = places - places.min(axis=0)
+    largest = float(places.max())
+    return np.round(places * (SIZE / largest), 1) if largest > 0 else places
