@@ -7,5 +7,6 @@ from . import grid as grid
 from . import run as run
 from . import runs as runs
 from . import store as store
+from . import time as time
 
 __all__ = ["get"]

@@ -10,9 +10,9 @@ export const COLOURS = ["#3b6fb6", "#d1661a", "#2f8f5b", "#b5476d", "#7a5bb0", "
   "#5c7a1f", "#c24fb0", "#586b86", "#a0702c"];
 const DASHES = ["solid", [6, 3], [2, 2], [8, 3, 2, 3]];
 
-/** The look of the i-th of several lines. */
-export function look(i) {
-  return { color: COLOURS[i % COLOURS.length], type: DASHES[Math.floor(i / COLOURS.length) % DASHES.length] };
+/** The look of the i-th of several lines; `dash` says which dashes it has. */
+export function look(i, dash = Math.floor(i / COLOURS.length)) {
+  return { color: COLOURS[i % COLOURS.length], type: DASHES[dash % DASHES.length] };
 }
 
 /** A colour of the page by the name of its CSS variable, such as "text" or "line". */
@@ -39,11 +39,14 @@ export function base() {
 /**
  * A figure: a heading, a chart, and its numbers as a table that opens.
  * `options(base)` returns the options of ECharts; `numbers()` the table, as {columns: [...titles], rows: [[...]]}.
- * `drawn(chart, first)` is called after the chart was drawn anew; `first`: for the first time, to listen to its events.
- * Returns {element, update(), refresh(), chart(), close()}; refresh() keeps what the reader has zoomed or brushed.
+ * `created(chart)` is called once there is a chart, `drawn(chart)` whenever it was drawn anew; `keys(event)` makes the chart
+ * one that has the focus and is told keys.
+ * Returns {element, update(), refresh(), list(), chart(), close()}: `refresh` keeps what the reader has zoomed or brushed,
+ * `list` shows the numbers anew where they are open.
  */
-export function figure({ title, description, height = 320, options, numbers, drawn }) {
-  const canvas = h("div", { class: "chart", role: "img", "aria-label": description || title, style: { height: `${height}px` } });
+export function figure({ title, description, height = 320, options, numbers, created, drawn, keys }) {
+  const canvas = h("div", { class: "chart", role: "img", "aria-label": description || title, style: { height: `${height}px` },
+    tabindex: keys && "0", onkeydown: keys ?? (() => {}) });
   const details = numbers && h("details", { class: "numbers" }, h("summary", {}, "Numbers"), h("div", {}));
   const element = h("figure", {}, title && h("figcaption", {}, title), canvas, details);
   let chart = null;
@@ -51,8 +54,9 @@ export function figure({ title, description, height = 320, options, numbers, dra
   function draw() {
     if (!canvas.clientWidth) return;
     const first = !chart;
-    if (!chart) chart = echarts.init(canvas, null, { renderer: "canvas" });
+    if (first) chart = echarts.init(canvas, null, { renderer: "canvas" });
     apply({ notMerge: true });
+    if (first) created?.(chart);
     drawn?.(chart, first);
   }
   function apply(how) {
@@ -75,6 +79,7 @@ export function figure({ title, description, height = 320, options, numbers, dra
     element,
     update: draw,
     refresh: () => (chart ? apply({ notMerge: false }) : draw()),
+    list: () => details?.open && list(),
     chart: () => chart,
     close() {
       resized.disconnect();
