@@ -344,9 +344,7 @@ def _worst(drawn: Topology, uids: Sequence[str], readings: FloatMatrix) -> dict[
     return {"index": int(index), "node": node, "value": value, "outside": bool(value < low or value > high)}
 
 
-def _thinned(
-    states: int, columns: int, worst: dict[str, Any] | None, most: int
-) -> npt.NDArray[np.int64]:
+def _thinned(states: int, columns: int, worst: dict[str, Any] | None, most: int) -> npt.NDArray[np.int64]:
     """Return the positions of the states that are sent: all, or every n-th, the last and the worst one."""
     every = max(1, -(-states * columns // most))
     kept = set(range(0, states, every))
