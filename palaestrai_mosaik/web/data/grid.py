@@ -148,11 +148,16 @@ def topology(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 
 @resource("run/{run}/motion")
-def motion(source: Source, run: str, query: Query) -> dict[str, Any]:
+def _motion(source: Source, run: str, query: Query) -> dict[str, Any]:
+    return motion(source, run, query, MOST_VALUES)
+
+
+def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
     """Return what the parts of a topology read, and what agents set, in each state of an episode.
 
     The query has ``environment``, ``phase``, ``worker``, ``episode``, ``evaluation`` and ``incarnation`` (0). The set-points of a
-    state are those that led to it: the last ones that agents chose before its time.
+    state are those that led to it: the last ones that agents chose before its time. An episode with more values than
+    ``most`` is thinned.
 
     Returns:
         ``step`` and ``time`` (ticks) of each state, ``clock`` (the date of tick 0 and the seconds of a tick, or
@@ -189,7 +194,7 @@ def motion(source: Source, run: str, query: Query) -> dict[str, Any]:
         *(store, uid, phase, environment, drawn), incarnation if batched else None, chosen, time
     )
     worst = _worst(drawn, wanted, readings)
-    kept = _thinned(len(time), readings.shape[1] + setpoints.shape[1], worst)
+    kept = _thinned(len(time), readings.shape[1] + setpoints.shape[1], worst, most)
     if worst is not None:
         worst["index"] = int(np.searchsorted(kept, worst["index"]))
     names = list(owners)
@@ -343,9 +348,9 @@ def _worst(drawn: Topology, uids: Sequence[str], readings: FloatMatrix) -> dict[
     return {"index": int(index), "node": node, "value": value, "outside": bool(value < low or value > high)}
 
 
-def _thinned(states: int, columns: int, worst: dict[str, Any] | None) -> npt.NDArray[np.int64]:
+def _thinned(states: int, columns: int, worst: dict[str, Any] | None, most: int) -> npt.NDArray[np.int64]:
     """Return the positions of the states that are sent: all, or every n-th, the last and the worst one."""
-    every = max(1, -(-states * columns // MOST_VALUES))
+    every = max(1, -(-states * columns // most))
     kept = set(range(0, states, every))
     if every > 1:
         kept |= {states - 1} | ({worst["index"]} if worst is not None else set())

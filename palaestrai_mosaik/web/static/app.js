@@ -21,7 +21,16 @@ async function start() {
   store = await get("store");
   document.title = store.design ?? store.title ?? "palaestrai-mosaik";
   window.addEventListener("hashchange", route);
+  if (offline) document.addEventListener("click", follow);
   await route();
+}
+
+// in a frame without an address, such as a notebook's, the browser would look for "#/..." in the page around it
+function follow(event) {
+  const to = event.target.closest?.("a[href^='#']")?.getAttribute("href");
+  if (!to || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  location.hash = to;
 }
 
 async function route() {

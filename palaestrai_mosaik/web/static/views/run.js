@@ -19,7 +19,7 @@ export async function show(element, context) {
   const head = h("div", {}), body = h("div", {});
   const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
   fill(element, head, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
-    h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === tab && "page" }, title))), body);
+    h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === (facts.views.includes(tab) ? tab : facts.views[0]) && "page" }, title))), body);
 
   function title() {
     fill(head, h("h1", {}, facts.document, " ", h("span", { class: `status ${facts.status}` }, facts.status)),
@@ -27,7 +27,13 @@ export async function show(element, context) {
         + `${duration(facts.duration)} · ${number(facts.episodes)} episodes · ${number(facts.steps)} steps`));
   }
   title();
-  const view = await TABS[tab in TABS ? tab : "overview"][1]();
+  // (one file may have fewer views)
+  const shown = facts.views.includes(tab) ? tab : facts.views[0];
+  if (!shown) {
+    fill(body, h("p", { class: "quiet" }, "This file has no view of the run. Open it with: palaestrai-mosaik serve"));
+    return;
+  }
+  const view = await TABS[shown][1]();
   await view.show(body, { ...context, run, facts });
   if (facts.status === "running" && !offline) {
     watch(2, signal, async () => {
