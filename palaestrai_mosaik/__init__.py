@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from palaestrai_mosaik.palaestrai.mosaik_environment import MosaikEnvironment
 
-    from .api import RecordedRun, run
+    from .api import RecordedRun, run, view
     from .rl import aec_env, make, make_vec, parallel_env
     from .scenario import attach_agents
     from .simulation.scheduler import run_async_world, run_world
@@ -29,6 +29,7 @@ __all__ = [
     "run",
     "run_async_world",
     "run_world",
+    "view",
 ]
 
 __version__ = "0.1.0"
@@ -46,6 +47,7 @@ _HOMES = {
     "run": "api",
     "run_async_world": "simulation.scheduler",
     "run_world": "simulation.scheduler",
+    "view": "api",
 }
 
 

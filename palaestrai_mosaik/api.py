@@ -16,8 +16,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from palaestrai_mosaik import files
 from palaestrai_mosaik.analysis.columns import Clock, clock_of
 from palaestrai_mosaik.analysis.learning import Fold, LearningChoice
 from palaestrai_mosaik.analysis.plot import learning_figure, run_figure
@@ -31,6 +33,8 @@ from palaestrai_mosaik.store import BodyChoice, Store
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from palaestrai_mosaik.web.theatre import EpisodeChoice, RunPage
 
 AnyStore = Store | str | os.PathLike[str]
 
@@ -91,6 +95,61 @@ def run(
             opened.close()
     assert result.instance is not None
     return RecordedRun(result.instance, store)
+
+
+def view(
+    store: AnyStore | None = None,
+    run: str = "latest",
+    *,
+    phases: Sequence[int | str] = (),
+    episode: EpisodeChoice = "newest",
+    beside: int | str | None = None,
+    height: int = 720,
+) -> RunView:
+    """Return the page of a run, which a notebook shows.
+
+    Args:
+        store: an open store, or the folder or URL of one; the default is that of :func:`run`. The store must exist.
+        run: which run, as :class:`RecordedRun` takes it.
+        phases: numbers or names of the phases to show in motion; none: all, as long as the page stays small.
+        episode: which episode of each phase: a number, ``"newest"``, or ``"worst"``, the one with the voltage farthest
+            from 1.
+        beside: number or name of the phase that is shown beside the first one.
+        height: of the page in the notebook, in pixels.
+
+    Raises:
+        StoreError: there is no such store, run, phase or episode.
+    """
+    with RecordedRun(run, store) as recorded:
+        return recorded.view(phases=phases, episode=episode, beside=beside, height=height)
+
+
+class RunView:
+    """The page of a run as one file: a notebook shows it, a browser opens what :meth:`save` wrote.
+
+    Args:
+        page: the page.
+        height: its height in a notebook, in pixels.
+    """
+
+    def __init__(self, page: RunPage, height: int = 720):
+        self.page = page
+        self.height = height
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page to a file, and return its path."""
+        files.write_text(os.fspath(path), self.page.html)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return f"<RunView {self.page.run}: {len(self.page.html) / 1e6:.1f} MB>"
+
+    def _repr_html_(self) -> str:
+        """Return a frame with the page, whose scripts can reach nothing outside of it."""
+        return (
+            f'<iframe title="run {escape(self.page.run)}" sandbox="allow-scripts" srcdoc="{escape(self.page.html)}" '
+            f'style="width: 100%; height: {int(self.height)}px; border: 1px solid #8884"></iframe>'
+        )
 
 
 class RecordedRun:
@@ -265,6 +324,24 @@ class RecordedRun:
             phase=phase, bodies=BodyChoice(agent), fold=fold, statistics=tuple(statistics)
         )
         return learning_figure(self.store, [self.instance], choice)
+
+    def view(
+        self,
+        *,
+        phases: Sequence[int | str] = (),
+        episode: EpisodeChoice = "newest",
+        beside: int | str | None = None,
+        height: int = 720,
+    ) -> RunView:
+        """Return the page of the run, which a notebook shows; arguments as for :func:`view`.
+
+        Raises:
+            StoreError: what is named does not exist.
+        """
+        from palaestrai_mosaik.web.theatre import run_page
+
+        page = run_page(self.store, self.instance, phases=phases, episode=episode, beside=beside)
+        return RunView(page, height)
 
     def __repr__(self) -> str:
         return f"<RecordedRun {self.instance} of {self.summary['document']!r}: {self.status}>"

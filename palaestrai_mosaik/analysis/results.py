@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +136,19 @@ class Results:
         result = values.groupby(frame["row"], sort=True).mean()
         result.insert(0, "count", (frame["status"] == "finished").groupby(frame["row"]).sum())
         return result.reset_index()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how many runs are in which state, and the mean of each outcome."""
+        runs = self.runs()
+        states = runs["status"].value_counts(sort=False).to_frame("runs")
+        shown = f"<p><b>{escape(self.spec.uid)}</b></p>{states.to_html()}"
+        if (runs["status"] == "finished").any():
+            names = [outcome.name for outcome in self.outcome_specs]
+            outcomes = self.by_row()[names].agg(["mean", "min", "max"]).T
+            shown += (
+                f"<p>Outcomes over the rows of the design</p>{outcomes.to_html(float_format='{:.5g}'.format)}"
+            )
+        return shown
 
     def table(self) -> pd.DataFrame:
         """Return what a design was made for: one row per run, with all factors and all outcomes.

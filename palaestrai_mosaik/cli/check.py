@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +29,13 @@ from palaestrai_mosaik.experiment.overrides import Overrides, parse
 from palaestrai_mosaik.text import count
 
 from .answers import answer, problems_data
-from .common import print_problems
+from .common import named_after, print_problems
 from .output import compose, say, say_unless_quiet, status, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.analysis import Fold, LearningChoice
     from palaestrai_mosaik.analysis.limits import Limits
-    from palaestrai_mosaik.store import BodyChoice, Store
+    from palaestrai_mosaik.store import BodyChoice
     from palaestrai_mosaik.store.location import StoreLocation
 
 
@@ -180,7 +179,7 @@ def plot(  # noqa: PLR0913  (independent choices)
     from palaestrai_mosaik.analysis import plot_run
 
     with location.look() as store:
-        path = output or _named_after(store, run, "")
+        path = output or named_after(store, run, ".png")
         say_unless_quiet(
             plot_run(
                 *(store, run, path),
@@ -203,13 +202,6 @@ def plot_learning(
 
     with location.look() as store:
         say_unless_quiet(
-            plot_learning(store, runs, output or _named_after(store, runs[0], "-learning"), choice)
+            plot_learning(store, runs, output or named_after(store, runs[0], "-learning.png"), choice)
         )
     return FINISHED
-
-
-def _named_after(store: Store, run: str, ending: str) -> str:
-    uid = store.find_run(run)
-    runs = store.runs()
-    document = runs.loc[runs["run"] == uid, "document"].iloc[0]
-    return re.sub(r"[^\w.-]+", "_", f"{document}-{uid[:15]}").strip("_.") + f"{ending}.png"

@@ -35,6 +35,7 @@ from .output import Options, fail, print_traceback, say, using, wants_json, warn
 
 if TYPE_CHECKING:
     from palaestrai_mosaik.design.folder import DesignFolder
+    from palaestrai_mosaik.store import Store
 
 #: what --store takes
 STORE_HELP = "folder of the results, or database: its URL, @FILE (holds the URL) or env:NAME"
@@ -342,6 +343,21 @@ def limit_pair(text: str) -> tuple[float | None, float | None]:
     return low, high
 
 
+def named_after(store: Store, run: str, ending: str) -> str:
+    """Return the name of a file about a run: its document, when it began, and ``ending``."""
+    uid = store.find_run(run)
+    runs = store.runs()
+    document = runs.loc[runs["run"] == uid, "document"].iloc[0]
+    return re.sub(r"[^\w.-]+", "_", f"{document}-{uid[:15]}").strip("_.") + ending
+
+
+def episode_choice(text: str) -> int | str:
+    """Read the number of an episode, ``newest`` or ``worst``."""
+    if text in ("newest", "worst"):
+        return text
+    return index(text)
+
+
 def index_ranges(text: str) -> tuple[range, ...]:
     """Read numbers and ranges, both ends included: ``0-9,15``."""
     found = []
@@ -356,7 +372,7 @@ def index_ranges(text: str) -> tuple[range, ...]:
 
 # the type's name stands in argparse's message: "invalid whole number value: 'x'"
 positive.__name__ = "positive number"
-index.__name__ = "episode number"
+index.__name__ = episode_choice.__name__ = "episode number"
 
 
 def find_folder(folder: str | None) -> DesignFolder:

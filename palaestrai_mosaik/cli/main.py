@@ -25,6 +25,7 @@ from .common import (
     add_json,
     add_serving,
     call,
+    episode_choice,
     index,
     lazy,
     limit_pair,
@@ -350,6 +351,8 @@ def _add_result_commands(command: Command) -> None:
     plot.add_argument("-o", "--output", metavar="FILE", help=".png, .svg or .pdf (default: RUN.png)")
     _add_store(plot)
 
+    _add_theatre(command)
+
     export = command("export", _export, "export a run as files for other programs")
     export.add_argument("run", metavar="RUN")
     export.add_argument("directory", nargs="?", metavar="DIRECTORY", help="a new or empty folder")
@@ -399,6 +402,38 @@ def _add_page_command(command: Command) -> None:
         "--files", metavar="FOLDER", help="where the files of a database are (default: palaestrai-results)"
     )
     add_serving(served)
+
+
+def _add_theatre(command: Command) -> None:
+    theatre = command(
+        "theatre",
+        _of_store("theatre", "theatre"),
+        "write a run as one HTML file: its grid in motion, and how its agents did, without a network",
+    )
+    theatre.add_argument("run", metavar="RUN")
+    theatre.add_argument("-o", "--output", metavar="FILE", help="default: RUN.html")
+    theatre.add_argument(
+        "--phase",
+        dest="phases",
+        nargs="+",
+        type=_phase,
+        default=[],
+        metavar="PHASE",
+        help="names or numbers (default: all, as long as the file stays below 5 MB)",
+    )
+    theatre.add_argument(
+        "--episode",
+        type=episode_choice,
+        default="newest",
+        metavar="N",
+        help="the episode of each phase: a number, newest, or worst, the one with the voltage farthest from 1 "
+        "(default: newest)",
+    )
+    theatre.add_argument(
+        "--beside", type=_phase, metavar="PHASE", help="open the file with this phase beside the first one"
+    )
+    add_json(theatre)
+    _add_store(theatre)
 
 
 def _add_choice(sub: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, wraps
+from html import escape
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -43,6 +44,13 @@ from .shared import document_id, experiment_id
 from .urls import is_database
 
 logger = logging.getLogger(__name__)
+
+#: what a notebook shows of a store: how many runs, and which of their columns
+_SHOWN = 10
+_SHOWN_COLUMNS = (
+    *("run", "document", "status", "seed", "started"),
+    *("duration", "phases", "episodes", "steps", "error"),
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -187,6 +195,14 @@ class Store:
     def close(self) -> None:
         """Close the database's connections. Runs that were begun should be finished before."""
         self.database.close()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the newest runs."""
+        runs = self.runs()
+        shown = runs.tail(_SHOWN).iloc[::-1][list(_SHOWN_COLUMNS)]
+        more = f", the newest {_SHOWN} of {len(runs):,}" if len(runs) > _SHOWN else ""
+        title = f"<p>Runs in <code>{escape(self.database.name)}</code>{more}</p>"
+        return title + shown.to_html(index=False, float_format="{:.2f}".format)
 
     @property
     def schema_version(self) -> str:

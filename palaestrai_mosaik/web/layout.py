@@ -22,7 +22,7 @@ SIZE = 1000.0
 _SMALL = 60
 #: rounds in which springs relax a layout, and neighbours that push each other away
 _ROUNDS, _NEAREST = 80, 8
-#: nodes at one place are put on a circle around it, with this share of the usual distance of neighbours as radius
+#: nodes at one place are put on a circle around the first one, with this share of the usual distance of neighbours as radius
 _APART = 0.35
 
 
@@ -84,7 +84,7 @@ def _completed(places: FloatMatrix, known: npt.NDArray[np.bool_], graph: nx.Grap
 
 
 def _spread(places: FloatMatrix) -> FloatMatrix:
-    """Draw nodes that share a place, as the buses of a substation do, on a circle around it."""
+    """Draw nodes that share a place, as the buses of a substation do, on a circle around the first of them."""
     from scipy.spatial import cKDTree
 
     unique, members = np.unique(places, axis=0, return_inverse=True)
@@ -94,7 +94,7 @@ def _spread(places: FloatMatrix) -> FloatMatrix:
     radius = _APART * float(np.median(distances[:, 1]))
     places = places.copy()
     for place in np.flatnonzero(np.bincount(members) > 1):
-        own = np.flatnonzero(members == place)
+        own = np.flatnonzero(members == place)[1:]
         angles = np.arange(len(own)) * 2 * np.pi / len(own)
         places[own] += radius * np.column_stack((np.cos(angles), np.sin(angles)))
     return places

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palaestrai_mosaik.analysis.limits import FULL_LOADING, VOLTAGE_BAND, bounds_of
-from palaestrai_mosaik.analysis.series import clock_of, unit_of
+from palaestrai_mosaik.analysis.columns import clock_of, unit_of
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Topology
@@ -148,7 +148,11 @@ def topology(source: Source, run: str, query: Query) -> dict[str, Any]:
 
 
 @resource("run/{run}/motion")
-def motion(source: Source, run: str, query: Query, most: int = MOST_VALUES) -> dict[str, Any]:
+def _motion(source: Source, run: str, query: Query) -> dict[str, Any]:
+    return motion(source, run, query, MOST_VALUES)
+
+
+def motion(source: Source, run: str, query: Query, most: int) -> dict[str, Any]:
     """Return what the parts of a topology read, and what agents set, in each state of an episode.
 
     The query has ``environment``, ``phase``, ``worker``, ``episode``, ``evaluation`` and ``incarnation`` (0). The set-points of a

@@ -19,9 +19,10 @@ export async function show(element, context) {
   let facts = await get(`run/${run}`, {}, signal);
   const head = h("div", {}), body = h("div", {});
   const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
+  const chosen = facts.views.includes(tab) ? tab : facts.views[0];
   const actions = runActions(context, facts);
   fill(element, head, actions.element, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
-    h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === tab && "page" }, title))), body);
+    h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === chosen && "page" }, title))), body);
 
   function title() {
     fill(head, h("h1", {}, facts.document, " ", h("span", { class: `status ${facts.status}` }, facts.status)),
@@ -29,7 +30,12 @@ export async function show(element, context) {
         + `${duration(facts.duration)} · ${number(facts.episodes)} episodes · ${number(facts.steps)} steps`));
   }
   title();
-  const view = await TABS[tab in TABS ? tab : "overview"][1]();
+  // (one file may have fewer views)
+  if (!shown) {
+    fill(body, h("p", { class: "quiet" }, "This file has no view of the run. Open it with: palaestrai-mosaik serve"));
+    return;
+  }
+  const view = await TABS[chosen][1]();
   await view.show(body, { ...context, run, facts });
   if (facts.status === "running" && !offline) {
     watch(2, signal, async () => {
