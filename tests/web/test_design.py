@@ -131,7 +131,7 @@ def selected(browser: Browser) -> set[str]:
 
 
 def number(text: str) -> float:
-    return math.nan if text == "–" else float(text.replace(",", ""))
+    return math.nan if text == "\u2013" else float(text.replace(",", ""))
 
 
 def test_the_matrix_shows_the_states_and_changes_while_runs_end(
