@@ -33,8 +33,6 @@ _PARAMS = "schedule.p.environments.f.environment.params"
 #: rows that are executed before the page is opened
 _EXECUTED = range(6)
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 def study(folder: Path) -> DesignFolder:
     """Generate 12 rows with 2 repetitions: runs fail, outcomes are NaN, factors are inactive, zipped and named badly."""
