@@ -187,7 +187,7 @@ class Results:
 
         planned = self.folder.runs
         with self.open_store() as store:
-            found = store.newest_runs((run.hash for run in planned), self.folder.contents)
+            found = store.newest_runs([run.hash for run in planned], self.folder.contents)
         columns = (found[name] for name in ("hash", "run", "status", "duration", "error"))
         newest = {hashed: values for hashed, *values in zip(*columns, strict=True)}
         rows = []

@@ -30,7 +30,7 @@ def test_the_newest_finished_instance_counts_else_the_newest(store, begin):
     end(begin(store, "b"), "failed", ValueError("first"))
     failed = end(begin(store, "b"), "failed", KeyError("second"))
     running = begin(store, "c")
-    frame = store.newest_runs(f"hash of {uid}" for uid in ("c", "nobody", "a", "b", "a"))
+    frame = store.newest_runs([f"hash of {uid}" for uid in ("c", "nobody", "a", "b", "a")])
     assert frame[["hash", "run", "status"]].to_numpy().tolist() == [
         ["hash of c", running.uid, "running"],
         ["hash of a", newest, "finished"],

@@ -7,7 +7,7 @@ the runs are named, whatever the order in which they were executed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,7 +45,7 @@ class ManyRunsQueries(Queries):
     """Queries that need one statement per table, not one per run."""
 
     @reads
-    def newest_runs(self, hashes: Iterable[str], contents: Contents | None = None) -> pd.DataFrame:
+    def newest_runs(self, hashes: Collection[str], contents: Contents | None = None) -> pd.DataFrame:
         """Return for each hash of a run document its newest finished instance, else its newest one.
 
         There is one row per hash that was ever executed, in the order of ``hashes``. Columns: ``hash``,
@@ -53,7 +53,7 @@ class ManyRunsQueries(Queries):
         ended), ``error`` (kind and message of the first one, else ``None``).
 
         Args:
-            hashes: hashes of run documents.
+            hashes: hashes of run documents. (No iterator: a query that is cut off begins again.)
             contents: returns the contents of the documents with some hashes, by hash. With it, instances of
                 documents with the same content count, too, where none of its own has finished
                 (:func:`~palaestrai_mosaik.store.query.runs.executions`); ``None``: they do not.

@@ -16,7 +16,7 @@ export function chartAxis(axis, cells, base) {
   const named = (value) => (value > low && value < high ? text(axis, value) : "");
   const label = (value) => (axis.levels ? named(value) : number(value, 3));
   return {
-    ...base, type: axis.log ? "log" : "value", min: low, max: high, scale: true, interval: axis.levels ? 1 : undefined,
+    ...base, axisLine: { ...base.axisLine, onZero: false }, type: axis.log ? "log" : "value", min: low, max: high, scale: true, interval: axis.levels ? 1 : undefined,
     axisLabel: { ...base.axisLabel, formatter: label, overflow: "truncate", width: 90 },
   };
 }
@@ -47,7 +47,7 @@ export function scatter(model, selection, factor, outcome) {
       tooltip: { trigger: "item", formatter: (item) => [model.name(item.data.cell), ...model.values(item.data.cell),
         `${outcome().name} = ${number(outcome().value(item.data.cell), 6)}`].join("\n") },
       xAxis: { ...chartAxis(factor, cells, axis), name: factor.name, nameLocation: "middle", nameGap: 26 },
-      yAxis: { ...axis, type: "value", scale: true, name: outcome().name, nameTextStyle: { ...axis.nameTextStyle, align: "left" },
+      yAxis: { ...axis, axisLine: { ...axis.axisLine, onZero: false }, type: "value", scale: true, name: outcome().name, nameTextStyle: { ...axis.nameTextStyle, align: "left" },
         axisLabel: { ...axis.axisLabel, formatter: (value) => number(value, 4) } },
       series: [series("other runs", others, { color: colour("quiet"), opacity: 0.25 }), series("runs", chosen, { color: COLOURS[0], opacity: 0.75 })],
     };
