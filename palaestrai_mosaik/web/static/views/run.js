@@ -1,5 +1,6 @@
 // A run: its head, and a tab for each way to look at it.
 
+import { runActions } from "web/actions";
 import { get, offline, watch } from "web/data";
 import { fill, h } from "web/dom";
 import { date, duration, number } from "web/format";
@@ -18,7 +19,8 @@ export async function show(element, context) {
   let facts = await get(`run/${run}`, {}, signal);
   const head = h("div", {}), body = h("div", {});
   const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
-  fill(element, head, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
+  const actions = runActions(context, facts, () => keep(Date.now() + 60_000));
+  fill(element, head, actions.element, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
     h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === tab && "page" }, title))), body);
 
   function title() {
@@ -27,13 +29,17 @@ export async function show(element, context) {
         + `${duration(facts.duration)} · ${number(facts.episodes)} episodes · ${number(facts.steps)} steps`));
   }
   title();
+  if (facts.status === "running" && !offline) keep(0);
   const view = await TABS[tab in TABS ? tab : "overview"][1]();
   await view.show(body, { ...context, run, facts });
-  if (facts.status === "running" && !offline) {
+
+  /** Show the head anew as long as the run goes on, and until the time `until`: one that is resumed begins a little later. */
+  function keep(until) {
     watch(2, signal, async () => {
       facts = await get(`run/${run}`, {}, signal);
       title();
-      return facts.status === "running";
+      actions.update(facts);
+      return facts.status === "running" || Date.now() < until;
     }, failed);
   }
 }
