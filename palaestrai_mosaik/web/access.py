@@ -76,7 +76,7 @@ def is_loopback(host: str) -> bool:
 
 def _split(host: str) -> tuple[str, str]:
     """Return the name and the port of a header ``Host``."""
-    if host.startswith("["):
+    if host.startswith("[") and "]" in host:
         name, _, port = host.partition("]")
         return f"{name}]", port.removeprefix(":")
     name, _, port = host.partition(":")

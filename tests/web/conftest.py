@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,22 +31,19 @@ def serve() -> Iterator[Serve]:
     pytest.importorskip("starlette", reason="no server (extra 'web')")
     import uvicorn
 
-    from palaestrai_mosaik.web.server import Access, create_app
+    from palaestrai_mosaik.web.serving import listen, make_server
 
     servers: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(source: Source) -> str:
-        bound = socket.socket()
-        bound.bind(("127.0.0.1", 0))
-        port = bound.getsockname()[1]
-        access = Access(frozenset({f"127.0.0.1:{port}"}))
-        server = uvicorn.Server(uvicorn.Config(create_app(source, access), log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+        listening = listen("127.0.0.1", 0)
+        server = make_server(source, listening.access)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]}, daemon=True)
         thread.start()
         while not server.started:
             time.sleep(0.01)
         servers.append((server, thread))
-        return f"http://127.0.0.1:{port}/?token={access.token}"
+        return listening.address
 
     yield start
     for server, thread in servers:

@@ -8,13 +8,14 @@ import { fill, h, link } from "web/dom";
  * Returns {element, update(facts)}; call `update` when the run's status may have changed.
  * @param {{store: Object, signal: AbortSignal, failed: Function}} context the context of the view
  * @param {{run: string, document: string, status: string}} facts the resource "run/ID"
+ * @param {Function} resumed is called when the run is being resumed
  */
-export function runActions(context, facts) {
+export function runActions(context, facts, resumed) {
   const path = `run/${facts.run}`;
   return bar(context, `${path}/actions`, facts.status, [
     { name: "cancel", title: "Cancel", path: `${path}/cancel`, ask: ["Cancel this run?",
       `Run ${facts.run} of ${facts.document} ends after its current step. What it has recorded stays.`, "Cancel the run"] },
-    { name: "resume", title: "Resume", path: `${path}/resume` },
+    { name: "resume", title: "Resume", path: `${path}/resume`, done: resumed },
   ]);
 }
 
@@ -53,6 +54,7 @@ function bar({ store, signal, failed }, resource, status, actions) {
     try {
       const answer = await post(one.path);
       fill(said, answer.done);
+      one.done?.();
       if (answer.key) follow(answer.key, signal, log, failed);
     } catch (error) {
       fill(said, error.message);

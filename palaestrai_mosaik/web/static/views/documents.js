@@ -21,7 +21,7 @@ export async function show(element, { store, signal, failed }) {
   const title = h("label", { for: "document" });
   const found = h("div", { class: "found", role: "region", "aria-label": "Problems", tabindex: "0" });
   const said = h("span", { role: "status" });
-  const settings = h("textarea", { rows: "2", id: "settings", spellcheck: "false", placeholder: "schedule.train.phase_config.episodes=3" });
+  const settings = h("textarea", { rows: "2", cols: "44", id: "settings", spellcheck: "false", placeholder: "schedule.train.phase_config.episodes=3" });
   const seed = h("input", { type: "number", id: "seed", min: "0", step: "1" });
   const file = h("input", { type: "file", accept: ".yml,.yaml", id: "file" });
   const check = h("button", { type: "button", "data-action": "check", onclick: () => busy(checkIt) }, "Check");

@@ -19,9 +19,10 @@ export async function show(element, context) {
   let facts = await get(`run/${run}`, {}, signal);
   const head = h("div", {}), body = h("div", {});
   const tabs = Object.entries(TABS).filter(([name]) => facts.views.includes(name));
+  // (one file may have fewer views)
   const chosen = facts.views.includes(tab) ? tab : facts.views[0];
-  const actions = runActions(context, facts);
-  fill(element, head, actions.element, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
+  const actions = offline ? null : runActions(context, facts, () => keep(Date.now() + 60_000));
+  fill(element, head, actions?.element, h("nav", { class: "tabs", "aria-label": "Views of the run" }, tabs.map(([name, [title]]) =>
     h("a", { href: `#/run/${encodeURIComponent(run)}/${name}`, "aria-current": name === chosen && "page" }, title))), body);
 
   function title() {
@@ -30,19 +31,17 @@ export async function show(element, context) {
         + `${duration(facts.duration)} · ${number(facts.episodes)} episodes · ${number(facts.steps)} steps`));
   }
   title();
-  // (one file may have fewer views)
-  if (!shown) {
-    fill(body, h("p", { class: "quiet" }, "This file has no view of the run. Open it with: palaestrai-mosaik serve"));
-    return;
-  }
+  if (facts.status === "running" && !offline) keep(0);
   const view = await TABS[chosen][1]();
   await view.show(body, { ...context, run, facts });
-  if (facts.status === "running" && !offline) {
+
+  /** Show the head anew as long as the run goes on, and until the time `until`: one that is resumed begins a little later. */
+  function keep(until) {
     watch(2, signal, async () => {
       facts = await get(`run/${run}`, {}, signal);
       title();
       actions.update(facts);
-      return facts.status === "running";
+      return facts.status === "running" || Date.now() < until;
     }, failed);
   }
 }
