@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
+from palaestrai_mosaik.analysis.columns import Clock, clock_of
 from palaestrai_mosaik.analysis.learning import Fold, LearningChoice
 from palaestrai_mosaik.analysis.plot import learning_figure, run_figure
-from palaestrai_mosaik.analysis.series import Clock, clock_of
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment import AnyDocument, as_document
 from palaestrai_mosaik.experiment.overrides import Overrides

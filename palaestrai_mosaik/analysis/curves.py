@@ -84,6 +84,29 @@ def means(values: np.ndarray[Any, Any], span: int, fold: np.ufunc | None = None)
     return found
 
 
+def percentiles(
+    curves: Sequence[Curve], levels: Sequence[float]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return how curves spread at each place of their x axes where any has a value.
+
+    Args:
+        curves: at least one; agents that act at different times have different x: what there is at one x counts.
+        levels: percentiles, 0 to 100.
+
+    Returns:
+        The places, and their percentiles: of shape (levels, places).
+    """
+    x = np.unique(np.concatenate([np.asarray(curve.x) for curve in curves]))
+    values = np.full((len(curves), len(x)), np.nan)
+    for row, curve in zip(values, curves, strict=True):
+        row[np.searchsorted(x, np.asarray(curve.x))] = curve.y
+    known = np.isfinite(values).any(axis=0)
+    x, values = x[known], values[:, known]
+    if not len(x):
+        return x, np.empty((len(levels), 0))
+    return x, np.nanpercentile(values, levels, axis=0)
+
+
 @dataclass(frozen=True)
 class Span:
     """Where a phase lies on the axis of episodes: its episode 0 is at ``start``."""

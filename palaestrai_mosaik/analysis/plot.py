@@ -17,7 +17,7 @@ from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_
 from palaestrai_mosaik.store import BodyChoice
 from palaestrai_mosaik.text import escape_control_characters
 
-from .curves import means, means_of, span_of, thinned
+from .curves import means, means_of, percentiles, span_of, thinned
 from .groups import find_groups, learning_title
 from .learning import MOST_LINES, Fold, LearningChoice, learning_panels
 from .limits import Limit, Limits, in_sight
@@ -410,14 +410,7 @@ def _draw_points(axes: Axes, curve: Curve, colour: str) -> None:
 
 def _draw_percentiles(axes: Axes, curves: Sequence[Curve]) -> str:
     """Draw how many curves spread, where they are too many to be told apart."""
-    # agents that act at different times have different x; what there is at one x counts
-    x = np.unique(np.concatenate([np.asarray(curve.x) for curve in curves]))
-    values = np.full((len(curves), len(x)), np.nan)
-    for row, curve in zip(values, curves, strict=True):
-        row[np.searchsorted(x, np.asarray(curve.x))] = curve.y
-    known = np.isfinite(values).any(axis=0)
-    x, values = x[known], values[:, known]
-    low, quarter, median, three, high = np.nanpercentile(values, (5, 25, 50, 75, 95), axis=0)
+    x, (low, quarter, median, three, high) = percentiles(curves, (5, 25, 50, 75, 95))
     times, span = x, span_of(x)
     if span:
         parts = [means(part, span) for part in (low, quarter, median, three, high)]

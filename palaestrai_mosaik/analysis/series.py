@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from datetime import datetime
-from fnmatch import fnmatchcase
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError, did_you_mean
+from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError
 from palaestrai_mosaik.experiment import only_modules, resolve
 from palaestrai_mosaik.experiment.classes import named_modules
 from palaestrai_mosaik.store import BodyChoice
 from palaestrai_mosaik.store.query.trajectories import NUMBERS
 from palaestrai_mosaik.types.arrays import FloatVector
 
+from .columns import (
+    Clock,
+    Moment,
+    Source,
+    bare,
+    clock_of,
+    matching,
+    nothing_matches,
+    sources_of,
+    unit_of,
+)
 from .limits import Limit, Limits, Pair, bounds_of, limits_of, pairs_of
 
 if TYPE_CHECKING:
@@ -131,54 +139,12 @@ def own_episodes(store: Store, run: str, phase: int, choice: BodyChoice, every: 
     return frame[columns].astype({"after": int})
 
 
-#: units that names of the power-system field end with
-UNITS = {
-    "pu": "p.u.",
-    "loading": "%",
-    "percent": "%",
-    "mw": "MW",
-    "mvar": "Mvar",
-    "mwh": "MWh",
-    "kw": "kW",
-    "kwh": "kWh",
-    "kvar": "kvar",
-    "mva": "MVA",
-    "kva": "kVA",
-    "hz": "Hz",
-    "kv": "kV",
-    "ka": "kA",
-    "degree": "degree",
-}
 # Quantities that have a scale of their own: a line of 2 % is small beside one of 80 %, and shall look so.
 _NATURAL = {"p.u.", "%"}
 # Curves that are smaller than others by this factor would be flat beside them.
 _FLAT, _MOST_SCALES = 10.0, 3
 #: the label of an axis of dates
 TIME = "time"
-_KEYS = {
-    "phase",
-    "agent",
-    "environment",
-    "worker",
-    "episode",
-    "step",
-    "time",
-    "environment_episode",
-    *NUMBERS,
-}
-_PREFIXES = ("reading.", "setpoint.", "reward.")
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Turns ticks into dates."""
-
-    start: np.datetime64
-    seconds_per_tick: float
-
-    def dates(self, ticks: Any) -> Any:
-        """Return the dates of an array of ticks, to the millisecond (``datetime64[ms]``)."""
-        return self.start + (ticks * (1000.0 * self.seconds_per_tick)).astype("timedelta64[ms]")
 
 
 @dataclass(frozen=True)
@@ -221,8 +187,8 @@ class Panel:
     limits: tuple[Limit, ...] = ()
 
 
-def by_scale(curves: Sequence[Curve]) -> list[tuple[float, list[Curve]]]:
-    """Return groups of curves with the largest value in each; in one panel the smaller ones would be flat.
+def by_scale(curves: Sequence[Curve], most: int = _MOST_SCALES) -> list[tuple[float, list[Curve]]]:
+    """Return at most ``most`` groups of curves with the largest value in each; in one panel the smaller ones would be flat.
 
     The largest are first. Curves of one ``colour`` stay together, and curves of zeros with the smallest.
     """
@@ -233,7 +199,7 @@ def by_scale(curves: Sequence[Curve]) -> list[tuple[float, list[Curve]]]:
         sizes[key] = max(sizes.get(key, 0.0), float(known.max(initial=0.0)))
     order = sorted({size for size in sizes.values() if size > 0})
     steps = [(b / a, b) for a, b in pairwise(order) if b / a >= _FLAT]
-    lowest = sorted((b for _, b in sorted(steps, reverse=True)[: _MOST_SCALES - 1]), reverse=True)
+    lowest = sorted((b for _, b in sorted(steps, reverse=True)[: most - 1]), reverse=True)
     groups: dict[int, list[Curve]] = {}
     largest: dict[int, float] = {}
     for key, curve in zip(keys, curves, strict=True):
@@ -340,20 +306,6 @@ def _notes(*notes: str) -> str:
     return "; ".join(note for note in notes if note)
 
 
-@dataclass(frozen=True)
-class Moment:
-    """The episode of which something is plotted over time."""
-
-    phase: int
-    phase_name: str
-    worker: int
-    episode: int
-
-    def __str__(self) -> str:
-        worker = f", worker {self.worker}" if self.worker else ""
-        return f"phase {self.phase_name!r}, episode {self.episode}{worker}"
-
-
 def find_moment(store: Store, run: str, phase: int | str | None, episode: int | None) -> Moment:
     """Return the episode that is meant: by default the last one of the last phase.
 
@@ -395,7 +347,7 @@ def time_panels(
     wanted = pairs_of(limits, len(patterns))
     around = _Around(
         moment,
-        _sources(store, run, moment, choice),
+        sources_of(store, run, moment.phase, choice),
         clock_of(store, run, moment.phase),
         bounds_of(store, run, moment.phase),
     )
@@ -411,65 +363,76 @@ class _Around:
     """What the panels of one episode have in common."""
 
     moment: Moment
-    sources: Sequence[_Source]
+    sources: Sequence[Source]
     clock: Clock | None
     bounds: Mapping[str, Pair]
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A stream of rows, and the columns that it offers; ``owner`` is an agent or environment."""
+def matching_curves(
+    sources: Sequence[Source],
+    moment: Moment,
+    pattern: str,
+    clock: Clock | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+) -> list[tuple[Curve, str]]:
+    """Return the curves of the columns that a pattern means over an episode, each with its column's name.
 
-    owner: str
-    read: Callable[..., pd.DataFrame]
-    columns: tuple[str, ...]
+    Args:
+        sources: where the columns are looked for.
+        moment: the episode.
+        pattern: compared with names of columns, with and without ``reading.``.
+        clock: makes dates of ticks; ``None``: x is ticks.
+        start: the first tick; ``None``: from the beginning.
+        stop: the tick before which the curves end; ``None``: to the end.
 
-
-def _sources(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[_Source]:
-    phase, sources = moment.phase, []
-    agents = list(dict.fromkeys(store.bodies(run, phase, choice.agent, **choice.filters)["agent"]))
-    if choice.agent is None:
-        for uid in store.environments(run, phase)["environment"]:
-            if choice.environment in (None, uid):
-                read = partial(store.environment_states, run, phase, str(uid), body=choice.body)
-                sources.append(_Source(str(uid), read, _columns(read)))
-    for name in agents:
-        read = partial(store.steps, run, phase, str(name), **choice.filters)
-        sources.append(_Source(str(name), read, _columns(read)))
-    return sources
-
-
-def _columns(read: Callable[..., pd.DataFrame]) -> tuple[str, ...]:
-    return tuple(c for c in map(str, read(stop=0)) if c not in _KEYS and c != "state")
-
-
-def _time_panels(around: _Around, pattern: str, limits: bool | Pair) -> Iterator[Panel]:
-    moment, sources = around.moment, around.sources
+    Raises:
+        StoreError: no column matches.
+    """
     curves: list[tuple[Curve, str]] = []
     names: list[str] = []
     offered = list(dict.fromkeys(name for source in sources for name in source.columns))
-    matching = _matching(offered, pattern)
+    meant = matching(offered, pattern)
     for source in sources:
         # what agents read of an environment is drawn once
-        wanted = [
-            c for c in source.columns if c in matching and not (c in names and c.startswith("reading."))
-        ]
+        wanted = [c for c in source.columns if c in meant and not (c in names and c.startswith("reading."))]
         if wanted:
             names += wanted
-            curves += zip(_time_curves(moment, source, wanted, around.clock), wanted, strict=True)
+            made = _time_curves(moment, source, wanted, clock, start, stop)
+            curves += zip(made, wanted, strict=True)
     if not names:
-        bare = [_bare(name) for name in offered]
-        listed = ", ".join(offered[:8]) + (f", ... ({len(offered)} in all)" if len(offered) > 8 else "")
-        hint = did_you_mean(pattern, [*bare, *offered])
-        raise StoreError(
-            f"{moment} has nothing that matches {pattern!r}{hint}; it has: {listed or 'nothing'}"
-        )
+        raise nothing_matches(moment, pattern, offered)
+    return curves
+
+
+def by_unit(named: Iterable[tuple[Curve, str]]) -> list[list[tuple[Curve, str]]]:
+    """Return curves with their columns in groups of one unit each; what has none in groups of one kind."""
     kinds: dict[str, list[tuple[Curve, str]]] = {}
-    for curve, name in curves:
+    for curve, name in named:
         kinds.setdefault(unit_of(name) or name.partition(".")[0], []).append((curve, name))
+    return list(kinds.values())
+
+
+def y_label_of(columns: Iterable[str]) -> str:
+    """Return what is on the y axis of columns of one unit, such as ``reading (p.u.)``."""
+    kinds: dict[str, None] = {}
+    unit = None
+    for name in columns:
+        kinds[name.partition(".")[0]] = None
+        unit = unit or unit_of(name)
+    return " / ".join(kinds) + (f" ({unit})" if unit else "")
+
+
+def has_natural_scale(column: str) -> bool:
+    """Whether small values of a column shall look small beside others: voltages in p.u., loadings in percent."""
+    return unit_of(column) in _NATURAL
+
+
+def _time_panels(around: _Around, pattern: str, limits: bool | Pair) -> Iterator[Panel]:
+    curves = matching_curves(around.sources, around.moment, pattern, around.clock)
     missing = sum(not np.isfinite(curve.y).any() for curve, _ in curves)
     left_out = f"{missing} without any value left out" if missing else ""
-    for own in kinds.values():
+    for own in by_unit(curves):
         yield from _unit_panels(around, pattern, limits, own, left_out)
         left_out = ""
 
@@ -479,11 +442,11 @@ def _unit_panels(
 ) -> Iterator[Panel]:
     """Yield the panels of curves with one unit; ``left_out`` is said in the first one."""
     unit = unit_of(named[0][1])
-    kinds = dict.fromkeys(name.partition(".")[0] for _, name in named)
-    y_label = " / ".join(kinds) + (f" ({unit})" if unit else "")
+    y_label = y_label_of(name for _, name in named)
     columns = {id(curve): name for curve, name in named}
     shown = [curve for curve, _ in named if np.isfinite(curve.y).any()]
-    groups = [(0.0, shown)] if unit in _NATURAL else by_scale(shown) or [(0.0, shown)]
+    natural = has_natural_scale(named[0][1])
+    groups = [(0.0, shown)] if natural else by_scale(shown) or [(0.0, shown)]
     several = len(groups) > 1
     for size, group in groups:
         title = f"{pattern}, {around.moment}"
@@ -498,18 +461,20 @@ def _unit_panels(
 
 def _time_curves(
     moment: Moment,
-    source: _Source,
+    source: Source,
     columns: Sequence[str],
     clock: Clock | None,
+    start: int | None = None,
+    stop: int | None = None,
 ) -> Iterable[Curve]:
-    frame = source.read(worker=moment.worker, episode=moment.episode, columns=columns)
-    several = any(name in frame for name in NUMBERS)
+    frame = source.read(**moment.rows, columns=columns, start=start, stop=stop)
+    several = any(name in frame and frame[name].nunique() > 1 for name in NUMBERS)
     x: Any = np.unique(frame["time"].to_numpy()) if several else frame["time"].to_numpy()
     if clock is not None:
         x = clock.dates(x)
     for name in columns:
         # a reading has its uid for a name; of a set-point or objective, the agent is part of it
-        label = _bare(name) if name.startswith("reading.") else f"{source.owner}: {_bare(name)}"
+        label = bare(name) if name.startswith("reading.") else f"{source.owner}: {bare(name)}"
         steps = name.startswith("setpoint.")
         if several:
             mean, low, high = (
@@ -523,7 +488,7 @@ def _time_curves(
 def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice) -> list[Panel]:
     """Return objective and rewards, step by step, of one episode."""
     panels = []
-    sources = [one for one in _sources(store, run, moment, choice) if "objective" in one.columns]
+    sources = [one for one in sources_of(store, run, moment.phase, choice) if "objective" in one.columns]
     clock = clock_of(store, run, moment.phase)
     for title, wanted in (("objective", "objective"), ("reward", "reward.")):
         curves: list[Curve] = []
@@ -544,45 +509,5 @@ def objective_panels(store: Store, run: str, moment: Moment, choice: BodyChoice)
     return panels
 
 
-def unit_of(column: str) -> str | None:
-    """Return the unit that a column's name tells (``...vm_pu-3``: p.u.), or ``None``."""
-    for part in reversed(column.replace("-", ".").replace("[", ".").split(".")):
-        unit = UNITS.get(part.rpartition("_")[2].lower())
-        if unit is not None:
-            return unit
-    return None
-
-
-def clock_of(store: Store, run: str, phase: int | str) -> Clock | None:
-    """Return the calendar of the first environment of ``phase`` that has one.
-
-    It has one if it gives the date of tick 0 and, as ``seconds_per_tick`` in its
-    ``world_model``, how long a tick is: the store itself knows only ticks.
-    """
-    for row in store.environments(run, phase).itertuples(index=False):
-        seconds = row.world_model.get("seconds_per_tick") if isinstance(row.world_model, dict) else None
-        if row.start and seconds:
-            start = datetime.fromisoformat(row.start).replace(tzinfo=None)
-            return Clock(np.datetime64(start, "ms"), float(seconds))
-    return None
-
-
 def _x_label(clock: Clock | None) -> str:
     return "time (ticks)" if clock is None else TIME
-
-
-def _bare(column: str) -> str:
-    for prefix in _PREFIXES:
-        if column.startswith(prefix):
-            return column[len(prefix) :]
-    return column
-
-
-def _matching(columns: Sequence[str], pattern: str) -> set[str]:
-    """Return the columns that are meant: a bare name means readings, where there are any."""
-    # brackets of 'vm_pu[3]' are meant as they stand, not as a set of characters
-    literal = pattern.replace("[", "[[]")
-    readings = {c for c in columns if c.startswith("reading.") and fnmatchcase(_bare(c), literal)}
-    return readings | {c for c in columns if fnmatchcase(c, literal)} or {
-        c for c in columns if fnmatchcase(_bare(c), literal)
-    }

@@ -142,6 +142,7 @@ class Store:
 
     steps = _answered_by("_trajectories", Trajectories.steps)
     environment_states = _answered_by("_trajectories", Trajectories.environment_states)
+    recorded_episodes = _answered_by("_trajectories", Trajectories.recorded_episodes)
     statistics = _answered_by("_trajectories", Trajectories.statistics)
     body_episodes = _answered_by("_body_episodes", BodyEpisodes.body_episodes)
     export = _answered_by("_export", Export.export)

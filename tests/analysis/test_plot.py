@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palaestrai_mosaik.analysis import LearningChoice, plot_run
+from palaestrai_mosaik.analysis.columns import unit_of
 from palaestrai_mosaik.analysis.learning import learning_panels
 from palaestrai_mosaik.analysis.limits import Limit, bounds_of, limits_of
 from palaestrai_mosaik.analysis.plot import MOST_LINES, draw_panels, run_figure
@@ -22,7 +23,6 @@ from palaestrai_mosaik.analysis.series import (
     objective_panels,
     split_by_scale,
     time_panels,
-    unit_of,
 )
 from palaestrai_mosaik.errors import PalaestraiMosaikError, StoreError
 from palaestrai_mosaik.store import BodyChoice, ChannelRecord, EnvironmentRecord, Store

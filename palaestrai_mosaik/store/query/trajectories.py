@@ -244,6 +244,38 @@ class Trajectories(RowQueries):
         shown |= {name for name, one in (("phase", phase), ("environment", environment)) if one is None}
         return _shown(result, shown, several)
 
+    def recorded_episodes(self, run: str, phase: int | str | None = None) -> pd.DataFrame:
+        """Return of which episodes rows are recorded, those that go on included.
+
+        One row per phase, worker and kind of episode; columns: ``phase``, ``worker``, ``evaluation``,
+        ``first`` and ``last`` (numbers of episodes).
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+            phase: number or name of a phase; ``None``: all.
+
+        Raises:
+            StoreError: there is no such run or phase, or part files are damaged.
+        """
+        import pandas as pd
+
+        streams, root = self._streams(run, phase, None)
+        streams = streams[streams["kind"].isin(_OWNERS)]
+        frames = []
+        for number, flag, folder, parts in streams[["phase", "evaluation", "folder", "parts"]].itertuples(
+            index=False
+        ):
+            paths = whole_parts(inside(root, folder), parts)
+            if paths:
+                part = read_parts(paths, RowRange().expression, ["worker", "episode"]).to_pandas()
+                frames.append(part.drop_duplicates().assign(phase=number, evaluation=bool(flag)))
+        keys = ["phase", "worker", "evaluation"]
+        if not frames:
+            return pd.DataFrame(columns=[*keys, "first", "last"])
+        episodes = pd.concat(frames).groupby(keys)["episode"]
+        result: pd.DataFrame = episodes.agg(first="min", last="max").reset_index()
+        return result
+
     def statistics(
         self,
         run: str,

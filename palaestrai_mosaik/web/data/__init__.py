@@ -3,5 +3,6 @@
 from ..resources import get
 from . import run as run
 from . import store as store
+from . import time as time
 
 __all__ = ["get"]

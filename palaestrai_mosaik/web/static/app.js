@@ -26,7 +26,9 @@ async function start() {
 
 async function route() {
   const home = window.palaestrai?.home ?? (store.design ? "#/design" : "#/runs");
-  const place = VIEWS.some(([pattern]) => pattern.test(location.hash)) ? location.hash : home;
+  // (what follows a question mark is the view's own: which panels it shows, for instance)
+  const [asked] = location.hash.split("?");
+  const place = VIEWS.some(([pattern]) => pattern.test(asked)) ? asked : home;
   leave?.abort();
   leave = new AbortController();
   const { signal } = leave;

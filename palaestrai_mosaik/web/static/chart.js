@@ -10,9 +10,9 @@ export const COLOURS = ["#3b6fb6", "#d1661a", "#2f8f5b", "#b5476d", "#7a5bb0", "
   "#5c7a1f", "#c24fb0", "#586b86", "#a0702c"];
 const DASHES = ["solid", [6, 3], [2, 2], [8, 3, 2, 3]];
 
-/** The look of the i-th of several lines. */
-export function look(i) {
-  return { color: COLOURS[i % COLOURS.length], type: DASHES[Math.floor(i / COLOURS.length) % DASHES.length] };
+/** The look of the i-th of several lines; `dash` says which dashes it has. */
+export function look(i, dash = Math.floor(i / COLOURS.length)) {
+  return { color: COLOURS[i % COLOURS.length], type: DASHES[dash % DASHES.length] };
 }
 
 /** A colour of the page by the name of its CSS variable, such as "text" or "line". */
@@ -39,19 +39,23 @@ export function base() {
 /**
  * A figure: a heading, a chart, and its numbers as a table that opens.
  * `options(base)` returns the options of ECharts; `numbers()` the table, as {columns: [...titles], rows: [[...]]}.
- * Returns {element, update(), chart(), close()}.
+ * `created(chart)` is called once there is a chart; `keys(event)` makes the chart one that has the focus and is told keys.
+ * Returns {element, update(), list(), chart(), close()}; `list` shows the numbers anew where they are open.
  */
-export function figure({ title, description, height = 320, options, numbers }) {
-  const canvas = h("div", { class: "chart", role: "img", "aria-label": description || title, style: { height: `${height}px` } });
+export function figure({ title, description, height = 320, options, numbers, created, keys }) {
+  const canvas = h("div", { class: "chart", role: "img", "aria-label": description || title, style: { height: `${height}px` },
+    tabindex: keys && "0", onkeydown: keys ?? (() => {}) });
   const details = numbers && h("details", { class: "numbers" }, h("summary", {}, "Numbers"), h("div", {}));
   const element = h("figure", {}, title && h("figcaption", {}, title), canvas, details);
   let chart = null;
 
   function draw() {
     if (!canvas.clientWidth) return;
-    if (!chart) chart = echarts.init(canvas, null, { renderer: "canvas" });
+    const fresh = !chart;
+    if (fresh) chart = echarts.init(canvas, null, { renderer: "canvas" });
     const { axis, ...common } = base();
     chart.setOption({ ...common, ...options({ axis, ...common }) }, { notMerge: true });
+    if (fresh) created?.(chart);
     if (details?.open) list();
   }
   function list() {
@@ -68,6 +72,7 @@ export function figure({ title, description, height = 320, options, numbers }) {
   return {
     element,
     update: draw,
+    list: () => details?.open && list(),
     chart: () => chart,
     close() {
       resized.disconnect();

@@ -19,6 +19,11 @@ function encode(value) {
   return encodeURIComponent(String(value)).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
+/** Whether a resource can be asked for: a page in one file has only some. */
+export function has(path, query = {}) {
+  return !offline || address(path, query) in carried;
+}
+
 /** A resource, with its arrays decoded. Throws an Error with the server's message. */
 export async function get(path, query = {}, signal = undefined) {
   const name = address(path, query);

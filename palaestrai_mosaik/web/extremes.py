@@ -1,0 +1,44 @@
+"""Fewer points of a long line, so that a browser can draw it; its lowest and highest values stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from palaestrai_mosaik.types.arrays import FloatVector
+
+#: a line that is sent has at most about as many points
+MOST_POINTS = 2000
+
+
+def places_of_extremes(
+    low: FloatVector, high: FloatVector | None = None, most: int = MOST_POINTS
+) -> npt.NDArray[np.intp]:
+    """Return the places of a line's points to be drawn, in order: all of them, or ``most`` and at most two more.
+
+    The line is cut into equal spans; of each, the places of the lowest and of the highest value stay, besides
+    the line's first and last point. A span without any value keeps a place, so that the gap is seen.
+
+    Args:
+        low: values of shape (points,); NaN where there is none.
+        high: the upper edge of a band of which ``low`` is the lower one; ``None``: the same values.
+        most: the number of points, at least 2.
+    """
+    count = len(low)
+    if count <= most:
+        return np.arange(count)
+    upper = low if high is None else high
+    spans = most // 2
+    width = -(-count // spans)
+    spans = -(-count // width)
+
+    def in_spans(values: FloatVector, missing: float) -> FloatVector:
+        padded = np.full(spans * width, missing)
+        padded[:count] = np.where(np.isfinite(values), values, missing)
+        return padded.reshape(spans, width)
+
+    starts = np.arange(spans) * width
+    lowest = starts + in_spans(low, np.inf).argmin(axis=1)
+    highest = starts + in_spans(upper, -np.inf).argmax(axis=1)
+    places: npt.NDArray[np.intp] = np.unique(np.concatenate([[0, count - 1], lowest, highest]))
+    return places
