@@ -137,7 +137,8 @@ def graph(
     """Draw the world of a phase of the document at that path; print it if there is no ``output``."""
     from palaestrai_mosaik.runner import inspect
     from palaestrai_mosaik.runner.factory import BASES, class_of
-    from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_data, graph_text, world_graph
+    from palaestrai_mosaik.simulation.world_data import graph_data
+    from palaestrai_mosaik.simulation.world_graph import draw_graph, graph_text, world_graph
 
     loaded = load(document, parse(settings))
     problems = check_classes(loaded, BASES, class_of)

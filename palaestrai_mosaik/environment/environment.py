@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation
+from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Topology
 from palaestrai_mosaik.types.arrays import FloatMatrix, FloatVector
 from palaestrai_mosaik.types.vectors import initial_values
 
@@ -31,6 +31,7 @@ class EnvironmentBaseline:
             :attr:`EnvironmentState.rewards`.
         start: the date of tick 0.
         world_model: any static description to be stored.
+        topology: how its parts are connected, with the sensors and actuators of each, to be stored and drawn.
     """
 
     sensors: Sequence[SensorInformation]
@@ -38,6 +39,7 @@ class EnvironmentBaseline:
     rewards: Sequence[RewardInformation] = ()
     start: datetime | None = None
     world_model: Any = None
+    topology: Topology | None = None
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> Envi
     """Return what the store keeps about an environment."""
     # the channels of one incarnation stand for those of all
     each = f"{handle.uid}.{BODY_NUMBER}" if isinstance(handle, BatchHandle) else handle.uid
+    topology = handle.baseline.topology
     return EnvironmentRecord(
         uid=handle.uid,
         name=spec.name,
@@ -29,6 +30,7 @@ def environment_record(spec: EnvironmentSpec, handle: EnvironmentHandle) -> Envi
         start=handle.baseline.start,
         step_size=handle.step_size,
         incarnations=len(handle.names),
+        topology=None if topology is None else topology.renamed(lambda uid: f"{each}.{uid}"),
     )
 
 

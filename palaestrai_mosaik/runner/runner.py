@@ -17,8 +17,8 @@ from typing import Any
 
 from palaestrai_mosaik import seeding
 from palaestrai_mosaik.errors import CheckpointError, RunInterrupted, SimulationError
-from palaestrai_mosaik.experiment import AnyDocument, RunDocument, as_document, content_digest
-from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.experiment import AnyDocument, RunDocument, as_document, content_digest, modules_of
+from palaestrai_mosaik.store import InstanceRecorder, Store
 from palaestrai_mosaik.types import SimulationFlowControl
 
 from .checkpoint import INTERVAL, Checkpoints, reopen, versions
@@ -28,6 +28,7 @@ from .phase import PhaseResult, PhaseRunner
 from .preflight import Inspection
 from .progress import Progress
 from .recorded_sessions import StoredSessions
+from .run_log import RunLog
 from .scalars import RunName, Scalars, check_sinks
 from .worker_pool import RunContext
 from .worker_process import ProcessPool
@@ -112,7 +113,17 @@ def execute(
     check_sinks(scalars)
     document = as_document(document)
     with open_store(store, create=True) as found:
-        return _execute(document, found, progress or Progress(), interrupt, resume, checkpoint_every, scalars)
+        options = _Options(resume, checkpoint_every, scalars)
+        return _execute(document, found, progress or Progress(), interrupt, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What is said to :func:`execute` of how a document is run."""
+
+    resume: str | None
+    checkpoint_every: float
+    scalars: Sequence[str]
 
 
 def _execute(
@@ -120,12 +131,13 @@ def _execute(
     store: Store | None,
     progress: Progress,
     interrupt: Interrupt | None,
-    resume: str | None,
-    checkpoint_every: float,
-    scalars: Sequence[str],
+    options: _Options,
 ) -> RunResult:
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupt or Interrupt())
+        log = RunLog(modules_of(document))
+        if store is not None:
+            stack.enter_context(log)
         began = time.perf_counter()
         inspection = Inspection(document, StoredSessions.of(store))
         inspection.raise_problems()
@@ -133,21 +145,10 @@ def _execute(
         stack.callback(inspection.close)
         check_sources(inspection.phases, document, store)
         recorder, state = None, None
-        if store is not None and resume is not None:
-            recorder, state = reopen(document, store, resume)
-        elif store is not None:
-            recorder = store.begin_run(
-                uid=document.uid,
-                document=document.canonical,
-                text=document.text,
-                hash=document.hash,
-                seed=document.seed,
-                version=document.version,
-                experiment_uid=document.experiment_uid,
-                content=content_digest(document.canonical),
-            )
-        if recorder is not None:
+        if store is not None:
+            recorder, state = _recorder(document, store, options.resume)
             directory = recorder.directory
+            log.open(directory)
             logger.info("run %s begins, recorded in %s", recorder.uid, directory)
             progress.begin_run(recorder.uid)
         else:
@@ -158,40 +159,71 @@ def _execute(
             directory if recorder else None,
             warnings=[str(warning) for warning in (*document.warnings, *inspection.warnings)],
         )
-        try:
-            if recorder is not None and state is None:
-                for warning in result.warnings:
+        with _ending(recorder, log):
+            for warning in result.warnings:
+                log.say(logging.WARNING, warning)
+                if recorder is not None and state is None:
                     recorder.warning(warning)
             loop = asyncio.new_event_loop()
             stack.callback(loop.close)
             pool = ProcessPool()
             stack.callback(pool.close)
             context = RunContext(
-                document, inspection, directory, store, recorder, progress, interrupt, loop, pool
+                document, inspection, directory, store, recorder, progress, interrupt, loop, pool, log
             )
             checkpoints = None
             if recorder is not None:
-                checkpoints = Checkpoints(directory, document.hash, versions(), checkpoint_every)
-            _Phases(context, result, checkpoints).run(state, scalars)
-        except (RunInterrupted, KeyboardInterrupt) as error:
-            if recorder is not None:
-                recorder.finish("interrupted", error)
-            raise
-        except BaseException as error:
-            if recorder is not None:
-                try:
-                    recorder.finish("failed", error)
-                except Exception as second:
-                    error.add_note(f"the failure could not be recorded: {second!r}")
-            if isinstance(error, SystemExit):
-                # else users' code could end a run that failed with the exit code 0
-                raise SimulationError(f"the code of an agent or environment raised {error!r}") from error
-            raise
+                checkpoints = Checkpoints(directory, document.hash, versions(), options.checkpoint_every)
+            _Phases(context, result, checkpoints).run(state, options.scalars)
         if recorder is not None:
+            # before the marker is written, which says that the folder is complete
+            log.say(logging.INFO, f"run {recorder.uid} has finished")
             recorder.finish("finished")
         if checkpoints is not None:
             checkpoints.clear()
     return result
+
+
+def _recorder(
+    document: RunDocument, store: Store, resume: str | None
+) -> tuple[InstanceRecorder, dict[str, Any] | None]:
+    """Return the recorder of a new run, or of the one to ``resume``, with the state of its checkpoint."""
+    if resume is not None:
+        return reopen(document, store, resume)
+    recorder = store.begin_run(
+        uid=document.uid,
+        document=document.canonical,
+        text=document.text,
+        hash=document.hash,
+        seed=document.seed,
+        version=document.version,
+        experiment_uid=document.experiment_uid,
+        content=content_digest(document.canonical),
+    )
+    return recorder, None
+
+
+@contextmanager
+def _ending(recorder: InstanceRecorder | None, log: RunLog) -> Iterator[None]:
+    """Record how the run has ended that the block raises out of."""
+    try:
+        yield
+    except (RunInterrupted, KeyboardInterrupt) as error:
+        log.say(logging.WARNING, str(error) or "interrupted")
+        if recorder is not None:
+            recorder.finish("interrupted", error)
+        raise
+    except BaseException as error:
+        log.failure(error)
+        if recorder is not None:
+            try:
+                recorder.finish("failed", error)
+            except Exception as second:
+                error.add_note(f"the failure could not be recorded: {second!r}")
+        if isinstance(error, SystemExit):
+            # else users' code could end a run that failed with the exit code 0
+            raise SimulationError(f"the code of an agent or environment raised {error!r}") from error
+        raise
 
 
 class _Phases:
@@ -271,5 +303,6 @@ class _Phases:
 
     def _warn(self, warning: str) -> None:
         self.result.warnings.append(warning)
+        self.context.log.say(logging.WARNING, warning)
         if self.context.recorder is not None:
             self.context.recorder.warning(warning)

@@ -328,6 +328,7 @@ class _Recording:
         self._statistic, self._report = recorder.statistic, report
         self.agent, self.environment = recorder.agent, recorder.environment
         self.episode, self.finish = recorder.episode, recorder.finish
+        self.world = recorder.world
 
     def statistic(self, *row: Any, evaluation: bool) -> None:
         self._statistic(*row, evaluation=evaluation)

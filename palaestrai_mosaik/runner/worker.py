@@ -101,6 +101,9 @@ class Recording(Protocol):
     ) -> None:
         """Record a figure that an agent reports about itself."""
 
+    def world(self, data: Mapping[str, Any]) -> None:
+        """Record the world of the phase, as plain data."""
+
 
 class Worker:
     """Runs the episodes of one world of a phase.
@@ -184,6 +187,7 @@ class Worker:
             lambda: self._interrupt.requested,
             plan.phase.simulation.scheduler,
             self._world,
+            self._describe if self._is_first(task) else None,
         )
         self._world = None
         running = Running(episode)
@@ -233,6 +237,18 @@ class Worker:
         for handle, kept in zip(self.handles, state["environments"], strict=True):
             if kept is not None:
                 handle.domain.restore(kept)
+
+    def _is_first(self, task: EpisodeTask) -> bool:
+        """Whether this is the first episode of the phase."""
+        return self.plan.index == 0 and task.number == 0 and not task.evaluation
+
+    def _describe(self, world: WorldBuilder) -> None:
+        """Record what the world of the phase is."""
+        if self.recording is not None:
+            # here, because later episodes do not need it
+            from palaestrai_mosaik.simulation.world_data import graph_of, world_data
+
+            self.recording.world(world_data(graph_of(world, self.plan.phase)))
 
     def _direct_streams(self, evaluation: bool) -> None:
         recording = self.recording

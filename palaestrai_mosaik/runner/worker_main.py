@@ -10,6 +10,7 @@ import queue
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from types import FrameType
 from typing import IO, Any
 
@@ -22,6 +23,7 @@ from palaestrai_mosaik.simulation.mosaik_internals import children_of_this_proce
 
 from .factory import all_conditions, make_handles
 from .interrupt import Interrupt
+from .run_log import RunLog
 from .worker import EpisodeReport, Worker
 from .worker_messages import Answer, Batch, Continue, End, Rebuild, Restore, Save, Start, WorkerBuffer
 from .worker_process import read_frame, write_frame
@@ -85,7 +87,7 @@ class _WorkerMain:
             while True:
                 start = self._receive()
                 # what the document may name here is what it may name in the main process
-                with only_modules(start.modules):
+                with only_modules(start.modules), _logging(start):
                     self._phase(start, loop)
         except _ParentGone:
             pass
@@ -199,6 +201,18 @@ class _WorkerMain:
                 answer.batch = None
                 answer.trace = f"{trace}(what was left to record could not be sent: {second!r})\n"
                 self._send(answer)
+
+
+@contextlib.contextmanager
+def _logging(start: Start) -> Iterator[None]:
+    """Let what is logged in this process go to the log of the run, if there is one."""
+    if start.log is None:
+        yield
+        return
+    directory, modules = start.log
+    with RunLog(modules, f"worker {start.plan.index}") as log:
+        log.open(directory)
+        yield
 
 
 def _end_children() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,16 @@ UpdateKey = tuple[str, str]
 
 @dataclass(frozen=True)
 class Start:
-    """The first message of a phase. ``modules``: see :func:`~palaestrai_mosaik.importing.only_modules`."""
+    """The first message of a phase. ``modules``: see :func:`~palaestrai_mosaik.importing.only_modules`.
+
+    ``log``: where the run's log is, and the modules for :class:`~palaestrai_mosaik.runner.run_log.RunLog`.
+    """
 
     plan: WorkerPlan
     learning: tuple[str, ...]
     recorded: bool
     modules: tuple[str, ...] | None = None
+    log: tuple[Path, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ class Batch:
 
     ``rows``, ``blocks`` (rows of several bodies) and ``statistics`` go to the store, ``experiences`` to the brains;
     ``sizes``: how many of these rows came at once (0: one by itself); ``ends``: episodes that ended with a row that was
-    sent before; ``news``: what the filters of each body have learned; ``steps``: the steps of the episode that it covers.
+    sent before; ``world``: that of the phase, if it was built; ``news``: what the filters of each body have learned; ``steps``: the steps of the episode that it covers.
     """
 
     episode: int
@@ -145,6 +150,7 @@ class Batch:
     ends: dict[str, list[EndedEpisode]] = field(default_factory=dict)
     news: dict[str, list[list[Any]]] = field(default_factory=dict)
     statistics: list[tuple[Any, ...]] = field(default_factory=list)
+    world: Mapping[str, Any] | None = None
 
 
 _FIELDS = tuple(f.name for f in fields(Experience))
@@ -210,6 +216,7 @@ class WorkerBuffer:
         self.recorded = recorded
         self._streams: dict[StreamKey, _Rows] = {}
         self._statistics: list[tuple[Any, ...]] = []
+        self._world: Mapping[str, Any] | None = None
         self._steps = 0
 
     def agent(self, name: str, evaluation: bool = False, group: int = 0) -> _Rows:
@@ -223,6 +230,10 @@ class WorkerBuffer:
     def statistic(self, *row: Any, evaluation: bool) -> None:
         """Keep a figure for the store: the arguments of :meth:`Recording.statistic`."""
         self._statistics.append((*row, evaluation))
+
+    def world(self, data: Mapping[str, Any]) -> None:
+        """Keep the world of the phase for the store."""
+        self._world = data
 
     def take(self, episode: int, steps: int, filters: dict[str, list[FilterChain]], *, over: bool) -> Batch:
         """Return all since the last call, and forget it.
@@ -250,6 +261,7 @@ class WorkerBuffer:
             if news:
                 batch.news[name] = news
         batch.statistics, self._statistics = self._statistics, []
+        batch.world, self._world = self._world, None
         return batch
 
 

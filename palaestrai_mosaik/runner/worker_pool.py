@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .interrupt import Interrupt
     from .preflight import Inspection
     from .progress import Progress
+    from .run_log import RunLog
     from .scalars import Scalars
     from .worker_process import ProcessPool
 
@@ -66,6 +67,7 @@ class RunContext:
     interrupt: Interrupt
     loop: asyncio.AbstractEventLoop
     pool: ProcessPool
+    log: RunLog
     scalars: Scalars | None = None
 
 
@@ -213,6 +215,7 @@ class ProcessWorkerPool:
         self._learners = learners
         self._interrupt = context.interrupt
         self._progress = context.progress
+        self._log = context.log
         self._recorder: PhaseRecorder | None = None
         self.on_report: Callable[[EpisodeReport], None] = lambda report: None
         self.globals_used = False
@@ -229,8 +232,11 @@ class ProcessWorkerPool:
     def start(self, recorder: PhaseRecorder | None) -> None:
         self._recorder = recorder
         learning = tuple(self._learners)
+        log = None
+        if self._log.directory is not None:
+            log = self._log.directory, self._log.packages
         for plan, process in zip(self._plans, self._processes, strict=True):
-            self._send(process.index, Start(plan, learning, recorder is not None, limit()))
+            self._send(process.index, Start(plan, learning, recorder is not None, limit(), log))
         for plan in self._plans:
             self._receive(plan.index)
 
@@ -484,6 +490,8 @@ class ProcessWorkerPool:
         statistic: Callable[..., None] = recorder.statistic
         for *figure, evaluation in batch.statistics:
             statistic(*figure, evaluation=evaluation)
+        if batch.world is not None:
+            recorder.world(batch.world)
 
 
 def _stream(recorder: PhaseRecorder, key: StreamKey) -> Any:

@@ -478,3 +478,8 @@ class RecordedRows:
         """Hand a figure on to the store: it is no part of the tables."""
         if self._also is not None:
             self._also.statistic(*row, evaluation=evaluation)
+
+    def world(self, data: Mapping[str, Any]) -> None:
+        """Hand the world on to the store; where agents are attached, it is the user's, and is not described."""
+        if self._also is not None:
+            self._also.world(data)

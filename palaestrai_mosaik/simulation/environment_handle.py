@@ -76,6 +76,9 @@ class EnvironmentHandle:
             )
         self.sensors = self._layout(self.baseline.sensors, "sensor")
         self.actuators = self._layout(self.baseline.actuators, "actuator")
+        if self.baseline.topology is not None:
+            sensors, actuators = map(channel_names, (self.baseline.sensors, self.baseline.actuators))
+            self.baseline.topology.check(sensors, actuators, f"environment {self.uid!r}")
         declared = self.baseline.rewards if reward is None else reward.setup(self.baseline)
         self.rewards: Sequence[RewardInformation] = tuple(declared)
         if transformer is not None:
@@ -185,6 +188,15 @@ class EnvironmentHandle:
             0,
             self.episodes,
         )
+
+
+def channel_names(channels: Iterable[Any]) -> list[str]:
+    """Return a uid for each number of sensors or actuators: ``level``, or ``levels[0]``, ``levels[1]``."""
+    return [
+        name
+        for one in channels
+        for name in ([one.uid] if one.space.size == 1 else [f"{one.uid}[{i}]" for i in range(one.space.size)])
+    ]
 
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:

@@ -520,6 +520,8 @@ class Episode:
     scheduler: str = "direct"
     #: the world of the episode before, if it can be used again; after :meth:`run`, that of this one
     world: WorldBuilder | None = None
+    #: called with a world that was built, before anything steps in it
+    on_built: Callable[[WorldBuilder], None] | None = None
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run the episode to its end. The coordinator then knows how it ended.
@@ -539,6 +541,8 @@ class Episode:
         if builder is not before:
             try:
                 complete(loop, builder.build())
+                if self.on_built is not None:
+                    self.on_built(builder)
             except BaseException as error:
                 _shut_down(self, builder, loop)
                 if isinstance(error, internals.StopRequested):

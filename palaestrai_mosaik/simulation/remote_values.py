@@ -15,7 +15,7 @@ import numpy as np
 
 from palaestrai_mosaik.environment.environment import EnvironmentBaseline, EnvironmentState
 from palaestrai_mosaik.errors import ContractError
-from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Space
+from palaestrai_mosaik.types import ActuatorInformation, RewardInformation, SensorInformation, Space, Topology
 
 #: the key of a mapping that stands for something else
 _KIND = "@"
@@ -122,6 +122,9 @@ def encoded_baseline(baseline: EnvironmentBaseline, who: str) -> Any:
         "rewards": channels("reward"),
         "start": encoded(baseline.start, f"{who}: start"),
         "world_model": encoded(baseline.world_model, f"{who}: world_model"),
+        "topology": None
+        if baseline.topology is None
+        else encoded(baseline.topology.to_data(), f"{who}: topology"),
     }
 
 
@@ -131,12 +134,15 @@ def decoded_baseline(value: Mapping[str, Any]) -> EnvironmentBaseline:
     def channels(kind: type, found: Sequence[Any]) -> list[Any]:
         return [kind(decoded(value), Space.from_string(space), uid) for uid, space, value in found]
 
+    # (a process of an older release sends none)
+    topology = value.get("topology")
     return EnvironmentBaseline(
         channels(SensorInformation, value["sensors"]),
         channels(ActuatorInformation, value["actuators"]),
         channels(RewardInformation, value["rewards"]),
         decoded(value["start"]),
         decoded(value["world_model"]),
+        None if topology is None else Topology.from_data(decoded(topology)),
     )
 
 

@@ -8,11 +8,10 @@ nobody is asked to act.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ import numpy as np
 
 from palaestrai_mosaik import files
 from palaestrai_mosaik.agent.batch import BatchMuscle, BatchReadings
-from palaestrai_mosaik.environment.cosimulation import WorldPlan
 from palaestrai_mosaik.environment.environment import World
 from palaestrai_mosaik.errors import ContractError, PalaestraiMosaikError, did_you_mean
 from palaestrai_mosaik.experiment import AgentSpec, EnvironmentSpec, PhaseSpec, RunDocument, resolve
@@ -32,22 +30,15 @@ from .batch_body import BatchBody
 from .batch_handle import open_handle
 from .body import AnyBody, Body
 from .body_placement import place_bodies
-from .bridge import CLOCK, COORDINATOR
-from .connections import STATES
 from .coordinator import EpisodeCoordinator
 from .environment_handle import EnvironmentHandle
 from .episode import Episode, WorldBuilder
 from .event_loop import complete
 from .remote_environment import RemoteEnvironment
-from .scheduler.versions import runners
+from .world_data import Box, Flow, Summary, graph_of, summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-# Of one model in one simulator, more entities than this are shown as one group.
-_SINGLE = 8
-_NAMED_ATTRIBUTES = 3
 
 
 class _Still(BatchMuscle):
@@ -86,7 +77,6 @@ def world_graph(document: RunDocument, phase: int | str = 0) -> nx.MultiDiGraph:
     finally:
         for handle in handles:
             handle.domain.shutdown()
-    graph.graph["title"] = f"world of phase {spec.index} {spec.name!r} ({spec.simulation.controller})"
     return graph
 
 
@@ -125,36 +115,6 @@ def graph_text(graph: nx.MultiDiGraph) -> str:
     return "\n".join(lines) + "\n"
 
 
-def graph_data(graph: nx.MultiDiGraph) -> dict[str, Any]:
-    """Return the graph as plain data: its simulators with their entities, and all connections, none left out."""
-    nodes = graph.nodes(data=True)
-    return {
-        "title": graph.graph["title"],
-        "simulators": [
-            {
-                "simulator": simulator,
-                "what": what,
-                "entities": [
-                    {"entity": data["entity"], "model": data["model"]}
-                    for _, data in nodes
-                    if data["simulator"] == simulator
-                ],
-            }
-            for simulator, what in graph.graph["simulators"].items()
-        ],
-        "connections": [
-            {
-                "source": {name: graph.nodes[source][name] for name in ("simulator", "entity")},
-                "target": {name: graph.nodes[target][name] for name in ("simulator", "entity")},
-                "data": _attribute(data),
-                "time_shifted": data["time_shifted"],
-                "values": data["values"],
-            }
-            for source, target, data in graph.edges(data=True)
-        ],
-    }
-
-
 def draw_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
     """Draw the graph into a file; the format is that of the name's ending (svg, png, pdf).
 
@@ -163,114 +123,6 @@ def draw_graph(graph: nx.MultiDiGraph, path: str | Path) -> None:
     """
 
     draw(summary(graph), graph.graph["title"], path)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One entity, or all entities of one model, of a simulator."""
-
-    key: str
-    name: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """All data that one row sends to another, with or without a time shift."""
-
-    source: str
-    target: str
-    time_shifted: bool
-    label: str
-
-
-@dataclass(slots=True)
-class Box:
-    """One simulator; ``rank`` is its place in the order of steps within one time."""
-
-    simulator: str
-    what: str
-    rank: int
-    rows: list[Row] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A world, small enough to be looked at."""
-
-    boxes: list[Box]
-    flows: list[Flow]
-
-    def name(self, key: str) -> str:
-        """Return how the row ``key`` is called where another simulator's box mentions it."""
-        simulator, name = next((b.simulator, r.name) for b in self.boxes for r in b.rows if r.key == key)
-        return name if name == simulator else f"{simulator}.{name}"
-
-
-def summary(graph: nx.MultiDiGraph) -> Summary:
-    """Group entities and connections, so that a world of thousands of them fits a page."""
-    members: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for node, data in graph.nodes(data=True):
-        members[data["simulator"], data["model"]].append(node)
-    key_of: dict[str, str] = {}
-    rows: dict[str, list[Row]] = defaultdict(list)
-    for (simulator, model), nodes in members.items():
-        entities = [graph.nodes[node]["entity"] for node in nodes]
-        if len(nodes) > _SINGLE:
-            key, name = f"{simulator}/{model}", f"{model} x {len(nodes):,}"
-            rows[simulator].append(Row(key, name, f"{name}  ({entities[0]}, ..., {entities[-1]})"))
-            key_of |= dict.fromkeys(nodes, key)
-        else:
-            rows[simulator] += [
-                Row(node, entity, f"{entity} [{model}]") for node, entity in zip(nodes, entities, strict=True)
-            ]
-            key_of |= {node: node for node in nodes}
-    connections: dict[tuple[str, str, bool], list[dict[str, Any]]] = defaultdict(list)
-    for source, target, data in graph.edges(data=True):
-        connections[key_of[source], key_of[target], data["time_shifted"]].append(data)
-    flows = [Flow(*ends, _label(found)) for ends, found in connections.items()]
-    ranks = _ranks(graph)
-    boxes = [
-        Box(simulator, what, ranks[simulator], rows[simulator])
-        for simulator, what in graph.graph["simulators"].items()
-    ]
-    return Summary(boxes, flows)
-
-
-def _label(connections: list[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(_attribute(data) for data in connections))
-    text = ", ".join(names) if len(names) <= _NAMED_ATTRIBUTES else f"{len(names)} attributes"
-    values = [data["values"] for data in connections if data["values"] is not None]
-    if sum(values) > len(names):
-        return f"{text} ({count(sum(values), 'value')})"
-    if len(connections) > len(names):
-        return f"{text} ({count(len(connections), 'connection')})"
-    return text
-
-
-def _attribute(data: dict[str, Any]) -> str:
-    # our side of a connection repeats the names of the other side, environment and entity included
-    source, target = data["source"], data["target"]
-    if target == STATES:
-        return "newest states"
-    if source == CLOCK:
-        return f"time → {target}"
-    if target.split("#")[0].endswith(source):
-        return str(source)
-    if source.endswith(target):
-        return str(target)
-    return f"{source} → {target}"
-
-
-def _ranks(graph: nx.MultiDiGraph) -> dict[str, int]:
-    order = nx.DiGraph()
-    order.add_nodes_from(graph.graph["simulators"])
-    for source, target, shifted in graph.edges(data="time_shifted"):
-        ends = (graph.nodes[source]["simulator"], graph.nodes[target]["simulator"])
-        if not shifted and ends[0] != ends[1]:
-            order.add_edge(*ends)
-    # mosaik refuses cycles of flows within one time, so there is an order
-    return {sid: rank for rank, sids in enumerate(nx.topological_generations(order)) for sid in sids}
 
 
 def _find_phase(document: RunDocument, phase: int | str) -> PhaseSpec:
@@ -302,66 +154,10 @@ async def _build(episode: Episode, spec: PhaseSpec) -> nx.MultiDiGraph:
     builder = WorldBuilder(episode)
     try:
         await builder.build()
-        return _graph(builder, spec)
+        return graph_of(builder, spec)
     finally:
         if hasattr(builder, "world"):
             await internals.shut_down(builder.world, builder.children)
-
-
-def _graph(builder: WorldBuilder, spec: PhaseSpec) -> nx.MultiDiGraph:
-    graph = nx.MultiDiGraph()
-    written = {entity.full_id: uid for (_, uid), entity in builder.entities.items() if uid}
-    # mosaik's graph has all entities, also children that nothing is connected to
-    for node, data in builder.world.entity_graph.nodes(data=True):
-        entity = written.get(node, node[len(data["sid"]) + 1 :])
-        if entity == COORDINATOR:
-            # (the name in mosaik is one that no entity of a user has)
-            entity = data["sid"]
-        graph.add_node(node, simulator=data["sid"], entity=entity, model=data["type"])
-    values = _values(builder)
-    for source, target, out, into, shifted in builder.connections:
-        wired = values.get((target, into), values.get((source, out)))
-        graph.add_edge(source, target, source=out, target=into, time_shifted=shifted, values=wired)
-    graph.graph["simulators"] = _simulators(builder, spec)
-    return graph
-
-
-def _values(builder: WorldBuilder) -> dict[tuple[str, str], int]:
-    """Return the number of floats behind each attribute of an agent, by (full id, attribute)."""
-    wired: dict[str, dict[str, int]] = {}
-    for body in builder.episode.coordinator.bodies:
-        wired[body.name] = body.wired()
-    return {
-        (node, attribute): size
-        for node, data in builder.world.entity_graph.nodes(data=True)
-        if data["type"] == "Agent"
-        for attribute, size in wired.get(node[len(data["sid"]) + 1 :], {}).items()
-    }
-
-
-def _simulators(builder: WorldBuilder, spec: PhaseSpec) -> dict[str, str]:
-    # in the order in which they were started: environments, the coordinator, agents
-    started = iter([runner.sid for runner in runners(builder.world)])
-    what: dict[str, str] = {}
-    for e, (environment, plan) in enumerate(zip(spec.environments, builder.plans, strict=True)):
-        if plan is None:
-            where = "" if environment.interpreter is None else f" in {environment.interpreter}"
-            what[next(started)] = f"environment {environment.uid!r}, {environment.name}{where}"
-            continue
-        if isinstance(plan, WorldPlan):
-            # what it starts is known when it has been built only
-            for uid in [uid for place, uid in builder.sids if place == e]:
-                made = f"simulator {uid!r} of environment {environment.uid!r}"
-                what[next(started)] = f"{made}, {environment.params['module']}"
-            continue
-        for simulator in plan.simulators:
-            how = simulator.python or simulator.cmd or simulator.connect or environment.name
-            what[next(started)] = f"simulator {simulator.uid!r} of environment {environment.uid!r}, {how}"
-    what[next(started)] = "the agents' coordinator"
-    return what | {
-        sid: f"agent {agent.name!r}, {agent.muscle.name}"
-        for sid, agent in zip(started, spec.agents, strict=True)
-    }
 
 
 FORMATS = (".svg", ".png", ".pdf")

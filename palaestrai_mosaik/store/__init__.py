@@ -12,6 +12,7 @@ described by :class:`EnvironmentRecord`, :class:`AgentRecord`, :class:`BodyRecor
       store.db                                    SQLite
       instances/<instance uid>/
         complete.json                             once the run has ended
+        log.txt                                   what was logged
         trajectories/phase-<number>/
           agent-<name>/part-000000.parquet        readings, set-points, rewards, objective
           agent-<name>-bodies-<group>/...         the same, of each group of an agent's bodies

@@ -38,11 +38,21 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 #: the newest revision in ``migrations/versions``
-HEAD = "0005"
+HEAD = "0006"
 MIGRATIONS = Path(__file__).parent / "migrations"
+#: what makes the tables of before revision 0006 those of after it
+_BEFORE_0006 = (
+    "CREATE TEMP VIEW descriptions AS SELECT 0 AS id, '' AS kind, '' AS hash, '{}' AS content WHERE 0",
+    "CREATE TEMP VIEW environments AS SELECT *, NULL AS topology_id FROM main.environments",
+    "CREATE TEMP VIEW phases AS SELECT *, NULL AS world_id FROM main.phases",
+)
 #: what an SQLite file of an older revision is read with, where it cannot be upgraded: tables as they are today
-_AS_TODAY = {
-    "0004": "CREATE TEMP VIEW run_documents AS SELECT *, NULL AS content FROM main.run_documents",
+_AS_TODAY: dict[str, tuple[str, ...]] = {
+    "0004": (
+        "CREATE TEMP VIEW run_documents AS SELECT *, NULL AS content FROM main.run_documents",
+        *_BEFORE_0006,
+    ),
+    "0005": _BEFORE_0006,
 }
 #: seconds that a writer waits for another one
 TIMEOUT = 60.0
@@ -174,8 +184,8 @@ class Database:
         self._make_wal = bool(is_file) and journal == "wal" and _is_new(Path(str(file)))
         #: a file that is read as it is, without locks, and its state then
         self._as_it_was: tuple[Path, _FileState] | None = None
-        #: what makes the tables of an older revision today's, for each connection
-        self._as_today: str | None = None
+        #: the statements that make the tables of an older revision today's, for each connection
+        self._as_today: tuple[str, ...] = ()
         #: how an SQLite file is opened, the first one that can be: see :meth:`_open_modes`
         self._mode: _OpenMode = "write"
         modes: list[_OpenMode] = self._open_modes(Path(str(file)), read_only) if is_file else ["write"]
@@ -246,8 +256,8 @@ class Database:
             connection.execute("PRAGMA foreign_keys=ON")
             if self._mode != "write":
                 connection.execute("PRAGMA temp_store=MEMORY")
-                if self._as_today is not None:
-                    connection.execute(self._as_today)
+                for statement in self._as_today:
+                    connection.execute(statement)
 
         @sa.event.listens_for(engine, "begin")
         def begun(connection: Connection) -> None:

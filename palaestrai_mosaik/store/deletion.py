@@ -12,7 +12,7 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from .merge import remove_rows
-from .models import Experiment, Instance, RunDocument
+from .models import Description, Environment, Experiment, Instance, Phase, RunDocument
 from .query.runs import status_of
 from .store import Store
 
@@ -23,7 +23,8 @@ def delete_runs(
     """Delete runs with all that they recorded; return the uids of their instances.
 
     ``runs`` name them as for :meth:`Store.find_run`. The rows of all of them go in one transaction, then the folders: if the
-    process is killed in between, folders are left that nothing refers to. Run documents that no other run has executed go, too.
+    process is killed in between, folders are left that nothing refers to. Run documents that no other run has executed go, too, and so do
+    descriptions that no other run has.
     ``progress`` is called with how many folders are deleted, and of how many.
 
     Raises :class:`StoreError` for an unknown run, and for one that is running, on any machine; nothing is deleted then.
@@ -39,6 +40,9 @@ def delete_runs(
             remove_rows(session, uid)
         for owner, key in ((RunDocument, Instance.run_document_id), (Experiment, Instance.experiment_id)):
             session.execute(delete(owner).where(~exists().where(key == owner.id)))
+        used = (Environment.topology_id, Phase.world_id)
+        unused = [~exists().where(key == Description.id) for key in used]
+        session.execute(delete(Description).where(*unused))
 
     store.database.write(remove)
     counted = PartsProgress(progress, len(uids))

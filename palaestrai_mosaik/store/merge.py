@@ -25,12 +25,13 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError
 
 from .database import HEAD, TIMEOUT, check_sqlite
-from .models import Base, Experiment, Instance, Phase, RunDocument
+from .models import Base, Description, Experiment, Instance, Phase, RunDocument
 from .parts import part_files
 from .phase_recorder import digests_of
 from .query.lookup import INSTANCES, in_chunks, inside
 from .recorder import MARKER, PENDING_MARKER
-from .store import Store, document_id, experiment_id
+from .shared import SharedDescription, description_ids, document_id, experiment_id
+from .store import Store
 from .verify import marker_damage
 
 #: the status of an instance whose process is gone and has not said so
@@ -61,6 +62,9 @@ _DOCUMENT = select(
     *(getattr(RunDocument, name) for name in ("uid", "document", "text", "hash", "content"))
 ).where(RunDocument.id == bindparam("row_id"))
 _EXPERIMENT = select(Experiment.uid).where(Experiment.id == bindparam("row_id"))
+_DESCRIPTION = select(Description.kind, Description.hash, Description.content).where(
+    Description.id == bindparam("row_id")
+)
 _OWNED = {
     name: select(_TABLES[name]).where(_of_instance(_TABLES[name])).order_by(*_TABLES[name].primary_key)
     for name in OWNED
@@ -72,6 +76,8 @@ REFERENCES = {
     "environment_id": "environments",
     "agent_id": "agents",
 }
+#: columns that hold ids of descriptions, which instances share
+DESCRIPTIONS = ("world_id", "topology_id")
 _INSERT = {
     name: insert(_TABLES[name]).returning(_TABLES[name].c.id, sort_by_parameter_order=True)
     if name in REFERENCES.values()
@@ -314,6 +320,10 @@ def copy_rows(source: Session, directory: Path, target: Session, uid: str) -> No
             document, experiment = rows[0].pop("document"), rows[0].pop("experiment")
             rows[0]["run_document_id"] = document_id(target, **document)
             rows[0]["experiment_id"] = experiment and experiment_id(target, experiment)
+        for column in rows[0].keys() & set(DESCRIPTIONS):
+            found = description_ids(target, [row[column] for row in rows if row[column] is not None])
+            for row in rows:
+                row[column] = None if row[column] is None else found[row[column].hash]
         old = [row.pop("id", None) for row in rows]
         for column in REFERENCES.keys() & rows[0].keys():
             _exchange(rows, column, ids[REFERENCES[column]], directory)
@@ -326,11 +336,12 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
     """Yield tables, and rows of the instance ``uid`` in them, in the order in which they can be inserted.
 
     In place of the ids of what it shares with others, the instance's row has ``document`` (a
-    mapping) and ``experiment`` (a uid). Raises :class:`DamagedStore`.
+    mapping) and ``experiment`` (a uid), and a column of :data:`DESCRIPTIONS` has the description. Raises :class:`DamagedStore`.
     """
     if not directory.is_dir():
         raise DamagedStore(f"{directory} is missing")
     streams: dict[str, Any] = {}
+    described: dict[int, SharedDescription] = {}
     try:
         row = dict(session.execute(_INSTANCE, {"instance": uid}).mappings().one())
         row_id, document = row["id"], row.pop("run_document_id")
@@ -345,6 +356,9 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
                 if name == "streams":
                     _check_streams(directory, rows)
                     streams |= {row["folder"]: row for row in rows if row["digest"] is not None}
+                for column in rows[0].keys() & set(DESCRIPTIONS):
+                    for one in rows:
+                        one[column] = _description(session, one[column], described)
                 yield _TABLES[name], rows
     except (SQLAlchemyError, ValueError, TypeError) as error:  # (a date or JSON that is none)
         if isinstance(error, DBAPIError) and not is_damage(error):
@@ -355,6 +369,14 @@ def _read(session: Session, directory: Path, uid: str) -> Iterator[tuple[Table, 
         damage = marker_damage(directory, uid, digests_of(streams))
         if damage is not None:
             raise DamagedStore(damage)
+
+
+def _description(
+    session: Session, row_id: int | None, known: dict[int, SharedDescription]
+) -> SharedDescription | None:
+    if row_id is not None and row_id not in known:
+        known[row_id] = SharedDescription(*session.execute(_DESCRIPTION, {"row_id": row_id}).one())
+    return None if row_id is None else known[row_id]
 
 
 def _exchange(rows: Sequence[dict[str, Any]], column: str, ids: Mapping[int, int], directory: Path) -> None:

@@ -4,6 +4,7 @@
 
     experiments            a named group of runs
     run_documents          one row per document hash: canonical form, text, and the hash of what it computes
+    descriptions           topologies of environments, worlds of phases; one row each, however many runs have it
     instances              one row per execution of a run document
     ├── phases             one row per executed phase
     │   ├── environments
@@ -154,6 +155,16 @@ class RunDocument(Base):
     content: Mapped[str | None] = mapped_column(index=True)
 
 
+class Description(Base):
+    """A static description that runs share. ``kind`` is ``topology`` or ``world``; ``hash`` is that of kind and content."""
+
+    __tablename__ = "descriptions"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    hash: Mapped[str] = mapped_column(unique=True)
+    content: Mapped[Any] = mapped_column(JsonText, nullable=False)
+
+
 class Instance(Base):
     __tablename__ = "instances"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -185,6 +196,7 @@ class Phase(Base):
     started: Mapped[datetime]
     ended: Mapped[datetime | None]
     reason: Mapped[str | None]
+    world_id: Mapped[int | None] = mapped_column(ForeignKey("descriptions.id"), index=True)
 
 
 class Environment(Base):
@@ -199,6 +211,7 @@ class Environment(Base):
     start: Mapped[str | None]
     step_size: Mapped[int] = mapped_column(BigInteger)
     incarnations: Mapped[int] = mapped_column(server_default="1")
+    topology_id: Mapped[int | None] = mapped_column(ForeignKey("descriptions.id"), index=True)
 
 
 class Agent(Base):

@@ -15,6 +15,7 @@ from palaestrai_mosaik.errors import StoreError
 from .database import reads
 from .models import Agent, Body, Channel, Environment, Episode, Outcome, Phase, SafeText, Stream, utc_now
 from .records import AgentRecord, BodyRecord, ChannelRecord, EnvironmentRecord
+from .shared import TOPOLOGY, WORLD, SharedDescription, description_ids
 from .streams import TRAJECTORIES, AgentStream, AnyStream, EnvironmentStream, StreamSet
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class PhaseRecorder:
         self._agent_ids: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._outcomes: list[dict[str, Any]] = []
+        #: a world that the database does not have yet
+        self._world: SharedDescription | None = None
         # How many of both a commit took that has not returned.
         self._sent: tuple[int, int] | None = None
         self._committed = float("-inf")
@@ -78,6 +81,13 @@ class PhaseRecorder:
     ) -> None:
         """Record that ``agent`` had ``key`` = ``value`` after ``step`` of an episode."""
         self._streams_of(evaluation).statistics.append(agent, worker, episode, step, key, value)
+
+    def world(self, data: Mapping[str, Any]) -> None:
+        """Record the world of the phase: plain data, which runs with the same world share.
+
+        It reaches the database with the first episodes, or with the first rows of one that takes long.
+        """
+        self._world = SharedDescription.of(WORLD, dict(data))
 
     def episode(  # noqa: PLR0913  (the episode's row)
         self,
@@ -213,7 +223,13 @@ class PhaseRecorder:
     def _begin(self, row: Mapping[str, Any]) -> None:
         """Record that the phase begins, whose row this is, and with what."""
 
+        topologies = [
+            None if record.topology is None else SharedDescription.of(TOPOLOGY, record.topology.to_data())
+            for record in self._environment_records
+        ]
+
         def write(session: Session) -> int:
+            ids = description_ids(session, [one for one in topologies if one is not None])
             phase = Phase(**row)
             session.add(phase)
             session.flush()
@@ -221,9 +237,10 @@ class PhaseRecorder:
                 Environment(
                     phase_id=phase.id,
                     start=record.start.isoformat() if record.start else None,
+                    topology_id=None if topology is None else ids[topology.hash],
                     **_fields(record, "uid", "name", "params", "world_model", "step_size", "incarnations"),
                 )
-                for record in self._environment_records
+                for record, topology in zip(self._environment_records, topologies, strict=True)
             ]
             agents = [
                 Agent(phase_id=phase.id, **_fields(record, "name", "brain", "muscle", "objective"))
@@ -310,17 +327,23 @@ class PhaseRecorder:
     def _commit_episodes(self) -> None:
         if self._sent is not None:
             self._forget_sent(*self._sent)
-        if self._episodes:
-            self._sent = (len(self._episodes), len(self._outcomes))
+        world = self._world
+        if self._episodes or world is not None:
+            self._sent = (len(self._episodes), len(self._outcomes)) if self._episodes else None
 
             def write(session: Session) -> bool:
-                session.execute(insert(Episode), self._episodes)
+                if world is not None:
+                    ids = description_ids(session, [world])
+                    known = update(Phase).where(Phase.id == self.row_id).values(world_id=ids[world.hash])
+                    session.execute(known)
+                if self._episodes:
+                    session.execute(insert(Episode), self._episodes)
                 if self._outcomes:
                     session.execute(insert(Outcome), self._outcomes)
                 return True
 
             self.database.write(write, lambda session: self._have_arrived(session) or None)
-            self._episodes, self._outcomes, self._sent = [], [], None
+            self._episodes, self._outcomes, self._sent, self._world = [], [], None, None
         self._committed = monotonic()
 
     def _forget_sent(self, episodes: int, outcomes: int) -> None:
@@ -336,6 +359,8 @@ class PhaseRecorder:
 
     def _have_arrived(self, session: Session) -> bool:
         """Whether the database has the first of the episodes that are in memory; then it has all that were sent."""
+        if not self._episodes:
+            return False
         first = self._episodes[0]
         return session.get(Episode, tuple(first[key] for key in _EPISODE_KEY)) is not None
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from palaestrai_mosaik.errors import StoreError
+from palaestrai_mosaik.types import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class ChannelRecord:
 class EnvironmentRecord:
     """An environment of a phase. ``start`` is the date of tick 0, where there is one.
 
-    A batched environment has several ``incarnations``; its channels are then those of one.
+    A batched environment has several ``incarnations``; its channels are then those of one. The
+    ``topology`` has the uids of the channels.
     """
 
     uid: str
@@ -43,6 +45,7 @@ class EnvironmentRecord:
     start: datetime | None = None
     step_size: int = 1
     incarnations: int = 1
+    topology: Topology | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
-from sqlalchemy import URL, Select, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import URL, select
 from sqlalchemy.orm import Session
 
 from palaestrai_mosaik import __version__, files
@@ -25,10 +24,11 @@ from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.locations import DEFAULT_STORE, default_store
 
 from .database import Database, Journal
-from .models import Base, Experiment, Instance, RunDocument
+from .models import Instance
 from .process import process_started
 from .query.body_episodes import BodyEpisodes
 from .query.brains import BrainQueries
+from .query.descriptions import DescriptionQueries
 from .query.export import Export
 from .query.lookup import Lookup
 from .query.many_runs import ManyRunsQueries
@@ -37,6 +37,7 @@ from .query.runs import RunQueries
 from .query.trajectories import Trajectories
 from .recorder import InstanceRecorder
 from .resume import resume
+from .shared import document_id, experiment_id
 from .urls import is_database
 
 logger = logging.getLogger(__name__)
@@ -117,7 +118,8 @@ class Store:
         self._body_episodes = BodyEpisodes(self.lookup, self._runs, self._members)
         self._many_runs = ManyRunsQueries(self.lookup)
         self._brains = BrainQueries(self.lookup)
-        self._export = Export(self.lookup, self._runs, self._members, self._brains)
+        self._descriptions = DescriptionQueries(self.lookup)
+        self._export = Export(self.lookup, self._runs, self._members, self._brains, self._descriptions)
 
     instance_directory = _answered_by("lookup", Lookup.instance_directory)
     find_run = _answered_by("lookup", Lookup.find_run)
@@ -130,6 +132,7 @@ class Store:
     episodes = _answered_by("_runs", RunQueries.episodes)
     errors = _answered_by("_runs", RunQueries.errors)
     warnings = _answered_by("_runs", RunQueries.warnings)
+    log = _answered_by("_runs", RunQueries.log)
     document = _answered_by("_runs", RunQueries.document)
     document_text = _answered_by("_runs", RunQueries.document_text)
     evaluate_every = _answered_by("_runs", RunQueries.evaluate_every)
@@ -139,6 +142,8 @@ class Store:
     agents = _answered_by("_members", Members.agents)
     channels = _answered_by("_members", Members.channels)
     bodies = _answered_by("_members", Members.bodies)
+    topology = _answered_by("_descriptions", DescriptionQueries.topology)
+    world = _answered_by("_descriptions", DescriptionQueries.world)
 
     steps = _answered_by("_trajectories", Trajectories.steps)
     environment_states = _answered_by("_trajectories", Trajectories.environment_states)
@@ -264,31 +269,4 @@ def package_versions() -> dict[str, str]:
     for name in _OPTIONAL:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    return found
-
-
-def document_id(
-    session: Session, uid: str, document: Any, text: str, hash: str, content: str | None = None
-) -> int:
-    """Return the id of the row of the run document with this hash; make it where there is none."""
-    row = RunDocument(uid=uid, document=document, text=text, hash=hash, content=content)
-    return _id_of(session, select(RunDocument.id).where(RunDocument.hash == hash), row)
-
-
-def experiment_id(session: Session, uid: str) -> int:
-    """Return the id of the row of the experiment ``uid``; make it where there is none."""
-    return _id_of(session, select(Experiment.id).where(Experiment.uid == uid), Experiment(uid=uid))
-
-
-def _id_of(session: Session, statement: Select[Any], row: Base) -> int:
-    """Return the id that ``statement`` finds; where it finds none, insert ``row`` first."""
-    found: int | None = session.scalar(statement)
-    if found is None:
-        try:
-            with session.begin_nested():
-                session.add(row)
-        except IntegrityError:  # another process was faster (cannot happen with SQLite)
-            pass
-        found = session.scalar(statement)
-    assert found is not None
     return found

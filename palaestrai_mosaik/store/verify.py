@@ -1,8 +1,8 @@
 """Whether a store still holds what was recorded: files are read, and compared with the database.
 
 Read are all parts (steps against their digests, wall-clock times against their checksums), the dumps of
-brains (against their SHA-256), the marker of a finished instance, and what episodes gave agents (sums
-and means against the steps). Not checked: everything else in the database (lengths of episodes,
+brains and the descriptions (against their SHA-256), the marker of a finished instance, and what episodes
+gave agents (sums and means against the steps). Not checked: everything else in the database (lengths of episodes,
 their dates, minimum and maximum of outcomes, documents, errors, warnings), and dumps of brains
 that have no file any more.
 """
@@ -31,6 +31,8 @@ from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
 from .models import (
     Agent,
+    Description,
+    Environment,
     Episode,
     Failure,
     Instance,
@@ -47,6 +49,7 @@ from .phase_recorder import digests_of
 from .query.lookup import inside
 from .query.runs import status_of
 from .recorder import MARKER, put_marker, read_marker
+from .shared import SharedDescription
 from .stream_resume import count_rows, read_kept
 
 if TYPE_CHECKING:
@@ -104,6 +107,7 @@ def _verify(store: Store, uid: str, outcomes: bool, progress: ProgressCallback |
         ):
             if hashlib.sha256(dump).hexdigest() != digest:
                 damage.append(f"a dump of the brain of {agent!r} in phase {phase} is damaged")
+        damage += _damage_of_descriptions(session, instance.id)
     directory = store.instance_directory(uid)
     if not os.path.isdir(directory):
         return Verified(uid, document, status, 0, tuple(damage), (f"{directory} is not there",), absent=True)
@@ -143,6 +147,28 @@ def _verify(store: Store, uid: str, outcomes: bool, progress: ProgressCallback |
     if outcomes and status == "finished" and not (damage or unread):
         damage += _other_outcomes(store, uid, counted)
     return Verified(uid, document, status, total, tuple(damage), tuple(unread))
+
+
+def _damage_of_descriptions(session: Session, instance: int) -> Iterator[str]:
+    """Yield a sentence for each topology or world of the instance that is not as it was recorded."""
+    columns = (Phase.number, Description.kind, Description.hash, Description.id)
+    phases = select(*columns).where(Phase.instance_id == instance)
+    of_phase = phases.join(Description, Description.id == Phase.world_id)
+    of_environment = phases.join(Environment, Environment.phase_id == Phase.id).join(
+        Description, Description.id == Environment.topology_id
+    )
+    checked: set[int] = set()
+    for asked in (of_phase, of_environment):
+        for phase, kind, digest, row_id in session.execute(asked).all():
+            if row_id in checked:
+                continue
+            checked.add(row_id)
+            try:
+                content = session.scalar(select(Description.content).where(Description.id == row_id))
+            except ValueError:
+                content = None
+            if SharedDescription.of(kind, content).hash != digest:
+                yield f"the {kind} of phase {phase} is damaged"
 
 
 def _read(

@@ -139,6 +139,7 @@ def test_the_environment_is_described_by_the_other_process() -> None:
             (r.uid, r.space, r.value) for r in here.rewards
         ]
         assert there.start == here.start == datetime(2020, 3, 1, 12)
+        assert there.topology == here.topology is not None
         assert there.world_model["pair"] == (1, 2) and there.world_model[3].tolist() == [0, 1, 2]
         assert (remote.step_size, remote.hold_setpoints, remote.ends) == (2, False, True)
         assert remote.without_effect == local.without_effect

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from palaestrai_mosaik.store import AgentRecord, ChannelRecord, EnvironmentRecord, InstanceRecorder, Store
+from palaestrai_mosaik.types import Node, Topology
 from tests.support import postgresql
 from tests.support.records import one_body
 
+TOPOLOGY = Topology((Node("tank", "the tank", 1.0, None, "tank", "myenv.0"),))
 SCALAR = "Box(low=0.0, high=1.0, shape=(1,), dtype=float64)"
 
 
@@ -54,6 +56,7 @@ def begin_phase(run: InstanceRecorder, index: int = 0, agents: tuple[AgentRecord
                 sensors=channels("myenv", 2),
                 actuators=channels("myenv", 1),
                 rewards=[ChannelRecord("count", "Box(low=-inf, high=inf, shape=(), dtype=float64)", 1)],
+                topology=TOPOLOGY,
             )
         ],
         agents=agents or (agent_record("a"), agent_record("b")),

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.store.merge import (
+    DESCRIPTIONS,
     OWNED,
     REFERENCES,
     StoreReader,
@@ -27,12 +28,15 @@ from palaestrai_mosaik.store.models import Base, Instance
 from palaestrai_mosaik.store.parts import write_text
 
 TABLES = Base.metadata.tables
-SHARED = {"experiments", "run_documents"}
+SHARED = {"experiments", "run_documents", "descriptions"}
+WORLD = {"title": "a world", "simulators": [], "connections": []}
 #: what rows are called that others refer to
 NAMES = {
     "phase_id": ("phases", "number"),
     "environment_id": ("environments", "uid"),
     "agent_id": ("agents", "name"),
+    "topology_id": ("descriptions", "hash"),
+    "world_id": ("descriptions", "hash"),
 }
 
 
@@ -45,6 +49,7 @@ def recorded(tmp_path_factory, helpers):
         opened.keep_brain(first, 0, "a", b"weights\0", snapshot="best", tag="tag")
         run = helpers("begin")(opened, experiment_uid="an experiment")
         phase = helpers("begin_phase")(run)
+        phase.world(WORLD)
         results = {"objective": helpers("moments")(float("nan")), "rewards": {}}
         ended = {"steps": 1, "ticks": 1, "ended_by": "x", "flow": "RESET", "duration": 0.5}
         phase.agent("a", True).append(0, 0, 0, 0, [0, 0], [0], [0], 0.0, True, False, 0.0)
@@ -113,7 +118,10 @@ def test_all_tables_and_references_are_known():
         # (an episode has no id: it is told by its phase, worker and number, which stay)
         referring = {key.parent.name: key.column.table.name for key in table.foreign_keys}
         stay = {column for column, to in referring.items() if to == "episodes"} - {"phase_id"}
-        assert before >= set(referring.values()), name
+        described = {column for column, to in referring.items() if to == "descriptions"}
+        assert described <= set(DESCRIPTIONS)
+        stay |= described
+        assert before >= set(referring.values()) - {"descriptions"}, name
         for column in referring.keys() - stay:
             assert REFERENCES[column] == {"episodes": "phases"}.get(referring[column], referring[column]), (
                 name
@@ -159,7 +167,10 @@ def test_what_instances_share_is_there_once(store, own, helpers):
         counts = {
             name: session.scalar(sa.select(sa.func.count()).select_from(TABLES[name])) for name in SHARED
         }
-    assert counts == {"experiments": 1, "run_documents": 1}
+    assert counts == {"experiments": 1, "run_documents": 1, "descriptions": 2}
+    for uid in uids_of(store):
+        assert store.topology(uid, "myenv") == own.topology(uids_of(own)[0], "myenv") is not None
+    assert [store.world(uid) for uid in uids_of(own)] == [None, WORLD]
     assert len(store.runs()) == 3
 
 
@@ -187,6 +198,8 @@ def test_removing_leaves_all_others(store, own):
         ("UPDATE instances SET started = 'yesterday'", "are damaged"),
         ("UPDATE run_documents SET document = '{'", "are damaged"),
         ("DELETE FROM run_documents", "are damaged"),
+        ("DELETE FROM descriptions", "are damaged"),
+        ("UPDATE descriptions SET content = '{'", "are damaged"),
         ("UPDATE streams SET parts = 9 WHERE kind = 'environment'", "of 9 part files, 1 are there"),
         ("UPDATE streams SET folder = '../../elsewhere'", "is not a path in"),
     ],

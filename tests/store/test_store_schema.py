@@ -121,6 +121,7 @@ def test_a_store_that_an_older_release_wrote_is_upgraded_without_loss(tmp_path, 
         ]
         assert bodies["muscle"].tolist() == ["DummyMuscle"] * 2
         assert store.environments("my-run")["incarnations"].tolist() == [1]
+        assert store.topology("my-run", "myenv") is None
     with Store(tmp_path / "fresh", create=True):
         pass
     assert schema(tmp_path / "old" / "store.db") == schema(tmp_path / "fresh" / "store.db")
@@ -144,13 +145,19 @@ def test_whoever_only_looks_upgrades_an_old_store_where_that_is_possible(tmp_pat
         assert store.runs()["status"].tolist() == ["finished", "failed"]
 
 
-def test_a_store_of_the_last_schema_that_cannot_be_upgraded_is_read_as_it_is(tmp_path, monkeypatch):
-    file = older(tmp_path / "old", "0004")
+@pytest.mark.parametrize("revision", ["0004", "0005"])
+def test_a_store_of_the_last_schemas_that_cannot_be_upgraded_is_read_as_it_is(
+    tmp_path, monkeypatch, revision
+):
+    file = older(tmp_path / "old", revision)
     before = file.read_bytes()
     monkeypatch.setattr(database, "_is_closed_to_us", lambda file: True)
     for options in ({"create": False}, {"read_only": True}):
         with Store(tmp_path / "old", **options) as store:
-            assert store.schema_version == "0004"
+            assert store.schema_version == revision
+            assert store.topology("my-run", "myenv") is None
+            assert store.environments("my-run")["environment"].tolist() == ["myenv"]
+            assert store.phases("my-run")["name"].tolist() == ["phase_0"]
             assert store.runs()["document"].tolist() == ["my-run", "bad-run"]
             assert len(store.episodes("my-run")) == 4
             assert store.document("my-run")

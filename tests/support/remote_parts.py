@@ -17,8 +17,10 @@ from palaestrai_mosaik.types import (
     Box,
     Discrete,
     MultiBinary,
+    Node,
     RewardInformation,
     SensorInformation,
+    Topology,
 )
 
 ANY = Box(-np.inf, np.inf, shape=())
@@ -50,6 +52,7 @@ class Walk(Environment):
             rewards=[RewardInformation(0.0, ANY, "near"), RewardInformation(0.0, ANY, "cost")],
             start=datetime(2020, 3, 1, 12),
             world_model={"pair": (1, 2), 3: np.arange(3)},
+            topology=Topology((Node("walker", x=0.5, sensor="matrix[3]"),)),
         )
 
     def reset(self) -> EnvironmentState:

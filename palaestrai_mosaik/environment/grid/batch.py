@@ -22,6 +22,7 @@ from .episode_starts import Start, parameter_problems, require_room, start_rows,
 from .network import Grid, load_grid
 from .power_flow_factory import PandapowerPowerFlow, make_power_flow, uncovered_features
 from .rewards import GridReward
+from .topology import grid_topology
 
 _DAY = 96
 
@@ -115,6 +116,9 @@ class BatchGridEnvironment(BatchEnvironment):
         self._declare()
         baseline = super().setup()
         baseline.world_model = {"grid": self.grid_name, "power_flow": type(self._flow).__name__}
+        baseline.topology = grid_topology(
+            net, set(self.observation_names or ()), set(self.action_names or ())
+        )
         return baseline
 
     def _find_rows(self) -> npt.NDArray[np.int64]:

@@ -29,6 +29,7 @@ from .simulators import (
     ProfileSimulator,
     StorageSimulator,
 )
+from .topology import grid_topology
 
 EpisodeStarts = Literal["fixed", "random", "sequential"]
 
@@ -145,17 +146,20 @@ class GridEnvironment(CoSimulation):
         self._channels = Channels(net, readings, {"q_set": inverters.rating, "p_set": storages.rating})
         self._channels.add_sensors(self.sensor_groups)
         self._channels.add_actuators(self.actuator_groups)
-        uids = [port.information.uid for port in self._channels.sensors]
+        sensors = [port.information for port in self._channels.sensors]
+        actuators = [port.information for port in self._channels.actuators]
+        uids = [sensor.uid for sensor in sensors]
         self._converged = uids.index(CONVERGED)
         model: dict[str, Any] = {"grid": self.grid_name, "power_flow": type(self.power_flow).__name__}
         if self.episode_starts == "fixed":
             # with the start, it gives every tick its date; other episodes begin elsewhere
             model["seconds_per_tick"] = self.step / self.step_size
         return EnvironmentBaseline(
-            [port.information for port in self._channels.sensors],
-            [port.information for port in self._channels.actuators],
+            sensors,
+            actuators,
             start=self.grid.profiles.date_of(self._first_row),
             world_model=model,
+            topology=grid_topology(net, set(uids), {actuator.uid for actuator in actuators}),
         )
 
     def reset(self) -> None:

@@ -39,7 +39,8 @@ from palaestrai_mosaik.store.parts import write_text
 from palaestrai_mosaik.store.phase_recorder import digests_of
 from palaestrai_mosaik.store.query.lookup import INSTANCES
 from palaestrai_mosaik.store.recorder import InstanceRecorder, Status, read_marker
-from palaestrai_mosaik.store.store import Store, document_id, experiment_id
+from palaestrai_mosaik.store.shared import document_id, experiment_id
+from palaestrai_mosaik.store.store import Store
 
 from .database import PalaestraiDatabase
 from .jsonpickle import as_int, mapping

@@ -10,9 +10,11 @@ from palaestrai_mosaik import files
 from palaestrai_mosaik.errors import StoreError, did_you_mean
 from palaestrai_mosaik.progress import PartsProgress, ProgressCallback
 
+from ..log import LOG
 from ..models import to_json
 from ..parts import open_part, read_parts, whole_parts, write_text
 from .brains import BrainQueries
+from .descriptions import DescriptionQueries
 from .lookup import Lookup, inside
 from .members import Bodies, Members
 from .runs import RunQueries
@@ -30,10 +32,18 @@ FORMATS = ("parquet", "csv")
 class Export:
     """Writes a run as files. Unknown names raise :class:`StoreError`."""
 
-    def __init__(self, lookup: Lookup, runs: RunQueries, members: Members, brains: BrainQueries):
+    def __init__(
+        self,
+        lookup: Lookup,
+        runs: RunQueries,
+        members: Members,
+        brains: BrainQueries,
+        descriptions: DescriptionQueries,
+    ):
         self._lookup = lookup
         self._runs = runs
         self._members = members
+        self._descriptions = descriptions
         # the queries that become a file each; of brains, all but the dumps
         self._tables: dict[str, Callable[[str], pd.DataFrame]] = {
             "phases": runs.phases,
@@ -61,7 +71,8 @@ class Export:
     ) -> list[Path]:
         """Write all of a run as files.
 
-        Every table becomes a file, and so does every stream of steps; the parts of a stream are joined.
+        Every table becomes a file, and so does every stream of steps; the parts of a stream are joined. Topologies
+        are in ``topologies.json``, worlds in ``worlds.json``, the log in ``log.txt``, if there are any.
 
         Args:
             run: which run, as :meth:`find_run` takes it.
@@ -124,6 +135,14 @@ class Export:
         ):
             write_text(directory / name, text)
             yield directory / name
+        log = self._runs.log(uid)
+        if log:
+            write_text(directory / LOG, log)
+            yield directory / LOG
+        for title, descriptions in self._descriptions.described(uid).items():
+            if descriptions:
+                write_text(directory / f"{title}.json", to_json(descriptions) + "\n")
+                yield directory / f"{title}.json"
         for title, query in self._tables.items():
             frame = query(uid)
             for name in ("params", "world_model", "sensors", "actuators", "rewards"):

@@ -22,7 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
+from palaestrai_mosaik.errors import StoreError
+
 from ..database import reads
+from ..log import read_log
 from ..models import (
     Agent,
     Episode,
@@ -382,6 +385,24 @@ class RunQueries(Queries):
         }
         result = self._lookup.table(run, columns, lambda s: s.join(Stream), [Stream.id], phase)
         return result.astype({"rows": "Int64", "parts": "Int64"})
+
+    def log(self, run: str) -> str:
+        """Return the log of a run: what was logged while it was executed, and why it failed.
+
+        Args:
+            run: which run, as :meth:`find_run` takes it.
+
+        Returns:
+            Its text; an empty one where there is no log (of imported runs, and of older releases).
+
+        Raises:
+            StoreError: there is no such run, or its log cannot be read.
+        """
+        directory = self._lookup.instance_directory(self._lookup.find_run(run))
+        try:
+            return read_log(directory)
+        except OSError as error:
+            raise StoreError(f"the log of run {run!r} cannot be read: {error}") from error
 
     @reads
     def _run_document(self, run: str) -> RunDocument:

@@ -1,0 +1,144 @@
+"""The topology of a pandapower net: buses, what connects them, and what is connected to them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from palaestrai_mosaik.types import Device, Edge, Node, Topology
+
+from .channels import ACTUATOR_GROUPS, SENSOR_GROUPS
+
+#: tables of what connects two buses -> (kind, columns of the buses, how ``net.switch`` calls them)
+_BRANCHES = {
+    "line": ("line", "from_bus", "to_bus", "l"),
+    "trafo": ("trafo", "hv_bus", "lv_bus", "t"),
+    "impedance": ("line", "from_bus", "to_bus", None),
+    "dcline": ("line", "from_bus", "to_bus", None),
+}
+#: tables of devices at buses
+_DEVICES = ("ext_grid", "gen", "sgen", "storage", "load")
+
+
+def grid_topology(net: Any, sensors: Collection[str], actuators: Collection[str]) -> Topology:
+    """Return the topology of a pandapower net.
+
+    Ids are ``<table>-<index>``. A bus without coordinates (``net.bus.geo``, or ``net.bus_geodata`` of
+    older nets) has none. A branch is out of service where it is said to be, or a switch at one of its
+    ends is open. A transformer with three windings is two edges, which begin at its high-voltage bus.
+
+    Args:
+        net: the net.
+        sensors: uids of the environment's sensors; others are not named.
+        actuators: uids of its actuators; others are not named.
+    """
+    places = _coordinates(net)
+    nodes = []
+    for index, row in _rows(net, "bus"):
+        x, y = places.get(index, (None, None))
+        nodes.append(Node(f"bus-{index}", _name(row), x, y, "bus", _of(f"bus-{index}.vm_pu", sensors)))
+    return Topology(
+        tuple(nodes),
+        (*_branches(net, sensors, actuators), *_three_windings(net), *_switches(net)),
+        tuple(_devices(net, sensors, actuators)),
+    )
+
+
+def _branches(net: Any, sensors: Collection[str], actuators: Collection[str]) -> Iterator[Edge]:
+    for table, (kind, source, target, switched) in _BRANCHES.items():
+        cut = _open_at(net, switched)
+        for index, row in _rows(net, table):
+            uid = f"{table}-{index}"
+            yield Edge(
+                uid,
+                f"bus-{row[source]}",
+                f"bus-{row[target]}",
+                _name(row),
+                kind,
+                _of(f"{uid}.loading", sensors),
+                bool(row["in_service"]) and index not in cut,
+                _of(f"{uid}.in_service", actuators),
+            )
+
+
+def _three_windings(net: Any) -> Iterator[Edge]:
+    cut = _open_at(net, "t3")
+    for index, row in _rows(net, "trafo3w"):
+        in_service = bool(row["in_service"]) and index not in cut
+        for side in ("mv", "lv"):
+            ends = (f"bus-{row['hv_bus']}", f"bus-{row[f'{side}_bus']}")
+            yield Edge(f"trafo3w-{index}.{side}", *ends, _name(row), "trafo", in_service=in_service)
+
+
+def _switches(net: Any) -> Iterator[Edge]:
+    """Yield the switches between two buses; those at branches are part of the branches."""
+    for index, row in _rows(net, "switch"):
+        if row["et"] == "b":
+            ends = (f"bus-{row['bus']}", f"bus-{row['element']}")
+            yield Edge(f"switch-{index}", *ends, _name(row), "switch", in_service=bool(row["closed"]))
+
+
+def _devices(net: Any, sensors: Collection[str], actuators: Collection[str]) -> Iterator[Device]:
+    for table in _DEVICES:
+        seen = [group.removeprefix(f"{table}.") for group in SENSOR_GROUPS if group.startswith(f"{table}.")]
+        set_ = [group.removeprefix(f"{table}.") for group in ACTUATOR_GROUPS if group.startswith(f"{table}.")]
+        for index, row in _rows(net, table):
+            uid = f"{table}-{index}"
+            yield Device(
+                uid,
+                f"bus-{row['bus']}",
+                _name(row),
+                table,
+                tuple(name for quantity in seen if (name := f"{uid}.{quantity}") in sensors),
+                tuple(name for quantity in set_ if (name := f"{uid}.{quantity}") in actuators),
+            )
+
+
+def _rows(net: Any, table: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield index and columns of each row of a table of the net, which may lack the table."""
+    if table not in net or not len(net[table]):
+        return
+    frame = net[table]
+    for index, row in zip(frame.index, frame.to_dict("records"), strict=True):
+        yield int(index), row
+
+
+def _of(uid: str, known: Collection[str]) -> str | None:
+    return uid if uid in known else None
+
+
+def _name(row: dict[str, Any]) -> str:
+    name = row.get("name")
+    return name if isinstance(name, str) else "" if name is None or name != name else str(name)  # noqa: PLR0124
+
+
+def _open_at(net: Any, kind: str | None) -> set[int]:
+    """Return the indices of the branches of a kind at which a switch is open."""
+    return {row["element"] for _, row in _rows(net, "switch") if row["et"] == kind and not row["closed"]}
+
+
+def _coordinates(net: Any) -> dict[int, tuple[float, float]]:
+    found: dict[int, Any] = {}
+    for index, row in _rows(net, "bus_geodata"):
+        found[index] = (row.get("x"), row.get("y"))
+    for index, row in _rows(net, "bus"):
+        if isinstance(row.get("geo"), str):
+            found[index] = _point(row["geo"])
+    return {index: (float(at[0]), float(at[1])) for index, at in found.items() if _is_point(at)}
+
+
+def _point(text: str) -> Any:
+    """Return the coordinates of a point in GeoJSON."""
+    try:
+        return json.loads(text)["coordinates"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_point(at: Any) -> bool:
+    """Whether these are coordinates: two numbers or more (the third is a height)."""
+    if not isinstance(at, list | tuple) or len(at) < 2:
+        return False
+    return all(isinstance(one, int | float) and math.isfinite(one) for one in at[:2])

@@ -1,0 +1,178 @@
+"""How the parts of an environment are connected: nodes, edges, and the devices at the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from palaestrai_mosaik.errors import ContractError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A place of a topology, such as a bus of a grid.
+
+    Attributes:
+        id: its name within the topology; no other node has it.
+        name: what people call it.
+        x, y: where it is drawn; ``None`` where that is unknown. Only the proportions matter.
+        kind: what it is, such as ``bus``.
+        sensor: uid of the sensor whose reading describes it best (the voltage of a bus, say).
+    """
+
+    id: str
+    name: str = ""
+    x: float | None = None
+    y: float | None = None
+    kind: str = "node"
+    sensor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A connection of two nodes, such as a line of a grid.
+
+    Attributes:
+        id: its name within the topology; no other edge has it.
+        source, target: ids of the nodes at its ends.
+        name: what people call it.
+        kind: what it is, such as ``line``, ``trafo`` or ``switch``.
+        sensor: uid of the sensor whose reading describes it best (the loading of a line, say).
+        in_service: whether it connects its nodes before any agent acts.
+        actuator: uid of the actuator that switches it on (1) and off (0).
+    """
+
+    id: str
+    source: str
+    target: str
+    name: str = ""
+    kind: str = "line"
+    sensor: str | None = None
+    in_service: bool = True
+    actuator: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What is connected to a node, such as a load or a generator.
+
+    Attributes:
+        id: its name within the topology; no other device has it.
+        node: id of its node.
+        name: what people call it.
+        kind: what it is, such as ``load``, ``sgen`` or ``storage``.
+        sensors, actuators: uids of all that it has.
+    """
+
+    id: str
+    node: str
+    name: str = ""
+    kind: str = "device"
+    sensors: tuple[str, ...] = ()
+    actuators: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Nodes, the edges between them, and the devices at them, each with its sensors and actuators.
+
+    In the baseline of an environment, uids are those of its sensors and actuators; in a store,
+    they are those that are recorded (``grid.bus-3.vm_pu``). A channel of several numbers has one
+    uid for each: ``levels[0]``, ``levels[1]``.
+
+    Raises:
+        ContractError: an id occurs twice, or an edge or device names a node that does not exist.
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+    devices: tuple[Device, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "edges", "devices"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        known = _ids("node", self.nodes)
+        _ids("edge", self.edges)
+        _ids("device", self.devices)
+        for edge in self.edges:
+            for end, node in (("source", edge.source), ("target", edge.target)):
+                _check(node, known, f"topology: {end} of edge {edge.id!r}", "node")
+        for device in self.devices:
+            _check(device.node, known, f"topology: device {device.id!r}", "node")
+
+    def check(self, sensors: Iterable[str], actuators: Iterable[str], who: str) -> None:
+        """Raise :class:`ContractError` where it names a channel that ``who`` does not have.
+
+        Args:
+            sensors: uids of all sensors of the environment.
+            actuators: uids of all its actuators.
+            who: the environment, for the message.
+        """
+        known = {"sensor": dict.fromkeys(sensors), "actuator": dict.fromkeys(actuators)}
+        for kind, part, uid in self._channels():
+            _check(uid, known[kind], f"{who}: topology: {part}", kind)
+
+    def _channels(self) -> Iterable[tuple[str, str, str]]:
+        """Yield each channel that is named: its kind, where, and its uid."""
+        for node in self.nodes:
+            if node.sensor is not None:
+                yield "sensor", f"node {node.id!r}", node.sensor
+        for edge in self.edges:
+            for kind, uid in (("sensor", edge.sensor), ("actuator", edge.actuator)):
+                if uid is not None:
+                    yield kind, f"edge {edge.id!r}", uid
+        for device in self.devices:
+            yield from (("sensor", f"device {device.id!r}", uid) for uid in device.sensors)
+            yield from (("actuator", f"device {device.id!r}", uid) for uid in device.actuators)
+
+    def renamed(self, rename: Callable[[str], str]) -> Topology:
+        """Return the same topology with other uids of sensors and actuators."""
+
+        def one(uid: str | None) -> str | None:
+            return None if uid is None else rename(uid)
+
+        return Topology(
+            tuple(replace(node, sensor=one(node.sensor)) for node in self.nodes),
+            tuple(replace(e, sensor=one(e.sensor), actuator=one(e.actuator)) for e in self.edges),
+            tuple(
+                replace(d, sensors=tuple(map(rename, d.sensors)), actuators=tuple(map(rename, d.actuators)))
+                for d in self.devices
+            ),
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data: three lists of mappings."""
+        data = asdict(self)
+        for device in data["devices"]:
+            device["sensors"], device["actuators"] = list(device["sensors"]), list(device["actuators"])
+        return {name: list(parts) for name, parts in data.items()}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Topology:
+        """Return what :meth:`to_data` was called on."""
+        devices = [
+            Device(**{**one, "sensors": tuple(one["sensors"]), "actuators": tuple(one["actuators"])})
+            for one in data["devices"]
+        ]
+        return cls(
+            tuple(Node(**one) for one in data["nodes"]),
+            tuple(Edge(**one) for one in data["edges"]),
+            tuple(devices),
+        )
+
+
+def _ids(kind: str, parts: Iterable[Any]) -> dict[str, None]:
+    known: dict[str, None] = {}
+    for part in parts:
+        if part.id in known:
+            raise ContractError(f"topology: there are several {kind}s with the id {part.id!r}")
+        known[part.id] = None
+    return known
+
+
+def _check(name: str, known: Mapping[str, None], where: str, kind: str) -> None:
+    if name not in known:
+        raise ContractError(
+            f"{where} names the {kind} {name!r}, which does not exist{did_you_mean(name, list(known))}"
+        )
