@@ -273,7 +273,8 @@ class Trajectories(RowQueries):
         if not frames:
             return pd.DataFrame(columns=[*keys, "first", "last"])
         episodes = pd.concat(frames).groupby(keys)["episode"]
-        return episodes.agg(first="min", last="max").reset_index()
+        result: pd.DataFrame = episodes.agg(first="min", last="max").reset_index()
+        return result
 
     def statistics(
         self,

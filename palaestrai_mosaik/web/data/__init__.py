@@ -5,6 +5,7 @@ from . import curves as curves
 from . import design as design
 from . import design_analysis as design_analysis
 from . import grid as grid
+from . import record as record
 from . import run as run
 from . import runs as runs
 from . import store as store
