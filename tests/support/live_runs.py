@@ -53,10 +53,16 @@ def _runs(folder: Path) -> int:
         return store.count_runs()
 
 
-def slow_document(uid: str, episodes: int, *, steps: int = 5, seconds: float = 0.01, **config: Any) -> RunDocument:
+def slow_document(
+    uid: str, episodes: int, *, steps: int = 5, seconds: float = 0.01, **config: Any
+) -> RunDocument:
     """Return a document of one agent in an environment whose steps take ``seconds``; its reward counts them."""
     world = environment("world", "support.parts:Slow", seconds=seconds, max_steps=steps)
     one = agent("a", uid="world", sensors=["world.x"], actuators=["world.u"])
     idle = named("palaestrai_mosaik.agent.library.idle:IdleMuscle")
-    one |= {"brain": named("support.parts:TellingBrain"), "muscle": idle, "objective": named(AGGREGATE, rewards="n")}
+    one |= {
+        "brain": named("support.parts:TellingBrain"),
+        "muscle": idle,
+        "objective": named(AGGREGATE, rewards="n"),
+    }
     return document(phase([world], [one], episodes=episodes, **config), uid=uid)

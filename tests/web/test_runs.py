@@ -41,7 +41,7 @@ def row(browser: Browser, text: str, condition: str = "true") -> dict[str, str]:
 
 def look(browser: Browser, start: str, view: str = "#/runs") -> None:
     browser.open(start)
-    browser.open(start.split("?")[0] + view)
+    browser.open(start.split("?", maxsplit=1)[0] + view)
 
 
 @pytest.fixture(scope="module")
@@ -165,19 +165,19 @@ def test_a_run_grows_in_its_row_until_it_is_killed(browser: Browser, serve: Serv
     with running(slow_document("growing", 3000), folder) as process:
         store = Store(folder, read_only=True)
         look(browser, serve(Source(store)))
-        first = row(browser, "growing", "row.Episodes.match(/^[1-9]/) && row['Steps/s'] !== '–'")
+        first = row(browser, "growing", "row.Episodes.match(/^[1-9]/) && row['Steps/s'] !== '\\u2013'")
         assert first["Status"] == "running"
         assert first["Phase"] == "phase_0 (1 of 1)"
         assert first["Episodes"].endswith(" of 3,000")
         # the reward counts the steps of the episode: 1, 2, 3, 4 (that of the last one comes too late)
         assert first["Objective"].strip() == "2.5"
-        assert first["Time left"] != "–"
+        assert first["Time left"] != "\u2013"
         done = int(first["Episodes"].split()[0].replace(",", ""))
         row(browser, "growing", f"parseInt(row.Episodes.replace(',', '')) > {done}")
         browser.wait("document.querySelector('table.window svg.spark')")
         process.send_signal(signal.SIGKILL)
         process.wait(10)
-        assert row(browser, "growing", "row.Status === 'lost'")["Time left"] == "–"
+        assert row(browser, "growing", "row.Status === 'lost'")["Time left"] == "\u2013"
         runs = store.runs()
         assert runs["status"].tolist() == ["lost"]
         shown = row(browser, "growing")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from palaestrai_mosaik.analysis.limits import FULL_LOADING, VOLTAGE_BAND, bounds_of
 from palaestrai_mosaik.analysis.columns import clock_of, unit_of
+from palaestrai_mosaik.analysis.limits import FULL_LOADING, VOLTAGE_BAND, bounds_of
 from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.store import Store
 from palaestrai_mosaik.types import Topology
