@@ -80,6 +80,7 @@ bench: .venv/ready-run
 	$(THREADS) $(BIN)/python tests/benchmarks/batches.py --more batch_grid
 	$(THREADS) $(BIN)/python tests/benchmarks/session_pool.py
 	$(THREADS) $(BIN)/python tests/benchmarks/store_rows.py
+	$(THREADS) $(BIN)/python tests/benchmarks/theatre.py
 	$(THREADS) $(BIN)/python tests/benchmarks/store_writers.py
 
 race: .venv/ready-run

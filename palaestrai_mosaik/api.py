@@ -148,7 +148,7 @@ class RunView:
         """Return a frame with the page, whose scripts can reach nothing outside of it."""
         return (
             f'<iframe title="run {escape(self.page.run)}" sandbox="allow-scripts" srcdoc="{escape(self.page.html)}" '
-            f'style="width: 100%; height: {int(self.height)}px; border: 1px solid #8884"></iframe>'
+            f'style="box-sizing: border-box; width: 100%; height: {int(self.height)}px; border: 1px solid #8884"></iframe>'
         )
 
 

@@ -44,6 +44,7 @@ CASES: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("session_pool.py", "--sessions 8 --ticks 4 --numbers 2 --batch 2 --repeat 1", "peak RSS", ()),
     ("store_rows.py", "--rows 1000", "append_rows", ()),
     ("store_writers.py", "--runs 2 --rows 5 --writers 2", "SQLite", ()),
+    ("theatre.py", "--steps 4 --repeat 1", "7 phases, 4 steps", GRID),
     ("workers.py", "--milliseconds 0.1 --workers 1 --steps 20 --repeat 1", "worker", ()),
 ]
 
@@ -57,7 +58,7 @@ LONG = {
         "cluster.py",
         "execution.py",
     ),
-    *("flagship.py", "generate.py", "grid_solver.py", "rl.py"),
+    *("flagship.py", "generate.py", "grid_solver.py", "rl.py", "theatre.py"),
 }
 
 

@@ -139,15 +139,18 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many runs are in which state, and the mean of each outcome."""
-        runs = self.runs()
-        states = runs["status"].value_counts(sort=False).to_frame("runs")
-        shown = f"<p><b>{escape(self.spec.uid)}</b></p>{states.to_html()}"
-        if (runs["status"] == "finished").any():
-            names = [outcome.name for outcome in self.outcome_specs]
-            outcomes = self.by_row()[names].agg(["mean", "min", "max"]).T
-            shown += (
-                f"<p>Outcomes over the rows of the design</p>{outcomes.to_html(float_format='{:.5g}'.format)}"
-            )
+        shown = f"<p><b>{escape(self.spec.uid)}</b></p>"
+        try:
+            runs = self.runs()
+            shown += runs["status"].value_counts(sort=False).to_frame("runs").to_html()
+            if (runs["status"] == "finished").any():
+                names = [outcome.name for outcome in self.outcome_specs]
+                outcomes = self.by_row()[names].agg(["mean", "min", "max"]).T
+                shown += "<p>Outcomes over the rows of the design</p>"
+                shown += outcomes.to_html(float_format="{:.5g}".format)
+        except StoreError as error:
+            # (it has not been run, or has nothing that could be an outcome)
+            shown += f"<p>{escape(str(error))}</p>"
         return shown
 
     def table(self) -> pd.DataFrame:
