@@ -1,0 +1,227 @@
+"""What the page does: it cancels and resumes the runs that it may, and no other process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import palaestrai_mosaik as pm
+from palaestrai_mosaik.errors import DocumentError, StoreError
+from palaestrai_mosaik.store import Store
+from palaestrai_mosaik.store.cancellation import cancel_run
+from palaestrai_mosaik.store.location import StoreLocation
+from palaestrai_mosaik.store.models import Instance
+from palaestrai_mosaik.store.process import process_started, still_runs, terminate
+from palaestrai_mosaik.web.actions import Refused, perform
+from palaestrai_mosaik.web.data import get
+from palaestrai_mosaik.web.resources import ResourceError, Source
+from palaestrai_mosaik.web.workplace import Workplace
+
+ROOT = Path(__file__).parents[2]
+DUMMY = ROOT / "scenarios" / "dummy.yml"
+#: two phases, of which the second goes on until it is ended
+LONG = DUMMY.read_text(encoding="utf-8").replace("episodes: 3}", "episodes: 1000000}")
+
+
+def waits(condition: Callable[[], object], seconds: float = 40) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it does not happen"
+        time.sleep(0.1)
+
+
+def working(folder: Path) -> Source:
+    location = StoreLocation(str(folder))
+    return Source(location, workplace=Workplace(location))
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Execute the long document into a store, as a user does."""
+    document = folder.parent / "long.yml"
+    document.write_text(LONG, encoding="utf-8")
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "palaestrai_mosaik",
+            "start",
+            str(document),
+            "-q",
+            "--store",
+            str(folder),
+            *options,
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        waits(lambda: _steps(folder) > 0)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _steps(folder: Path) -> int:
+    if not (folder / "store.db").exists():
+        return 0
+    with Store(folder, read_only=True) as store:
+        return int(store.runs()["steps"].sum())
+
+
+def change(folder: Path, **values: object) -> None:
+    with Store(folder) as store, store.database.writing() as session:
+        for name, value in values.items():
+            setattr(session.query(Instance).one(), name, value)
+
+
+def test_a_cancelled_run_keeps_what_was_recorded(tmp_path: Path) -> None:
+    source = working(tmp_path / "s")
+    with running(tmp_path / "s") as process:
+        possible = get(source, "run/latest/actions")
+        assert (possible["cancel"], possible["resume"]) == (True, False)
+        assert f"process {process.pid} was asked to end" in perform(source, "run/latest/cancel", {})["done"]
+        assert process.wait(30) == 130
+    assert get(source, "run/latest")["status"] == "interrupted"
+    assert _steps(tmp_path / "s") > 0
+    with pytest.raises(StoreError, match="is not running: it is interrupted"):
+        perform(source, "run/latest/cancel", {})
+
+
+def test_no_other_process_is_signalled(tmp_path: Path) -> None:
+    """The number of a process that has ended may be another one's."""
+    with running(tmp_path / "s") as process:
+        process.kill()
+        process.wait()
+        innocent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        change(tmp_path / "s", pid=innocent.pid)
+        with Store(tmp_path / "s") as store, pytest.raises(StoreError, match="is not running: it is lost"):
+            cancel_run(store, "latest")
+        # its number, and the start that another process has had
+        assert not terminate(innocent.pid, process_started(), 5.0)
+        assert innocent.poll() is None
+        innocent.communicate(b"\n")
+        assert innocent.returncode == 0
+        change(tmp_path / "s", host="elsewhere")
+        with (
+            Store(tmp_path / "s") as store,
+            pytest.raises(StoreError, match="on host 'elsewhere'; end it there"),
+        ):
+            cancel_run(store, "latest")
+    assert get(working(tmp_path / "s"), "run/latest/actions")["cancel"] is False
+
+
+def test_a_process_that_has_ended_is_not_terminated() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert not terminate(ended.pid, process_started(), 5.0)
+    assert still_runs(os.getpid(), process_started(), 5.0)
+
+
+def test_a_run_with_a_checkpoint_is_resumed(tmp_path: Path) -> None:
+    source = working(tmp_path / "s")
+    with running(tmp_path / "s", "--checkpoint-every", "0.2") as process:
+        waits(lambda: list((tmp_path / "s").glob("instances/*/checkpoints/*")))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    before = _steps(tmp_path / "s")
+    assert get(source, "run/latest/actions")["resume"] is True
+    answer = perform(source, "run/latest/resume", {})
+    run = get(source, "run/latest")["run"]
+    waits(lambda: get(source, "run/latest")["status"] == "running")
+    waits(lambda: _steps(tmp_path / "s") > before)
+    started = get(source, f"started/{answer['key']}")
+    assert (started["run"], started["code"]) == (run, None)
+    with pytest.raises(Refused, match="is running; interrupted, lost, failed runs can be resumed"):
+        perform(source, "run/latest/resume", {})
+    perform(source, "run/latest/cancel", {})
+    waits(lambda: get(source, f"started/{answer['key']}")["code"] == 130)
+    assert len(source.store.runs()) == 1
+
+
+def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
+    source = working(tmp_path / "s")
+    with running(tmp_path / "s", "--checkpoint-every", "0") as process:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+    first = get(source, "run/latest")["run"]
+    with pytest.raises(Refused, match="it has no checkpoint"):
+        perform(source, f"run/{first}/resume", {})
+    with running(tmp_path / "s", "--checkpoint-every", "0") as process:
+        waits(lambda: len(source.store.runs()) == 2)
+        with pytest.raises(Refused, match=r"\(running\) of the same document is newer"):
+            perform(source, f"run/{first}/resume", {})
+        possible = get(source, f"run/{first}/actions")
+        assert not possible["resume"] and "is newer" in possible["why"]
+
+
+def test_a_process_that_fails_shows_why(tmp_path: Path) -> None:
+    source = working(tmp_path / "s")
+    text = LONG.replace("name: dummy", "name: dummy\n            params: {max_itr: 1}", 1)
+    if text == LONG:
+        text = LONG.replace("max_iter", "max_itr", 1)
+    key = perform(source, "documents/start", {"text": text, "name": "../../evil/x.yml"})["key"]
+    waits(lambda: get(source, f"started/{key}")["code"] is not None)
+    one = get(source, f"started/{key}")
+    assert (one["code"], one["run"]) == (2, None)
+    assert "max_itr" in one["printed"]
+    assert one["log"].startswith("started/") and ".." not in one["log"]
+    assert {path.parent for path in tmp_path.rglob("*.yml")} == {tmp_path / "s" / "started"}
+
+
+def test_documents_that_cannot_be_read_start_nothing(tmp_path: Path) -> None:
+    source = working(tmp_path / "s")
+    for body in (
+        {"text": "a: ["},
+        {"text": LONG, "settings": ["seed"]},
+        {"text": LONG, "settings": ["no.such=1"]},
+    ):
+        with pytest.raises(DocumentError):
+            perform(source, "documents/start", body)
+    for body in (
+        {},
+        {"text": LONG, "settings": "x"},
+        {"text": LONG, "seed": "1"},
+        {"text": LONG, "seed": True},
+    ):
+        with pytest.raises(ResourceError):
+            perform(source, "documents/start", body)
+    with pytest.raises(Refused, match="arsenai generate"):
+        perform(source, "documents/start", {"text": "uid: x\nfactors: []\n"})
+    assert get(source, "started")["started"] == []
+    assert not (tmp_path / "s").exists()
+
+
+def test_settings_are_no_options(tmp_path: Path) -> None:
+    """What is typed reaches the command as a value, never as an option or a part of a shell's line."""
+    source = working(tmp_path / "s")
+    pm.run(DUMMY, store=tmp_path / "s", quiet=True)
+    settings = ["uid=$(touch planted); --no-store", "experiment_uid=a'b\"c"]
+    key = perform(
+        source, "documents/start", {"text": DUMMY.read_text(encoding="utf-8"), "settings": settings}
+    )["key"]
+    waits(lambda: get(source, f"started/{key}")["code"] is not None)
+    assert get(source, f"started/{key}")["code"] == 0, get(source, f"started/{key}")["printed"]
+    run = source.store.runs().iloc[-1]
+    assert (run["document"], run["experiment"]) == ("$(touch planted); --no-store", "a'b\"c")
+    assert not list(tmp_path.rglob("planted")) and not Path("planted").exists()
+
+
+def test_modules_of_what_is_started_are_limited(tmp_path: Path) -> None:
+    location = StoreLocation(str(tmp_path / "s"))
+    source = Source(location, workplace=Workplace(location, ("mine",)))
+    assert get(source, "documents")["allow_modules"] == ("mine",)
+    text = LONG + 'run_config:\n  condition: "os:system"\n' if "run_config" not in LONG else LONG
+    text = text.replace("run_config:", 'run_config: {condition: "os:system"}\n#', 1)
+    key = perform(source, "documents/start", {"text": text})["key"]
+    waits(lambda: get(source, f"started/{key}")["code"] is not None)
+    assert "the module 'os' is not allowed" in get(source, f"started/{key}")["printed"]
