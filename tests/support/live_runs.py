@@ -15,6 +15,7 @@ from typing import Any
 
 from support.documents import agent, document, environment, named, phase
 
+from palaestrai_mosaik.errors import StoreError
 from palaestrai_mosaik.experiment import RunDocument
 from palaestrai_mosaik.store import Store
 
@@ -49,8 +50,11 @@ def running(document: RunDocument, folder: Path) -> Iterator[subprocess.Popen[by
 def _runs(folder: Path) -> int:
     if not (folder / "store.db").exists():
         return 0
-    with Store(folder, read_only=True) as store:
-        return store.count_runs()
+    try:
+        with Store(folder, read_only=True) as store:
+            return store.count_runs()
+    except StoreError:  # its tables are being made
+        return 0
 
 
 def slow_document(

@@ -33,7 +33,7 @@ def test_a_cell_shows_the_page_of_a_run(browser: Browser, run: pm.RecordedRun, t
     try:
         browser.wait("document.querySelectorAll('.topology .node[fill]').length === 10")
         # a link leads to a view of the page in the frame, not to what is around it
-        browser.driver.execute_script("document.querySelector('nav.tabs a').click()")
+        browser.driver.execute_script("document.querySelector('nav.tabs a[href$=\"/grid\"]').click()")
         browser.wait("document.querySelectorAll('.topology .node[fill]').length === 5")
         assert browser.js("document.querySelector('h1').textContent") == "small finished"
     finally:
